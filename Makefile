@@ -1,0 +1,78 @@
+# Every target sets up what it needs by itself: python3 (3.11 or newer), make and a package registry are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+NODE_MODULES := tools/node/node_modules
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+
+.PHONY: help setup run test check lint lint-arch format types sizes tests test-race build bench schema clean
+
+help:  ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.installed  ## Make .venv with .venv/bin/trunkline
+	@echo "ready: $(BIN)/trunkline"
+
+run: $(VENV)/.installed  ## Run the gateway with an embedded demo
+	@$(BIN)/trunkline up -c examples/demo/trunkline.yaml
+
+test: lint types lint-arch sizes tests  ## Everything CI runs
+
+check: lint types lint-arch sizes $(NODE_MODULES)/.installed  ## The quick part (under 3 minutes)
+	$(PYTEST) -n $(WORKERS) -m "not slow" tests/unit tests/contract tests/property tests/meta
+
+lint: $(VENV)/.dev  ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev  ## Apply ruff's fixes and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.dev $(NODE_MODULES)/.installed  ## pyright, strict
+	$(BIN)/node $(NODE_MODULES)/pyright/index.js
+
+lint-arch: $(VENV)/.dev  ## The direction of imports
+	$(BIN)/lint-imports --cache-dir .cache/imports
+
+sizes: $(VENV)/.dev  ## No function over 60 lines, no module over 500
+	$(BIN)/python tools/check_sizes.py
+
+tests: $(VENV)/.dev $(NODE_MODULES)/.installed
+	$(PYTEST) -n $(WORKERS)
+
+test-race: $(VENV)/.dev $(NODE_MODULES)/.installed  ## All tests with asyncio's debug mode, warnings as errors
+	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 TRUNKLINE_TEST_RACE=1 $(PYTEST) -n $(WORKERS) tests
+
+build: $(VENV)/.dev  ## A wheel and an sdist in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+bench: $(VENV)/.dev  ## Side by side with the peers; writes bench/RESULTS.md
+	$(BIN)/python -m bench
+
+schema: $(VENV)/.dev  ## Write the configuration's JSON Schema
+	$(BIN)/python -m trunkline.config.schema > docs/trunkline.schema.json
+
+clean:  ## Remove everything that was set up or built
+	rm -rf $(VENV) .venv-* $(NODE_MODULES) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Trunkline needs Python 3.11 or newer; point PYTHON at one: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(NODE_MODULES)/.installed: tools/node/package.json | $(VENV)/.dev
+	cd tools/node && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@

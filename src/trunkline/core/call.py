@@ -1,0 +1,169 @@
+"""One request on its way to a source, and the ways it can end.
+
+The core is callback-shaped on purpose: a call costs about 12 µs, and a task per call would add a quarter to that
+(docs/adr/0003). `Request.finish` is the single place where an outcome is set, so every call ends exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from trunkline.core.errors import CANCELLED, Executed, Phase, Problem
+
+Json = bytes | memoryview
+"""JSON text. Results travel as the bytes their server wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `session` is None for callers without one; `capabilities` is what a source may ask of this client."""
+
+    principal: str = "local"
+    session: str | None = None
+    client: str = ""
+    capabilities: bytes = b"{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The source's `result` object, byte for byte. A tool that failed is a result too (`isError`)."""
+
+    raw: Json
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteError:
+    """The source's own JSON-RPC `error` object: it passes with code, message and data unchanged."""
+
+    raw: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The call failed on our side of the source; `problem` says whether the tool may have run."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsInput:
+    """The source asks the client something before it can go on (an `input_required` result, byte for byte)."""
+
+    raw: Json
+
+
+Outcome = Result | RemoteError | Failure | NeedsInput
+
+QUEUED: Final[Phase] = "queued"
+SENT: Final[Phase] = "sent"
+PARTIAL: Final[Phase] = "partial"
+
+
+class Carrier(Protocol):
+    """Whatever took a request to its server, and can be told that nobody waits for the answer any more."""
+
+    def abandon(self, request: Request, /) -> None: ...
+    def phase_of(self, request: Request, /) -> Phase: ...
+
+
+class Request:
+    """A method and its raw parameters, answered exactly once.
+
+    `params` is one JSON object without `_meta`; `meta` holds the members of `_meta` that travel on (never those that
+    belong to one hop, like the progress token). `on_notice` receives notifications that belong to this request.
+    """
+
+    __slots__ = ("carrier", "meta", "method", "on_done", "on_notice", "outcome", "params", "upstream_id", "wants_progress")
+
+    def __init__(
+        self,
+        method: str,
+        params: Json,
+        on_done: Callable[[Request], None],
+        *,
+        meta: Mapping[str, Json] | None = None,
+    ) -> None:
+        self.method = method
+        self.params = params
+        self.meta = meta
+        self.on_done = on_done
+        self.on_notice: Callable[[str, Json], None] | None = None
+        self.wants_progress = False
+        self.outcome: Outcome | None = None
+        self.carrier: Carrier | None = None
+        self.upstream_id = 0
+
+    @property
+    def done(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def phase(self) -> Phase:
+        return QUEUED if self.carrier is None else self.carrier.phase_of(self)
+
+    @property
+    def executed(self) -> Executed:
+        return "no" if self.phase == QUEUED else "unknown"
+
+    def finish(self, outcome: Outcome) -> bool:
+        """Set the one outcome. False when there is one already: the first wins, the rest is dropped."""
+        if self.outcome is not None:
+            return False
+        self.outcome = outcome
+        self.on_done(self)
+        return True
+
+    def give_up(self, outcome: Outcome) -> bool:
+        """End the request from our side; its server is told that the answer is no longer wanted."""
+        carrier = self.carrier
+        if not self.finish(outcome):
+            return False
+        if carrier is not None:
+            carrier.abandon(self)
+        return True
+
+
+class Call(Request):
+    """A caller's request: what the router adds to a request."""
+
+    __slots__ = ("caller", "exposed", "gate", "progressed_at", "reply", "source", "started_at", "timeout", "timer", "tool")
+
+    def __init__(
+        self,
+        method: str,
+        params: Json,
+        on_done: Callable[[Request], None],
+        *,
+        caller: Caller,
+        reply: Callable[[Call], None],
+        meta: Mapping[str, Json] | None = None,
+    ) -> None:
+        super().__init__(method, params, on_done, meta=meta)
+        self.caller = caller
+        self.reply = reply
+        self.source = ""
+        self.tool = ""
+        self.exposed = ""
+        self.timeout = 0.0
+        self.started_at = 0.0
+        self.progressed_at = 0.0
+        self.timer: TimerHandle | None = None
+        self.gate: object | None = None
+
+    def cancel(self, why: str) -> bool:
+        """The caller no longer wants the answer."""
+        problem = Problem(
+            code=CANCELLED,
+            message=f"Call cancelled: {why}",
+            source=self.source,
+            tool=self.tool,
+            phase=self.phase,
+            executed=self.executed,
+        )
+        return self.give_up(Failure(problem))
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...

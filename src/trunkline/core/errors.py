@@ -1,0 +1,146 @@
+"""Every stable error code, and the Problem that carries one to a person or a program.
+
+A code is never reused for something else. It owns the numbers each door needs (JSON-RPC, HTTP, exit status), so that
+one situation looks the same whichever way a call came in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Executed = Literal["no", "unknown"]
+Phase = Literal["queued", "sent", "partial"]
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    id: str
+    title: str
+    jsonrpc: int = -32603
+    http: int = 500
+    exit: int = 1
+
+    def __str__(self) -> str:
+        return self.id
+
+
+CODES: Final[dict[str, Code]] = {}
+
+
+def _code(id: str, title: str, jsonrpc: int = -32603, http: int = 500, exit: int = 1) -> Code:  # noqa: A002
+    assert id not in CODES, f"{id} is taken"
+    CODES[id] = Code(id, title, jsonrpc, http, exit)
+    return CODES[id]
+
+
+# 1xx configuration: reported by `trunkline check`, refused at start
+CONFIG_UNREADABLE: Final = _code("TL100", "configuration file cannot be read", exit=2)
+CONFIG_SYNTAX: Final = _code("TL101", "configuration is not valid YAML or JSON", exit=2)
+UNKNOWN_KEY: Final = _code("TL102", "unknown key", exit=2)
+WRONG_TYPE: Final = _code("TL103", "value of the wrong type", exit=2)
+BAD_VALUE: Final = _code("TL104", "value not allowed here", exit=2)
+MISSING_KEY: Final = _code("TL105", "required key is missing", exit=2)
+DUPLICATE_KEY: Final = _code("TL106", "key given twice", exit=2)
+AMBIGUOUS_SCALAR: Final = _code("TL107", "value that YAML versions read differently", exit=2)
+CONFIG_TOO_LARGE: Final = _code("TL108", "configuration expands to too much", exit=2)
+CONFIG_TOO_DEEP: Final = _code("TL109", "configuration is nested too deeply", exit=2)
+ENV_NOT_SET: Final = _code("TL110", "environment variable is not set", exit=2)
+BAD_NAME: Final = _code("TL111", "name not allowed", exit=2)
+TOKEN_REQUIRED: Final = _code("TL112", "listening beyond loopback needs a token", exit=2)
+CONFLICTING_KEYS: Final = _code("TL113", "keys that exclude each other", exit=2)
+LISTEN_FAILED: Final = _code("TL114", "address cannot be listened on", exit=2)
+CLIENT_ONLY_KEY: Final = _code("TL120", "key that only a client understands", exit=0)
+LITERAL_SECRET: Final = _code("TL121", "secret written into the file", exit=0)
+OWN_ENTRY_SKIPPED: Final = _code("TL122", "entry for Trunkline itself skipped", exit=0)
+NAME_CHANGED: Final = _code("TL123", "name changed to fit", exit=0)
+
+# 2xx source: why a server cannot be used
+SOURCE_DOWN: Final = _code("TL201", "server is down", jsonrpc=503, http=503)
+SOURCE_DISABLED: Final = _code("TL202", "server is disabled", jsonrpc=503, http=503)
+SOURCE_START_FAILED: Final = _code("TL203", "server could not be started or reached", jsonrpc=503, http=503)
+SOURCE_AUTH_REQUIRED: Final = _code("TL204", "server asks for a login", jsonrpc=503, http=503)
+DRAINING: Final = _code("TL205", "gateway is shutting down", jsonrpc=503, http=503)
+TOO_MANY_LANES: Final = _code("TL206", "too many clients hold a server of their own", jsonrpc=429, http=429)
+NAME_COLLISION: Final = _code("TL210", "two tools want one name", exit=0)
+
+# 3xx call: what went wrong with one request
+UNKNOWN_TOOL: Final = _code("TL301", "unknown tool or server", jsonrpc=-32602, http=404)
+QUEUE_FULL: Final = _code("TL303", "server's queue is full", jsonrpc=429, http=429)
+CLIENT_LIMIT: Final = _code("TL304", "client has too many calls in flight", jsonrpc=429, http=429)
+DEADLINE: Final = _code("TL305", "call passed its deadline", jsonrpc=504, http=504)
+SOURCE_LOST: Final = _code("TL306", "server was lost during the call", jsonrpc=520, http=502)
+SOURCE_PROTOCOL: Final = _code("TL307", "server broke the protocol", jsonrpc=502, http=502)
+REQUEST_TOO_LARGE: Final = _code("TL308", "request over the size limit", jsonrpc=413, http=413)
+ANSWER_TOO_LARGE: Final = _code("TL309", "answer over the size limit", jsonrpc=413, http=413)
+CANCELLED: Final = _code("TL310", "call was cancelled", jsonrpc=499, http=499, exit=130)
+PARSE_ERROR: Final = _code("TL320", "message is not valid JSON", jsonrpc=-32700, http=400)
+INVALID_REQUEST: Final = _code("TL321", "message is not a valid request", jsonrpc=-32600, http=400)
+UNKNOWN_METHOD: Final = _code("TL322", "unknown method", jsonrpc=-32601, http=404)
+INVALID_PARAMS: Final = _code("TL323", "parameters are not valid", jsonrpc=-32602, http=400)
+HEADER_MISMATCH: Final = _code("TL324", "header and body disagree", jsonrpc=-32020, http=400)
+UNSUPPORTED_VERSION: Final = _code("TL325", "protocol version not served", jsonrpc=-32022, http=400)
+
+# 4xx access: who may come in
+UNAUTHORIZED: Final = _code("TL401", "no valid credential", jsonrpc=401, http=401)
+HOST_REFUSED: Final = _code("TL402", "Host not allowed", jsonrpc=421, http=421)
+ORIGIN_REFUSED: Final = _code("TL403", "Origin not allowed", jsonrpc=403, http=403)
+UNKNOWN_SESSION: Final = _code("TL404", "unknown session", jsonrpc=404, http=404)
+TOO_MANY_SESSIONS: Final = _code("TL405", "too many sessions", jsonrpc=429, http=429)
+BAD_HTTP: Final = _code("TL406", "HTTP request not understood", jsonrpc=-32600, http=400)
+NOT_FOUND: Final = _code("TL407", "no such route", jsonrpc=-32601, http=404)
+METHOD_NOT_ALLOWED: Final = _code("TL408", "HTTP method not allowed here", jsonrpc=-32600, http=405)
+NOT_ACCEPTABLE: Final = _code("TL409", "answer type not acceptable to the client", jsonrpc=-32600, http=406)
+UNSUPPORTED_MEDIA: Final = _code("TL410", "request body is not JSON", jsonrpc=-32600, http=415)
+
+# 9xx internal
+INTERNAL: Final = _code("TL900", "internal error", jsonrpc=-32603, http=500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is wrong, where, and what to do about it.
+
+    `where` is a place a person can go to: `file:line:column` for configuration, a server's name for a source.
+    The fields after `severity` matter for calls only; `executed` says whether the tool may have run.
+    """
+
+    code: Code
+    message: str
+    where: str = ""
+    hint: str = ""
+    severity: Severity = "error"
+    source: str = ""
+    tool: str = ""
+    phase: Phase = "queued"
+    executed: Executed = "no"
+    retryable: bool = False
+    retry_after_ms: int | None = None
+
+    def data(self) -> dict[str, object]:
+        """The JSON-RPC `error.data` of this problem: what `interface` promises to programs."""
+        data: dict[str, object] = {"code": self.code.id}
+        if self.source:
+            data["source"] = self.source
+        if self.tool:
+            data["tool"] = self.tool
+        data |= {"phase": self.phase, "executed": self.executed, "retryable": self.retryable}
+        if self.retry_after_ms is not None:
+            data["retryAfterMs"] = self.retry_after_ms
+        if self.hint:
+            data["hint"] = self.hint
+        return data
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"{place}{self.code}: {self.message}{hint}"
+
+
+class GatewayError(Exception):
+    """A problem that ends what was asked for."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem

@@ -1,0 +1,57 @@
+"""The seam between the router and every kind of tool source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from trunkline.core.call import Call
+from trunkline.core.tool import Snapshot
+
+State = Literal["starting", "ready", "degraded", "down", "disabled", "auth_required"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How a source is, and why. `since` is wall-clock time, for people; nothing is timed by it."""
+
+    state: State
+    reason: str = ""
+    since: float = 0.0
+    last_error: str = ""
+    restarts: int = 0
+    stderr_tail: str = ""
+
+
+class Sink(Protocol):
+    """Where a source reports to."""
+
+    def publish(self, snapshot: Snapshot, /) -> None: ...
+    def health(self, health: Health, /) -> None: ...
+    def count(self, counter: str, amount: int = 1, /) -> None: ...
+
+
+class Source(Protocol):
+    """One server, app, service or plugin that offers tools."""
+
+    async def run(self, sink: Sink, /) -> None:
+        """Live until cancelled: connect, publish snapshots, reconnect. On return nothing of it is left running."""
+        ...
+
+    def submit(self, call: Call, /) -> None:
+        """Carry one call. Never raises and never blocks; `call.finish` is called exactly once, now or later."""
+        ...
+
+    def forget(self, session: str, /) -> None:
+        """A client's session ended: whatever was held for it alone is released."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceKind:
+    """One row of the table of kinds: the kind's own configuration section, and how to build a source from it."""
+
+    section: type[Any]
+    build: Callable[[str, Any, Any], Source]
+    requires: tuple[str, ...] = field(default=())
