@@ -1,0 +1,75 @@
+"""What every value is read with: the report, the environment, and the folder relative paths start from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.environment import Fault, expand, has_reference
+from trunkline.config.report import Invalid, Report, Span
+from trunkline.config.tree import Node, Scalar, describe
+from trunkline.core.errors import BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
+
+_UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
+
+
+class Reader:
+    """Shared by all shapes while one file is read."""
+
+    def __init__(self, report: Report, environ: Mapping[str, str], folder: Path) -> None:
+        self.report = report
+        self.folder = folder
+        self._environ = environ
+        self.unset_is_fatal = True
+        """False inside a source that is switched off: it must not keep the others from starting."""
+
+    def error(self, code: Code, node: Node | Span, message: str, hint: str = "") -> Invalid:
+        return self.report.error(code, node if isinstance(node, Span) else node.span, message, hint)
+
+    def warn(self, code: Code, node: Node | Span, message: str, hint: str = "") -> None:
+        self.report.warn(code, node if isinstance(node, Span) else node.span, message, hint)
+
+    def wrong_type(self, node: Node, wanted: str, hint: str = "") -> Invalid:
+        return self.error(WRONG_TYPE, node, f"Expected {wanted}, not {describe(node)}", hint)
+
+    def is_reference(self, node: Node) -> bool:
+        return isinstance(node, Scalar) and node.kind == "text" and has_reference(node.text)
+
+    def text(self, node: Scalar) -> str:
+        """The node's text with its references replaced."""
+        faults: list[tuple[Fault, str]] = []
+        text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)))
+        if _UNUSABLE.search(text) is not None:
+            raise self.error(BAD_VALUE, node, "The text holds a NUL or is not valid Unicode")
+        for fault, what in faults:
+            self._report_fault(node, fault, what)
+        if any(fault == "malformed" or self.unset_is_fatal for fault, _ in faults):
+            raise Invalid
+        return text
+
+    def path(self, written: str) -> Path:
+        """`~` is the home folder, and a relative path starts at the file's folder."""
+        if written == "~" or written.startswith("~/"):
+            return self.home / written[2:]
+        return self.folder / written
+
+    @property
+    def home(self) -> Path:
+        home = self._environ.get("HOME")
+        return Path(home) if home else Path.home()
+
+    def _report_fault(self, node: Scalar, fault: Fault, what: str) -> None:
+        if fault == "malformed":
+            other = _OTHER_DIALECT.match(what)
+            hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a plain `${`"
+            self.error(BAD_VALUE, node, f"`{what}` is not a reference like `${{NAME}}` or `${{NAME:-default}}`", hint)
+            return
+        message = f"Environment variable `{what}` is not set"
+        hint = f"set it, or give a default: `${{{what}:-…}}`"
+        if self.unset_is_fatal:
+            self.error(ENV_NOT_SET, node, message, hint)
+        else:
+            self.warn(ENV_NOT_SET, node, message, hint)

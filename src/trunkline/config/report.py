@@ -1,0 +1,56 @@
+"""Problems found in one configuration file, each with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trunkline.core.errors import Code, Problem, Severity
+
+
+class Span(NamedTuple):
+    """Where something stands: 1-based lines and columns, the end excluded."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Invalid(Exception):
+    """This value cannot be used. Why is in the report already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileProblem(Problem):
+    """A problem with a place in the file; `span` is None when the file as a whole is meant."""
+
+    span: Span | None = None
+
+
+class Report:
+    """Every problem of one file. Reporting never stops the reading; raising what `error` returns does."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._found: dict[tuple[str, Span | None, str], FileProblem] = {}
+
+    def error(self, code: Code, span: Span | None, message: str, hint: str = "") -> Invalid:
+        self._record(code, span, message, hint, "error")
+        return Invalid(message)
+
+    def warn(self, code: Code, span: Span | None, message: str, hint: str = "") -> None:
+        self._record(code, span, message, hint, "warning")
+
+    @property
+    def failed(self) -> bool:
+        return any(problem.severity == "error" for problem in self._found.values())
+
+    def in_file_order(self) -> tuple[FileProblem, ...]:
+        return tuple(sorted(self._found.values(), key=lambda problem: problem.span or (0, 0, 0, 0)))
+
+    def _record(self, code: Code, span: Span | None, message: str, hint: str, severity: Severity) -> None:
+        where = self.file if span is None else f"{self.file}:{span.line}:{span.column}"
+        problem = FileProblem(code=code, message=message, where=where, hint=hint, severity=severity, span=span)
+        # a value used through several aliases is wrong once
+        self._found.setdefault((code.id, span, message), problem)

@@ -1,0 +1,260 @@
+"""The shapes a value can have. Each reads a node into its value and describes itself to editors, side by side.
+
+Messages never quote a value that came from the environment, nor one that may be a secret: the place is enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid
+from trunkline.config.suggest import hint_for, listed
+from trunkline.config.tree import Items, Node, Scalar, Table, describe
+from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
+
+T = TypeVar("T")
+JsonSchema = dict[str, Any]
+REFERENCE_PATTERN: Final = r"\$\{[A-Za-z_]"
+
+
+def or_reference(schema: JsonSchema) -> JsonSchema:
+    """A value that is no text may still be written as a reference to the environment."""
+    return {"anyOf": [schema, {"$ref": "#/$defs/reference"}]}
+
+
+class Shape(Generic[T]):
+    """What a value must look like."""
+
+    def read(self, node: Node, reader: Reader) -> T:
+        """The node's value; raises Invalid once everything wrong with it is reported."""
+        raise NotImplementedError
+
+    def schema(self) -> JsonSchema:
+        raise NotImplementedError
+
+    def example(self, value: T) -> Any:
+        """A value of this shape as JSON, for the schema's `default`."""
+        return value
+
+
+class Text(Shape[str]):
+    """Text. `written` also takes plain numbers and booleans as they are spelled, as people write them in env and args.
+
+    `check` says what is wrong with a text, or nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        written: bool = False,
+        may_be_empty: bool = True,
+        check: Callable[[str], str | None] | None = None,
+        hint: str = "",
+    ) -> None:
+        self._written = written
+        self._may_be_empty = may_be_empty
+        self._check = check
+        self._hint = hint
+
+    def read(self, node: Node, reader: Reader) -> str:
+        if not isinstance(node, Scalar) or node.kind == "null":
+            raise reader.wrong_type(node, "text", 'write `""` for empty text' if isinstance(node, Scalar) else "")
+        if node.kind != "text" and not self._written:
+            raise reader.wrong_type(node, "text", "put it in quotes")
+        text = reader.text(node)
+        if not text and not self._may_be_empty:
+            raise reader.error(BAD_VALUE, node, "The text is empty", self._hint)
+        wrong = self._check(text) if self._check is not None else None
+        if wrong is not None:
+            raise reader.error(BAD_VALUE, node, wrong, self._hint)
+        return text
+
+    def schema(self) -> JsonSchema:
+        schema: JsonSchema = {"type": ["string", "number", "boolean"] if self._written else "string"}
+        if not self._may_be_empty:
+            schema["minLength"] = 1
+        return schema
+
+
+class Boolean(Shape[bool]):
+    def read(self, node: Node, reader: Reader) -> bool:
+        if isinstance(node, Scalar) and (node.kind == "boolean" or reader.is_reference(node)):
+            word = reader.text(node).lower()
+            if word in ("true", "false"):
+                return word == "true"
+            raise reader.error(WRONG_TYPE, node, "The reference does not give `true` or `false`")
+        raise reader.wrong_type(node, "`true` or `false`")
+
+    def schema(self) -> JsonSchema:
+        return or_reference({"type": "boolean"})
+
+
+_NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z", re.ASCII)
+_LONGEST_NUMBER: Final = 40
+
+
+def _number_text(node: Node, reader: Reader, wanted: str) -> str:
+    if not isinstance(node, Scalar) or (node.kind != "number" and not reader.is_reference(node)):
+        quoted = isinstance(node, Scalar) and node.kind == "text" and _NUMBER.match(node.text) is not None
+        raise reader.wrong_type(node, wanted, "leave the quotes away" if quoted else "")
+    text = reader.text(node)
+    if len(text) > _LONGEST_NUMBER:
+        raise reader.error(BAD_VALUE, node, "The number is too long")
+    if _NUMBER.match(text) is None:
+        raise reader.error(WRONG_TYPE, node, f"The reference does not give {wanted}")
+    return text
+
+
+class Integer(Shape[int]):
+    def __init__(self, *, minimum: int, maximum: int | None = None) -> None:
+        self._minimum = minimum
+        self._maximum = maximum
+
+    def read(self, node: Node, reader: Reader) -> int:
+        text = _number_text(node, reader, "a whole number")
+        if not text.lstrip("+-").isdigit():
+            raise reader.error(WRONG_TYPE, node, "Expected a whole number, not a fraction")
+        value = int(text)
+        if value < self._minimum:
+            raise reader.error(BAD_VALUE, node, f"The number must be at least {self._minimum}")
+        if self._maximum is not None and value > self._maximum:
+            raise reader.error(BAD_VALUE, node, f"The number must be at most {self._maximum}")
+        return value
+
+    def schema(self) -> JsonSchema:
+        schema: JsonSchema = {"type": "integer", "minimum": self._minimum}
+        if self._maximum is not None:
+            schema["maximum"] = self._maximum
+        return or_reference(schema)
+
+
+class Seconds(Shape[float]):
+    """A span of time in seconds, more than none."""
+
+    def __init__(self, *, maximum: float, zero: bool = False) -> None:
+        self._maximum = maximum
+        self._zero = zero
+
+    def read(self, node: Node, reader: Reader) -> float:
+        value = float(_number_text(node, reader, "a number of seconds"))
+        if value < 0 or (value == 0 and not self._zero):
+            least = "0 or more" if self._zero else "more than 0"
+            raise reader.error(BAD_VALUE, node, f"The number of seconds must be {least}")
+        if value > self._maximum:
+            raise reader.error(BAD_VALUE, node, f"The number of seconds must be at most {self._maximum:g}")
+        return value
+
+    def schema(self) -> JsonSchema:
+        least = {"minimum": 0} if self._zero else {"exclusiveMinimum": 0}
+        return or_reference({"type": "number", **least, "maximum": self._maximum})
+
+
+class Choice(Shape[str]):
+    """One of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def read(self, node: Node, reader: Reader) -> str:
+        word = Text().read(node, reader)
+        if word in self._words:
+            return word
+        assert isinstance(node, Scalar)
+        message = f"`{node.text}` is not one of {listed(self._words)}"
+        raise reader.error(BAD_VALUE, node, message, hint_for(node.text, self._words, ""))
+
+    def schema(self) -> JsonSchema:
+        return or_reference({"enum": list(self._words)})
+
+
+class FilePath(Shape[Path]):
+    """A path; relative ones start at the file's folder."""
+
+    def read(self, node: Node, reader: Reader) -> Path:
+        return reader.path(Text(may_be_empty=False).read(node, reader))
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "minLength": 1}
+
+    def example(self, value: Path) -> Any:
+        return str(value)
+
+
+class ListOf(Shape[tuple[T, ...]]):
+    def __init__(self, item: Shape[T]) -> None:
+        self._item = item
+
+    def read(self, node: Node, reader: Reader) -> tuple[T, ...]:
+        if not isinstance(node, Items):
+            hint = "write it as `[…]`" if isinstance(node, Scalar) and node.kind != "null" else ""
+            raise reader.wrong_type(node, "a list", hint)
+        return tuple(_every(node.items, lambda item: self._item.read(item, reader)))
+
+    def schema(self) -> JsonSchema:
+        return {"type": "array", "items": self._item.schema()}
+
+    def example(self, value: tuple[T, ...]) -> Any:
+        return [self._item.example(item) for item in value]
+
+
+class MapOf(Shape[Mapping[str, T]]):
+    """Names of the file's own choosing, each with a value. `check_name` says what is wrong with a name, or nothing."""
+
+    def __init__(self, value: Shape[T], *, check_name: Callable[[str], str | None] | None = None) -> None:
+        self._value = value
+        self._check_name = check_name
+
+    def read(self, node: Node, reader: Reader) -> Mapping[str, T]:
+        if not isinstance(node, Table):
+            raise reader.wrong_type(node, "a group of keys")
+
+        def read_entry(entry: tuple[Scalar, Node]) -> tuple[str, T]:
+            key, value = entry
+            wrong = self._check_name(key.text) if self._check_name is not None else None
+            if wrong is not None:
+                raise reader.error(BAD_VALUE, key, wrong)
+            return key.text, self._value.read(value, reader)
+
+        return dict(_every(node.entries, read_entry))
+
+    def schema(self) -> JsonSchema:
+        return {"type": "object", "additionalProperties": self._value.schema()}
+
+    def example(self, value: Mapping[str, T]) -> Any:
+        return {name: self._value.example(item) for name, item in value.items()}
+
+
+A = TypeVar("A")
+
+
+def _every(sources: Sequence[A], read: Callable[[A], T]) -> list[T]:
+    """Read all of them, so that each can report what is wrong with it, before giving up because of one."""
+    values: list[T] = []
+    for source in sources:
+        try:
+            values.append(read(source))
+        except Invalid:
+            continue
+    if len(values) < len(sources):
+        raise Invalid
+    return values
+
+
+__all__ = [
+    "Boolean",
+    "Choice",
+    "FilePath",
+    "Integer",
+    "JsonSchema",
+    "ListOf",
+    "MapOf",
+    "Seconds",
+    "Shape",
+    "Text",
+    "describe",
+    "or_reference",
+]

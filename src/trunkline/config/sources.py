@@ -1,0 +1,94 @@
+"""The keys every source has, whatever its kind. A kind adds its own by inheriting from SourceSection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from trunkline.config.section import Inner, Section, key, section
+from trunkline.config.shapes import Boolean, Choice, Integer, ListOf, MapOf, Seconds, Text
+from trunkline.core.names import SOURCE_NAME
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+ONE_DAY_S: Final = 86_400.0
+
+
+def _wrong_with_prefix(prefix: str) -> str | None:
+    if not prefix or SOURCE_NAME.match(prefix):
+        return None
+    return "A prefix is made of letters, digits, `_` and `-`"
+
+
+def _wrong_with_tool_name(name: str) -> str | None:
+    return None if name else "A tool's name cannot be empty"
+
+
+@section
+class ToolSelection(Section):
+    """Which tools of a source are shown, under which names and with which deadlines."""
+
+    allow: tuple[str, ...] = key(
+        ListOf(Text(may_be_empty=False)), default=("*",), doc="Patterns of the tools to show; `*` matches any text"
+    )
+    deny: tuple[str, ...] = key(
+        ListOf(Text(may_be_empty=False)), default=(), doc="Patterns of the tools to hide; they win over `allow`"
+    )
+    rename: Mapping[str, str] = key(
+        MapOf(Text(check=_wrong_with_tool_name), check_name=_wrong_with_tool_name),
+        default=NOTHING,
+        doc="Other names for tools: the server's name, then ours",
+    )
+    timeouts: Mapping[str, float] = key(
+        MapOf(Seconds(maximum=ONE_DAY_S), check_name=_wrong_with_tool_name),
+        default=NOTHING,
+        doc="Seconds a call of one tool may take, where they differ from the source's `timeout`",
+    )
+
+
+@section
+class Guard(Section):
+    """Checks on the arguments of calls."""
+
+    path_traversal: bool = key(Boolean(), default=False, doc="Refuse arguments that climb out of a folder with `..`")
+
+
+@section
+class Cache(Section):
+    """Which results may be given again without asking the server."""
+
+    tools: tuple[str, ...] = key(
+        ListOf(Text(may_be_empty=False)), default=(), doc="Patterns of the tools whose results are kept"
+    )
+    ttl: float = key(Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept")
+
+
+@section
+class SourceSection(Section):
+    """What all kinds of source have in common."""
+
+    enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
+    prefix: str = key(
+        Text(check=_wrong_with_prefix),
+        default="",
+        doc="What stands before the names of its tools; its name if not given",
+    )
+    timeout: float = key(Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a call may take without progress")
+    connect_timeout: float = key(Seconds(maximum=600.0), default=5.0, doc="Seconds one connection attempt may take")
+    start_timeout: float = key(
+        Seconds(maximum=3600.0), default=60.0, doc="Seconds from starting the server to the end of its handshake"
+    )
+    grace: float = key(
+        Seconds(maximum=ONE_DAY_S, zero=True), default=60.0, doc="Seconds its tools stay listed after it went down"
+    )
+    tools: ToolSelection = key(Inner(ToolSelection), default=ToolSelection(), doc="Which tools are shown, and how")
+    sessions: str = key(
+        Choice("per_client", "shared"),
+        default="per_client",
+        doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
+    )
+    guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls")
+    cache: Cache = key(Inner(Cache), default=Cache(), doc="Which results may be given again")
+
+
+__all__ = ["NOTHING", "ONE_DAY_S", "Cache", "Guard", "Integer", "SourceSection", "ToolSelection"]

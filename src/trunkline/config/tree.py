@@ -1,0 +1,148 @@
+"""The configuration file as a tree of nodes that remember where they stand, and the builder both parsers feed.
+
+The builder owns what no file may do whatever its syntax: nest too deeply, expand to too much, give a key twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from trunkline.config.report import Report, Span
+from trunkline.core.errors import CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, DUPLICATE_KEY, WRONG_TYPE
+
+MAX_BYTES: Final = 1024 * 1024
+MAX_NODES: Final = 20_000
+MAX_DEPTH: Final = 40
+
+ScalarKind = Literal["text", "number", "boolean", "null"]
+
+
+@dataclass(slots=True, eq=False)
+class Scalar:
+    """One value as written. Numbers stay text until somebody wants a number."""
+
+    span: Span
+    kind: ScalarKind
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Items:
+    span: Span
+    items: list[Node] = field(default_factory=list["Node"])
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    span: Span
+    entries: list[Entry] = field(default_factory=list["Entry"])
+
+    def get(self, key: str) -> Node | None:
+        return next((entry.value for entry in self.entries if entry.key.text == key), None)
+
+
+Node = Scalar | Items | Table
+
+
+class Entry(NamedTuple):
+    key: Scalar
+    value: Node
+
+
+def describe(node: Node) -> str:
+    """What a node is, in the words of messages."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Table):
+        return "a group of keys"
+    return {"text": "text", "number": "a number", "boolean": "true or false", "null": "empty"}[node.kind]
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A list or table whose end has not been seen yet."""
+
+    node: Items | Table
+    seen: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+    key: Node | None = None
+    nodes: int = 1
+    height: int = 1
+
+
+class Built(NamedTuple):
+    """A finished node with what it weighs: how many nodes it expands to and how deeply it nests."""
+
+    node: Node
+    nodes: int
+    height: int
+
+
+class TreeBuilder:
+    """Collects the nodes a parser finds. Raises Invalid when the file is hostile; reports and goes on otherwise."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._open: list[_Open] = []
+        self._total = 0
+        self.root: Node | None = None
+
+    def start(self, node: Items | Table) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise self._too_deep(node.span)
+        self._open.append(_Open(node))
+
+    def end(self) -> Built:
+        """Close the innermost list or table."""
+        done = self._open.pop()
+        built = Built(done.node, done.nodes, done.height)
+        self._total -= done.nodes - 1
+        self.add(built, done.node.span)
+        return built
+
+    def scalar(self, node: Scalar) -> Built:
+        built = Built(node, 1, 0)
+        self.add(built, node.span)
+        return built
+
+    def add(self, built: Built, span: Span) -> None:
+        """Put a finished node where it belongs. `span` is the place that used it, which differs for an alias."""
+        self._total += built.nodes
+        if self._total > MAX_NODES:
+            message = f"The file expands to more than {MAX_NODES:,} values"
+            raise self._report.error(CONFIG_TOO_LARGE, span, message, "use fewer values or fewer aliases")
+        if not self._open:
+            self.root = built.node
+            return
+        parent = self._open[-1]
+        parent.nodes += built.nodes
+        parent.height = max(parent.height, built.height + 1)
+        if len(self._open) + built.height > MAX_DEPTH:
+            raise self._too_deep(span)
+        if isinstance(parent.node, Items):
+            parent.node.items.append(built.node)
+        elif parent.key is None:
+            parent.key = built.node
+        else:
+            self._add_entry(parent, parent.node, parent.key, built.node)
+            parent.key = None
+
+    def at_key(self) -> bool:
+        """Whether the next node is a key of a table."""
+        return bool(self._open) and isinstance(self._open[-1].node, Table) and self._open[-1].key is None
+
+    def _add_entry(self, parent: _Open, table: Table, key: Node, value: Node) -> None:
+        if not isinstance(key, Scalar) or key.kind == "null":
+            self._report.error(WRONG_TYPE, key.span, f"A key must be text, not {describe(key)}")
+            return
+        first = parent.seen.setdefault(key.text, key)
+        if first is key:
+            table.entries.append(Entry(key, value))
+            return
+        message = f"`{key.text}` is given twice; the first is on line {first.span.line}"
+        self._report.error(DUPLICATE_KEY, key.span, message, "keep one of them")
+
+    def _too_deep(self, span: Span) -> Exception:
+        return self._report.error(
+            CONFIG_TOO_DEEP, span, f"The file nests more than {MAX_DEPTH} levels deep", "nothing here needs that depth"
+        )

@@ -1,0 +1,127 @@
+"""The configuration sections of the MCP kinds, apart from the kinds so that checking a file loads no networking."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from trunkline.config.reader import Reader
+from trunkline.config.section import key, section
+from trunkline.config.shapes import Choice, FilePath, JsonSchema, ListOf, MapOf, Shape, Text
+from trunkline.config.sources import NOTHING, SourceSection
+from trunkline.config.tree import Items, Node, Scalar
+from trunkline.core.errors import BAD_VALUE
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)[^#]*\Z")
+_AUTHORITY: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?\Z", re.ASCII)
+_OWN_BY_THE_CONNECTION: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+ALL: Final = "all"
+
+
+class Command(Shape[str]):
+    """A program: a bare name is looked up in PATH, one with a slash is a path from the file's folder."""
+
+    def read(self, node: Node, reader: Reader) -> str:
+        command = Text(may_be_empty=False).read(node, reader)
+        if "/" in command:
+            return str(reader.path(command))
+        if any(character.isspace() for character in command):
+            raise reader.error(
+                BAD_VALUE, node, "A command is one program, without its arguments", "put the arguments into `args`"
+            )
+        return command
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "minLength": 1}
+
+
+class NamesOrAll(Shape[tuple[str, ...] | str]):
+    """A list of environment variables, or the word `all`."""
+
+    _names: Final = ListOf(Text(may_be_empty=False))
+
+    def read(self, node: Node, reader: Reader) -> tuple[str, ...] | str:
+        if isinstance(node, Items):
+            return self._names.read(node, reader)
+        if isinstance(node, Scalar) and node.kind == "text":
+            return Choice(ALL).read(node, reader)
+        raise reader.wrong_type(node, "a list of names or the word `all`")
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [self._names.schema(), {"const": ALL}]}
+
+    def example(self, value: tuple[str, ...] | str) -> Any:
+        return value if isinstance(value, str) else list(value)
+
+
+def wrong_with_url(url: str) -> str | None:
+    match = _URL.match(url)
+    if match is None or match["scheme"].lower() not in ("http", "https"):
+        return "A URL starts with `http://` or `https://`, names a host, and has no `#` part"
+    if "@" in match["authority"]:
+        return "A URL may not carry a user or password"
+    authority = _AUTHORITY.match(match["authority"])
+    if authority is None or int(authority["port"] or 1) not in range(1, 65536):
+        return "The host or port of the URL is not valid"
+    if re.search(r"[^\x21-\x7e]", url):
+        return "A URL may not hold blanks or other characters that need encoding"
+    return None
+
+
+def _wrong_with_header_name(name: str) -> str | None:
+    if _HEADER_NAME.match(name) is None:
+        return "This is not the name of an HTTP header"
+    if name.lower() in _OWN_BY_THE_CONNECTION:
+        return f"The header `{name}` belongs to the connection and cannot be set"
+    return None
+
+
+def _wrong_with_header_value(value: str) -> str | None:
+    return None if _HEADER_VALUE.match(value) else "A header's value is one line of plain characters"
+
+
+def _wrong_with_variable(name: str) -> str | None:
+    return None if name and "=" not in name else "This is not the name of an environment variable"
+
+
+@section
+class McpStdioSection(SourceSection):
+    """A server that is a command."""
+
+    command: str = key(Command(), doc="The program to start: a name from PATH or a path")
+    args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments", secret=True)
+    env: Mapping[str, str] = key(
+        MapOf(Text(written=True), check_name=_wrong_with_variable),
+        default=NOTHING,
+        doc="Environment variables of the program",
+        secret=True,
+    )
+    cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in; ours if not given")
+    inherit_env: tuple[str, ...] | str = key(
+        NamesOrAll(), default=(), doc="Our environment variables the program gets besides the usual ones, or `all`"
+    )
+
+
+@section
+class McpHttpSection(SourceSection):
+    """A server that is reached at a URL."""
+
+    url: str = key(
+        Text(check=wrong_with_url, hint="credentials belong into `headers`"),
+        doc="Where the server answers",
+        secret=True,
+    )
+    headers: Mapping[str, str] = key(
+        MapOf(Text(written=True, check=_wrong_with_header_value), check_name=_wrong_with_header_name),
+        default=NOTHING,
+        doc="Headers sent with every request",
+        secret=True,
+    )
+    transport: str = key(
+        Choice("auto", "streamable", "sse"), default="auto", doc="How to speak to it; `auto` finds out by itself"
+    )
