@@ -1,0 +1,209 @@
+"""What differs between systems about processes: who is alive below whom, and what the kernel promises on a death.
+
+Linux tells everything through /proc and prctl. Elsewhere (and in portable mode) there are process groups only. The
+supervisor loads this module, so it stays with light imports.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+TAG = "TRUNKLINE_CHILD"
+"""The environment variable that says which child a process came from: `RUN.CHILD`, after those of outer gateways."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_ROUND_PAUSE_S = 0.01
+_PROC_READ_BYTES = 4096
+
+
+class Process:
+    """One line of the process table."""
+
+    __slots__ = ("dead", "group", "parent", "pid", "session")
+
+    def __init__(self, pid: int, parent: int, group: int, session: int, dead: bool) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.group = group
+        self.session = session
+        self.dead = dead
+
+
+def sees_all_processes() -> bool:
+    """Whether this system can find every descendant of a process, orphans included."""
+    return sys.platform == "linux" and os.access("/proc/self/stat", os.R_OK)
+
+
+def make_tag(run: str, child: int) -> str:
+    """The value of TAG for one child. A gateway behind a gateway keeps the outer tag, so the outer finds its own."""
+    outer = os.environ.get(TAG)
+    own = f"{run}.{child}"
+    return f"{outer}/{own}" if outer else own
+
+
+def child_in_tag(tag: str, run: str) -> int | None:
+    """Which child of this run a tag names; None when it is of another run."""
+    for part in tag.split("/"):
+        name, _, number = part.rpartition(".")
+        if name == run and number.isdigit():
+            return int(number)
+    return None
+
+
+def process_table() -> dict[int, Process]:
+    table: dict[int, Process] = {}
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    for pid in pids:
+        process = _read_process(pid)
+        if process is not None:
+            table[pid] = process
+    return table
+
+
+def _read_process(pid: int) -> Process | None:
+    line = _read_proc(f"/proc/{pid}/stat")
+    if not line:
+        return None
+    # The command's name may hold anything, so the fields are counted from its closing parenthesis.
+    fields = line[line.rindex(b")") + 2 :].split()
+    threads = int(fields[17])
+    # A program whose first thread ended looks like a zombie while its other threads still run.
+    dead = fields[0] in b"ZX" and threads <= 1
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), dead)
+
+
+def tag_of(pid: int) -> str:
+    """The tag in a process's environment; empty when it has none or hides it."""
+    prefix = TAG.encode() + b"="
+    for entry in _read_proc(f"/proc/{pid}/environ").split(b"\0"):
+        if entry.startswith(prefix):
+            return entry[len(prefix) :].decode("ascii", "replace")
+    return ""
+
+
+def _read_proc(path: str) -> bytes:
+    """All of one file of /proc; empty when its process ended or hides it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        content = part = os.read(fd, _PROC_READ_BYTES)
+        while len(part) == _PROC_READ_BYTES:
+            part = os.read(fd, _PROC_READ_BYTES)
+            content += part
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return content
+
+
+def with_descendants(roots: Iterable[Process], table: dict[int, Process]) -> list[Process]:
+    """The living among the roots and everything below them."""
+    below: dict[int, list[Process]] = {}
+    for process in table.values():
+        below.setdefault(process.parent, []).append(process)
+    found: dict[int, Process] = {}
+    waiting = list(roots)
+    while waiting:
+        process = waiting.pop()
+        if process.pid not in found:
+            found[process.pid] = process
+            waiting += below.get(process.pid, ())
+    return [process for process in found.values() if not process.dead]
+
+
+def signal_processes(processes: Iterable[Process], number: int) -> None:
+    """Signal each process once, by group: unlike a list of pids, a group cannot be outrun by forking."""
+    own_group = os.getpgrp()
+    groups: set[int] = set()
+    for process in processes:
+        if process.group == own_group:  # not yet in a session of its own
+            signal_process(process.pid, number)
+        else:
+            groups.add(process.group)
+    for group in groups:
+        _send(os.killpg, group, number)
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Signal a process group; False when nothing of it is left that can be signalled."""
+    return _send(os.killpg, group, number)
+
+
+def signal_process(pid: int, number: int) -> bool:
+    return _send(os.kill, pid, number)
+
+
+def _send(kill: Callable[[int, int], None], target: int, number: int) -> bool:
+    try:
+        kill(target, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def kill_run(run: str, leaders: Iterable[int], *, portable: bool, limit_s: float) -> bool:
+    """Kill what a dead supervisor left behind. Blocks, for `limit_s` at most; False when something is still there."""
+    sessions = frozenset(leaders)
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        left = _kill_groups(sessions) if portable else _kill_tagged(run, sessions)
+        if not left:
+            return True
+        time.sleep(_ROUND_PAUSE_S)
+    return False
+
+
+def _kill_groups(groups: Iterable[int]) -> bool:
+    left = [group for group in groups if signal_group(group, signal.SIGKILL)]
+    return bool(left)
+
+
+def _kill_tagged(run: str, sessions: frozenset[int]) -> bool:
+    table = process_table()
+    roots = [
+        process
+        for process in table.values()
+        if not process.dead and (process.session in sessions or child_in_tag(tag_of(process.pid), run) is not None)
+    ]
+    processes = with_descendants(roots, table)
+    signal_processes(processes, signal.SIGKILL)
+    return bool(processes)
+
+
+class Prctl:
+    """The Linux calls Python does not offer; loaded before any fork, so that a child only has to call."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self._call = ctypes.CDLL(None, use_errno=True).prctl
+        self._call.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+        self._name = ctypes.create_string_buffer(b"trunkline-super")  # 15 characters at most
+        self._name_at = ctypes.addressof(self._name)
+
+    def become_subreaper(self) -> None:
+        """From now on, orphans below this process become its children instead of init's."""
+        self._call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def set_name(self) -> None:
+        """What `ps` and `top` show for the supervisor."""
+        self._call(_PR_SET_NAME, self._name_at, 0, 0, 0)
+
+    def die_with(self, parent: int) -> None:
+        """Have the kernel kill this process when its parent ends, also when that has happened already."""
+        self._call(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(127)

@@ -1,0 +1,304 @@
+"""The process that owns every child process of one gateway. A program of its own, started by `children.py`.
+
+It exists because only a parent that outlives the gateway can promise that nothing else does: when the control channel
+closes, for whatever reason, it kills everything below it and ends. It is one thread around one `poll`, and imports as
+little as it can, because it runs beside every gateway.
+
+    supervisor.py CONTROL_FD RUN [portable]
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+if __name__ == "__main__":  # started by its path, without site-packages
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from trunkline.links.control import Inbox, Outbox, close_all
+from trunkline.links.launch import fork_child
+from trunkline.links.platform import Prctl, signal_group
+from trunkline.links.trees import NEVER, Descendants, Groups, Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from trunkline.links.launch import Launch
+
+LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
+SWEEP_PAUSE_S = 0.01  # between two rounds of SIGKILL
+SWEEP_LIMIT_S = 10.0  # a process that survives SIGKILL this long belongs to another user or hangs in the kernel
+END_LIMIT_S = 30.0
+
+
+class Supervisor:
+    def __init__(self, control: socket.socket, run: str, *, portable: bool) -> None:
+        self._control = control
+        self._inbox = Inbox(control)
+        self._outbox = Outbox(control)
+        self._trees: dict[int, Tree] = {}
+        self._leaders: dict[int, Tree] = {}
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._prctl = None if portable else Prctl()
+        self._census = Groups(self._trees) if portable else Descendants(run, self._trees)
+        self._ended = False
+
+    # --- the loop
+
+    def run(self) -> None:
+        if self._prctl is not None:
+            self._prctl.become_subreaper()
+            self._prctl.set_name()
+        self._watch(self._control.fileno(), self._read_requests)
+        self._watch_deaths()
+        self._watch_gateway()
+        while not self._ended:
+            self._turn()
+
+    def _turn(self) -> None:
+        for fd, _ in self._poll.poll(self._timeout_ms()):
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                handler()
+        now = time.monotonic()
+        for tree in list(self._trees.values()):
+            if tree.due <= now:
+                self._advance(tree, now)
+
+    def _timeout_ms(self) -> float | None:
+        due = min((tree.due for tree in self._trees.values()), default=NEVER)
+        return None if due == NEVER else max(0.0, (due - time.monotonic()) * 1000 + 1)
+
+    def _watch(self, fd: int, handler: Callable[[], None]) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, select.POLLIN)
+
+    def _watch_deaths(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _only_wake)
+
+        def woken() -> None:
+            try:
+                os.read(reader, 4096)
+            except BlockingIOError:
+                return
+            self._reap()
+
+        self._watch(reader, woken)
+
+    def _watch_gateway(self) -> None:
+        """Its death closes the control channel, unless somebody forked it and holds a copy. So look at it directly."""
+        if self._prctl is None:
+            return
+        try:
+            self._watch(os.pidfd_open(os.getppid()), self._gateway_ended)
+        except OSError:
+            return  # an old kernel: the channel has to do
+
+    def _gateway_ended(self) -> None:
+        self._ended = True
+
+    # --- the channel
+
+    def _read_requests(self) -> None:
+        try:
+            requests = self._inbox.read()
+        except EOFError:
+            self._ended = True
+            return
+        for verb, child, value, descriptors in requests:
+            if verb == "spawn":
+                self._spawn(child, value, descriptors)
+            elif verb == "stop":
+                self._stop(child, *value)
+            elif verb == "kill":
+                self._kill(child)
+        self._flush()
+
+    def _tell(self, verb: str, child: int, value: Any) -> None:
+        self._outbox.put((verb, child, value))
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            done = self._outbox.flush()
+        except OSError:
+            self._ended = True
+            return
+        self._poll.modify(self._control.fileno(), select.POLLIN if done else select.POLLIN | select.POLLOUT)
+
+    # --- starting
+
+    def _spawn(self, child: int, launch: Launch, stdio: list[int]) -> None:
+        try:
+            if len(stdio) != 3:  # the kernel drops what this process has no room for
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            leader, exec_pipe = fork_child(launch, stdio, self._prctl)
+        except (OSError, MemoryError) as error:
+            self._tell("failed", child, ("fork", getattr(error, "errno", None) or errno.ENOMEM))
+            return
+        finally:
+            close_all(stdio)
+        tree = Tree(child, leader, exec_pipe)
+        self._trees[child] = self._leaders[leader] = tree
+        self._watch(exec_pipe, lambda: self._exec_ended(tree))
+
+    def _exec_ended(self, tree: Tree) -> None:
+        """The pipe closes by a successful exec, and brings the reason of a failed one."""
+        if tree.exec_pipe < 0:
+            return
+        try:
+            report = os.read(tree.exec_pipe, 4096)
+        except BlockingIOError:
+            return
+        self._poll.unregister(tree.exec_pipe)
+        del self._handlers[tree.exec_pipe]
+        os.close(tree.exec_pipe)
+        tree.exec_pipe = -1
+        if report:
+            self._trees.pop(tree.id, None)
+            self._leaders.pop(tree.leader, None)
+            self._tell("failed", tree.id, marshal.loads(report))
+        else:
+            self._tell("started", tree.id, tree.leader)
+
+    # --- ending
+
+    def _reap(self) -> bool:
+        """Take every dead child, ours and adopted; False when there is none left, dead or alive."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            tree = self._leaders.pop(pid, None)
+            if tree is not None:
+                tree.leader_alive = False
+                if not self._ended:
+                    self._leader_ended(tree, os.waitstatus_to_exitcode(status))
+
+    def _leader_ended(self, tree: Tree, code: int) -> None:
+        self._exec_ended(tree)
+        if tree.id not in self._trees:  # it never became what it should
+            return
+        self._tell("exited", tree.id, code)
+        now = time.monotonic()
+        if tree.phase == "killing":
+            self._sweep(tree, now)
+        elif self._census.signal(tree, signal.SIGTERM):
+            tree.phase, tree.give_up_at, tree.due = "terminating", now + LINGER_S, now + SWEEP_PAUSE_S
+        else:
+            self._gone(tree)
+
+    def _stop(self, child: int, close_s: float, term_s: float) -> None:
+        """Its input is closed already: wait for that to work, then SIGTERM, then SIGKILL. Asked again: the sooner."""
+        tree = self._trees.get(child)
+        if tree is None or tree.phase == "killing":
+            return
+        now = time.monotonic()
+        if tree.phase == "terminating":
+            tree.give_up_at = min(tree.give_up_at, now + term_s)
+            tree.due = min(tree.due, tree.give_up_at)
+            return
+        self._census.signal(tree, 0)  # learn its sessions while parents can still tell
+        tree.phase = "closing"
+        tree.due = min(tree.due, now + close_s)
+        tree.term_s = min(tree.term_s, term_s)
+
+    def _kill(self, child: int) -> None:
+        tree = self._trees.get(child)
+        if tree is not None:
+            self._start_killing(tree, time.monotonic())
+
+    def _advance(self, tree: Tree, now: float) -> None:
+        if tree.phase == "closing":
+            signal_group(tree.leader, signal.SIGTERM)
+            tree.phase, tree.give_up_at, tree.due = "terminating", now + tree.term_s, now + tree.term_s
+        elif tree.phase == "killing":
+            self._sweep(tree, now)
+        elif now >= tree.give_up_at:
+            self._start_killing(tree, now)
+        elif self._census.signal(tree, 0):
+            tree.due = now + SWEEP_PAUSE_S
+        else:
+            self._gone(tree)
+
+    def _start_killing(self, tree: Tree, now: float) -> None:
+        if tree.phase != "killing":
+            tree.phase, tree.give_up_at = "killing", now + SWEEP_LIMIT_S
+        self._sweep(tree, now)
+
+    def _sweep(self, tree: Tree, now: float) -> None:
+        left = self._census.signal(tree, signal.SIGKILL) or tree.leader_alive
+        if left and now < tree.give_up_at:
+            tree.due = now + SWEEP_PAUSE_S
+        else:
+            self._gone(tree)
+
+    def _gone(self, tree: Tree) -> None:
+        del self._trees[tree.id]
+        self._tell("gone", tree.id, None)
+
+    def end(self) -> None:
+        """Kill everything, and do not leave before the last of it is reaped."""
+        self._ended = True
+        deadline = time.monotonic() + END_LIMIT_S
+        pause_s = 0.001
+        self._census.kill_everything()
+        while self._reap() and time.monotonic() < deadline:
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.1)
+            self._census.kill_everything()
+        self._census.kill_everything()  # what is left of groups whose leader was reaped
+
+
+def _only_wake(number: int, frame: object) -> None:
+    """A handler must exist for the signal to reach the wakeup pipe; the work is done there."""
+
+
+def main(arguments: list[str]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    control = socket.socket(fileno=int(arguments[0]))
+    control.set_inheritable(False)
+    control.setblocking(False)
+    supervisor = Supervisor(control, arguments[1], portable="portable" in arguments[2:])
+    status = 0
+    try:
+        supervisor.run()
+    except BaseException:
+        status = 1
+        _report_fault(control)
+    finally:
+        supervisor.end()
+        os._exit(status)
+
+
+def _report_fault(control: socket.socket) -> None:
+    """This program writes nowhere else, so its last words go to the gateway's log."""
+    import traceback
+
+    outbox = Outbox(control)
+    outbox.put(("fault", 0, traceback.format_exc()))
+    try:
+        outbox.flush()
+    except OSError:
+        return  # nobody is left to read them
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

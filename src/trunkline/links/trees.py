@@ -1,0 +1,125 @@
+"""Which processes belong to which child of the supervisor, and how to signal them.
+
+`Descendants` finds every process below the supervisor; `Groups` is what is left where that is not possible. Loaded by
+the supervisor only, so it stays with light imports.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from trunkline.links.platform import (
+    Process,
+    child_in_tag,
+    process_table,
+    signal_group,
+    signal_process,
+    signal_processes,
+    tag_of,
+    with_descendants,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Phase = Literal["running", "closing", "terminating", "killing"]
+
+NEVER = float("inf")
+_SURVEY_RETRIES = 4
+
+
+class Tree:
+    """One child and everything it started. `leader` is the process we made; its pid is also its group and session."""
+
+    __slots__ = ("due", "exec_pipe", "give_up_at", "id", "leader", "leader_alive", "phase", "sessions", "term_s")
+
+    def __init__(self, id: int, leader: int, exec_pipe: int) -> None:  # noqa: A002 (it is the tree's id)
+        self.id = id
+        self.leader = leader
+        self.leader_alive = True
+        self.exec_pipe = exec_pipe
+        self.phase: Phase = "running"
+        self.due = NEVER  # when the phase ends or is looked at again
+        self.give_up_at = NEVER  # when SIGTERM, or SIGKILL, has had its time
+        self.term_s = NEVER
+        self.sessions: set[int] = {leader}  # seen in this tree so far
+
+
+class Descendants:
+    """Linux: the supervisor is a subreaper, so every process of every tree is below it, whatever it did to get away.
+
+    What still has its parents belongs to their tree. An orphan belongs to the tree its environment names, else to the
+    tree its session was seen in, else (it wiped both) to the last tree left.
+    """
+
+    def __init__(self, run: str, trees: dict[int, Tree]) -> None:
+        self._run = run
+        self._trees = trees
+        self._own_session = os.getsid(0)
+
+    def signal(self, tree: Tree, number: int) -> bool:
+        """Signal all of a tree; False when nothing of it is left. Number 0 only looks."""
+        members, certain = self._survey(tree)
+        for _ in range(_SURVEY_RETRIES):
+            if members or certain:
+                break
+            members, certain = self._survey(tree)
+        if number:
+            signal_processes(members, number)
+        return bool(members) or not certain
+
+    def kill_everything(self) -> None:
+        table = process_table()
+        own = os.getpid()
+        signal_processes(with_descendants([p for p in table.values() if p.parent == own], table), signal.SIGKILL)
+
+    def _survey(self, tree: Tree) -> tuple[list[Process], bool]:
+        """What of a tree is alive, and whether "nothing" would be certain.
+
+        The table is not read at one instant, so a process that forks and ends meanwhile could hide its child. It then
+        shows as a zombie of ours, because nobody else reaps an orphan: such a table proves nothing.
+        """
+        table = process_table()
+        own = os.getpid()
+        top = [process for process in table.values() if process.parent == own]
+        members = with_descendants([process for process in top if self._owner(process) == tree.id], table)
+        tree.sessions.update(process.session for process in members if process.session != self._own_session)
+        return members, not self._bury(top)
+
+    def _owner(self, top: Process) -> int | None:
+        for tree in self._trees.values():
+            if tree.leader_alive and tree.leader == top.pid:
+                return tree.id
+        named = child_in_tag(tag_of(top.pid), self._run)
+        if named in self._trees:
+            return named
+        for tree in self._trees.values():
+            if top.session in tree.sessions:
+                return tree.id
+        return next(iter(self._trees)) if len(self._trees) == 1 else None
+
+    def _bury(self, top: list[Process]) -> bool:
+        """Reap the dead orphans; whether there were any. Leaders are left to the supervisor, which reports them."""
+        leaders = {tree.leader for tree in self._trees.values() if tree.leader_alive}
+        dead = [process.pid for process in top if process.dead and process.pid not in leaders]
+        for pid in dead:
+            os.waitpid(pid, os.WNOHANG)
+        return bool(dead)
+
+
+class Groups:
+    """Anywhere: a tree is the process group of its leader. What leaves the group is out of reach."""
+
+    def __init__(self, trees: dict[int, Tree]) -> None:
+        self._trees = trees
+
+    def signal(self, tree: Tree, number: int) -> bool:
+        if signal_group(tree.leader, number):
+            return True
+        return tree.leader_alive and signal_process(tree.leader, number)  # it has not made its group yet
+
+    def kill_everything(self) -> None:
+        for tree in self._trees.values():
+            self.signal(tree, signal.SIGKILL)
