@@ -1,0 +1,131 @@
+"""For every test: nothing it started is left behind, a skip is a failure in CI, coroutine tests get a fresh loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import inspect
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+from tests.support.processes import become_subreaper, descendants, open_files, reap
+
+LEAK_PATIENCE_S = 5.0
+DEFAULT_TIMEOUT_S = 60.0
+IN_CI = os.environ.get("CI") == "true"
+
+
+def pytest_configure() -> None:
+    become_subreaper()
+
+
+# Coroutine tests ------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """`async def` tests run under a deadline that lets them clean up, well before pytest-timeout ends the process."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
+    marker = pyfuncitem.get_closest_marker("timeout")
+    seconds = marker.args[0] * 0.8 if marker else DEFAULT_TIMEOUT_S
+
+    async def main() -> None:
+        async with asyncio.timeout(seconds):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(main())
+    return True
+
+
+# Leaks ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Processes, open files, threads and tasks are back to where they were within 5 seconds of the test's end."""
+    unfinished: list[str] = []
+    watch_tasks(monkeypatch, unfinished)
+    before = Census()
+    yield
+    assert not unfinished, f"tasks without an owner were still running when the loop ended: {unfinished}"
+    deadline = time.monotonic() + LEAK_PATIENCE_S
+    while (left := (now := Census()).beyond(before)) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    now.kill_beyond(before)
+    assert not left, f"left behind after {LEAK_PATIENCE_S:g} s: {left}"
+
+
+class Census:
+    """What this process has at one moment."""
+
+    def __init__(self) -> None:
+        below = descendants(os.getpid())
+        for orphan in (process for process in below if process.zombie and process.parent == os.getpid()):
+            reap(orphan.pid)
+        self.processes = {process.pid: process for process in below if not is_own_zombie(process)}
+        self.files = open_files()
+        self.threads = {thread.ident: thread.name for thread in threading.enumerate()}
+
+    def beyond(self, before: Census) -> list[str]:
+        processes = [repr(process) for pid, process in self.processes.items() if pid not in before.processes]
+        files = [f"fd {fd} → {target}" for fd, target in self.files.items() if before.files.get(fd) != target]
+        threads = [f"thread {name}" for ident, name in self.threads.items() if ident not in before.threads]
+        return processes + files + threads
+
+    def kill_beyond(self, before: Census) -> None:
+        """The next test starts clean, whatever this one did."""
+        for pid in self.processes.keys() - before.processes.keys():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_own_zombie(process: Any) -> bool:
+    """Orphans that ended after they were handed to us; a zombie below a live gateway is that gateway's fault."""
+    return process.zombie and process.parent == os.getpid()
+
+
+def watch_tasks(monkeypatch: pytest.MonkeyPatch, unfinished: list[str]) -> None:
+    """`asyncio.run` cancels what is still running when its main coroutine returns: here that is a leak."""
+    cancel_all = asyncio.runners._cancel_all_tasks
+
+    def look_first(loop: asyncio.AbstractEventLoop) -> None:
+        tasks = asyncio.all_tasks(loop)
+        if tasks and sys.exc_info()[0] is None:
+            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LEAK_PATIENCE_S))
+            unfinished.extend(repr(task) for task in pending)
+        cancel_all(loop)
+
+    monkeypatch.setattr(asyncio.runners, "_cancel_all_tasks", look_first)
+
+
+# Skips in CI ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, None]:
+    outcome = yield
+    forbid_skip(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, None]:
+    outcome = yield
+    forbid_skip(outcome.get_result())
+
+
+def forbid_skip(report: Any) -> None:
+    """In CI everything a test needs is there: a skip means that something is not tested at all."""
+    if IN_CI and report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which counts as a failure when CI=true: {report.longrepr}"

@@ -1,0 +1,86 @@
+"""What the operating system knows about processes: descendants, zombies, open files. Linux; elsewhere nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+_PR_SET_CHILD_SUBREAPER = 36
+PROC = Path("/proc")
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    state: str
+    command: str
+
+    @property
+    def zombie(self) -> bool:
+        return self.state in "ZX"
+
+
+def become_subreaper() -> None:
+    """Orphans come to this process instead of to init, so that what escaped a gateway is still seen as a descendant."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def read_process(pid: int) -> Process | None:
+    try:
+        stat = (PROC / str(pid) / "stat").read_text("utf-8", "replace")
+        command = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    state, parent = rest.split()[:2]
+    return Process(pid, int(parent), state, command or f"[{name}]")
+
+
+def descendants(pid: int) -> list[Process]:
+    """Everything below a process, zombies included."""
+    if not PROC.is_dir():
+        return []
+    everything = [process for entry in os.listdir(PROC) if entry.isdigit() and (process := read_process(int(entry)))]
+    children: dict[int, list[Process]] = {}
+    for process in everything:
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [process.pid for process in below]
+    return found
+
+
+def alive(pid: int) -> bool:
+    process = read_process(pid)
+    return process is not None and not process.zombie
+
+
+def reap(pid: int) -> None:
+    """Take a zombie that was handed to this process."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def open_files(pid: int | str = "self") -> dict[int, str]:
+    folder = PROC / str(pid) / "fd"
+    found: dict[int, str] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                found[int(name)] = os.readlink(folder / name)
+    return {fd: target for fd, target in found.items() if not target.endswith("/fd")}
+
+
+def peak_memory_mib(pid: int) -> float:
+    for line in (PROC / str(pid) / "status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
