@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple
 
-_REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)\}|\$\{")
+_OPEN: Final = "${"
 _BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?\Z", re.DOTALL)
 
 Fault = Literal["unset", "malformed"]
 
 
+class _Piece(NamedTuple):
+    """Literal text, and the reference after it as written (nothing at the end of the text)."""
+
+    literal: str
+    reference: str
+
+
 def has_reference(text: str) -> bool:
-    return any(match.group() != "$${" for match in _REFERENCE.finditer(text))
+    return _OPEN in text and any(piece.reference for piece in _pieces(text))
 
 
 def expand(text: str, environ: Mapping[str, str], on_fault: Callable[[Fault, str], None]) -> str:
-    """Replace every reference. A fault gets its kind and the name (or the text that is no reference); it leaves nothing.
+    """Replace every reference. `on_fault` hears of each that cannot be: the name that is unset, or the malformed text.
 
     As in a shell, the default of `:-` also stands in for a variable that is set but empty.
     """
-    if "${" not in text:
+    if _OPEN not in text:
         return text
 
-    def replace(match: re.Match[str]) -> str:
-        if match.group() == "$${":
-            return "${"
-        body = _BODY.match(match["body"] or "")
+    def value_of(reference: str) -> str:
+        body = _BODY.match(reference[2:-1]) if reference.endswith("}") else None
         if body is None:
-            on_fault("malformed", match.group())
+            on_fault("malformed", reference)
             return ""
         value = environ.get(body["name"])
         default: str | None = body["default"]
-        if default is not None:
-            return value or default
-        if value is None:
+        if value is None and default is None:
             on_fault("unset", body["name"])
-            return ""
-        return value
+        return value or default or ""
 
-    return _REFERENCE.sub(replace, text)
+    return "".join(literal + (value_of(reference) if reference else "") for literal, reference in _pieces(text))
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """Take the text apart in one pass: a search for each `}` by a pattern would be slow on a text full of `${`."""
+    literal, at = "", 0
+    while (start := text.find(_OPEN, at)) >= 0:
+        if text[at:start].endswith("$"):
+            literal += text[at : start - 1] + _OPEN
+            at = start + len(_OPEN)
+            continue
+        end = text.find("}", start) + 1 or len(text)
+        yield _Piece(literal + text[at:start], text[start:end])
+        literal, at = "", end
+    yield _Piece(literal + text[at:], "")

@@ -9,10 +9,9 @@ from typing import Final
 
 from trunkline.config.environment import Fault, expand, has_reference
 from trunkline.config.report import Invalid, Report, Span
-from trunkline.config.tree import Node, Scalar, describe
+from trunkline.config.tree import UNUSABLE, Node, Scalar, describe
 from trunkline.core.errors import BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
 
-_UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
@@ -33,6 +32,8 @@ class Reader:
         self.report.warn(code, node if isinstance(node, Span) else node.span, message, hint)
 
     def wrong_type(self, node: Node, wanted: str, hint: str = "") -> Invalid:
+        if isinstance(node, Scalar) and node.kind == "refused":
+            return Invalid()
         return self.error(WRONG_TYPE, node, f"Expected {wanted}, not {describe(node)}", hint)
 
     def is_reference(self, node: Node) -> bool:
@@ -40,15 +41,21 @@ class Reader:
 
     def text(self, node: Scalar) -> str:
         """The node's text with its references replaced."""
+        if node.kind == "refused":
+            raise Invalid
         faults: list[tuple[Fault, str]] = []
         text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)))
-        if _UNUSABLE.search(text) is not None:
+        if UNUSABLE.search(text) is not None:
             raise self.error(BAD_VALUE, node, "The text holds a NUL or is not valid Unicode")
         for fault, what in faults:
             self._report_fault(node, fault, what)
-        if any(fault == "malformed" or self.unset_is_fatal for fault, _ in faults):
+        if faults:
             raise Invalid
         return text
+
+    def peek(self, node: Node | None) -> str:
+        """The node's text for a look at it that reports nothing; empty where there is none."""
+        return expand(node.text, self._environ, lambda _fault, _what: None) if isinstance(node, Scalar) else ""
 
     def path(self, written: str) -> Path:
         """`~` is the home folder, and a relative path starts at the file's folder."""
@@ -59,7 +66,10 @@ class Reader:
     @property
     def home(self) -> Path:
         home = self._environ.get("HOME")
-        return Path(home) if home else Path.home()
+        try:
+            return Path(home) if home else Path.home()
+        except RuntimeError:  # a user without a home folder, as in some containers
+            return self.folder
 
     def _report_fault(self, node: Scalar, fault: Fault, what: str) -> None:
         if fault == "malformed":

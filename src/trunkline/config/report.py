@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from trunkline.core.errors import Code, Problem, Severity
+
+_LONGEST_MESSAGE: Final = 300  # messages quote the file, and a file may hold anything
 
 
 class Span(NamedTuple):
@@ -50,6 +52,7 @@ class Report:
         return tuple(sorted(self._found.values(), key=lambda problem: problem.span or (0, 0, 0, 0)))
 
     def _record(self, code: Code, span: Span | None, message: str, hint: str, severity: Severity) -> None:
+        message = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
         where = self.file if span is None else f"{self.file}:{span.line}:{span.column}"
         problem = FileProblem(code=code, message=message, where=where, hint=hint, severity=severity, span=span)
         # a value used through several aliases is wrong once

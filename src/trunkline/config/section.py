@@ -38,8 +38,9 @@ def section(cls: type[T]) -> type[T]:
 class Section:
     """Base of all sections."""
 
-    def check(self, places: Places) -> None:
-        """Look at keys that depend on each other, once each of them is right by itself."""
+    @classmethod
+    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+        """Look at keys that depend on each other. `values` has the defaults too, but no key that is wrong by itself."""
 
 
 class Places:
@@ -75,20 +76,25 @@ def read_section(
     if not isinstance(node, Table):
         raise reader.wrong_type(node, "a group of keys")
     declared = {item.name: item for item in fields(kind)}
-    values: dict[str, Any] = dict(presets or {})
-    valid = True
+    values = _defaults(declared) | dict(presets or {})
+    valid = _nothing_missing(declared, node, at or node, reader)
     for entry in node.entries:
+        name = entry.key.text
+        if name in also_known:
+            continue
+        values.pop(name, None)
         try:
-            if entry.key.text not in also_known:
-                values[entry.key.text] = _read_entry(declared, entry, reader)
+            values[name] = _read_entry(declared, entry, reader)
         except Invalid:
             valid = False
-    valid = _nothing_missing(declared, node, at or node, reader, values) and valid
+    kind.check(values, Places(node, reader))
     if not valid:
         raise Invalid
-    read = kind(**values)
-    read.check(Places(node, reader))
-    return read
+    return kind(**values)
+
+
+def key_names(kind: type[Section]) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
 
 
 def _read_entry(declared: Mapping[str, Field[Any]], entry: Entry, reader: Reader) -> Any:
@@ -101,14 +107,20 @@ def _read_entry(declared: Mapping[str, Field[Any]], entry: Entry, reader: Reader
     return declared[name].metadata[_SHAPE].read(entry.value, reader)
 
 
-def _nothing_missing(
-    declared: Mapping[str, Field[Any]], table: Table, at: Node, reader: Reader, values: Mapping[str, Any]
-) -> bool:
+def _nothing_missing(declared: Mapping[str, Field[Any]], table: Table, at: Node, reader: Reader) -> bool:
     written = {entry.key.text for entry in table.entries}
-    missing = [item.name for item in declared.values() if _is_required(item) and item.name not in written | set(values)]
+    missing = [item.name for item in declared.values() if _is_required(item) and item.name not in written]
     for name in missing:
         reader.error(MISSING_KEY, at, f"Missing key `{name}`", declared[name].metadata[_DOC])
     return not missing
+
+
+def _defaults(declared: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    return {item.name: _default(item) for item in declared.values() if not _is_required(item)}
+
+
+def _default(item: Field[Any]) -> Any:
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def _is_required(item: Field[Any]) -> bool:
@@ -143,8 +155,6 @@ def section_schema(kind: type[Section]) -> JsonSchema:
 def _key_schema(item: Field[Any]) -> JsonSchema:
     shape: Shape[Any] = item.metadata[_SHAPE]
     schema: JsonSchema = {"description": item.metadata[_DOC], **shape.schema()}
-    default = item.default if item.default is not MISSING else None
-    if item.default_factory is not MISSING:
-        default = item.default_factory()
+    default = None if _is_required(item) else _default(item)
     example = None if default is None else shape.example(default)
     return schema if example is None else schema | {"default": example}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
 from trunkline.config.suggest import hint_for, listed
-from trunkline.config.tree import Items, Node, Scalar, Table, describe
+from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class Integer(Shape[int]):
     def read(self, node: Node, reader: Reader) -> int:
         text = _number_text(node, reader, "a whole number")
         if not text.lstrip("+-").isdigit():
-            raise reader.error(WRONG_TYPE, node, "Expected a whole number, not a fraction")
+            raise reader.error(WRONG_TYPE, node, "Expected a whole number, written in digits only")
         value = int(text)
         if value < self._minimum:
             raise reader.error(BAD_VALUE, node, f"The number must be at least {self._minimum}")
@@ -132,25 +132,34 @@ class Integer(Shape[int]):
         return or_reference(schema)
 
 
-class Seconds(Shape[float]):
-    """A span of time in seconds, more than none."""
+Unit = Literal["seconds", "milliseconds"]
 
-    def __init__(self, *, maximum: float, zero: bool = False) -> None:
-        self._maximum = maximum
+
+class Seconds(Shape[float]):
+    """A span of time, more than none. `unit` is what the file counts in; the value is always in seconds."""
+
+    def __init__(self, *, maximum: float, zero: bool = False, unit: Unit = "seconds") -> None:
+        self._per_second = 1 if unit == "seconds" else 1000
+        self._maximum = maximum * self._per_second
         self._zero = zero
+        self._unit = unit
 
     def read(self, node: Node, reader: Reader) -> float:
-        value = float(_number_text(node, reader, "a number of seconds"))
+        value = float(_number_text(node, reader, f"a number of {self._unit}"))
         if value < 0 or (value == 0 and not self._zero):
             least = "0 or more" if self._zero else "more than 0"
-            raise reader.error(BAD_VALUE, node, f"The number of seconds must be {least}")
+            raise reader.error(BAD_VALUE, node, f"The number of {self._unit} must be {least}")
         if value > self._maximum:
-            raise reader.error(BAD_VALUE, node, f"The number of seconds must be at most {self._maximum:g}")
-        return value
+            raise reader.error(BAD_VALUE, node, f"The number of {self._unit} must be at most {self._maximum:.0f}")
+        return value / self._per_second
 
     def schema(self) -> JsonSchema:
         least = {"minimum": 0} if self._zero else {"exclusiveMinimum": 0}
         return or_reference({"type": "number", **least, "maximum": self._maximum})
+
+    def example(self, value: float) -> Any:
+        counted = value * self._per_second
+        return int(counted) if counted.is_integer() else counted
 
 
 class Choice(Shape[str]):
@@ -242,19 +251,3 @@ def _every(sources: Sequence[A], read: Callable[[A], T]) -> list[T]:
     if len(values) < len(sources):
         raise Invalid
     return values
-
-
-__all__ = [
-    "Boolean",
-    "Choice",
-    "FilePath",
-    "Integer",
-    "JsonSchema",
-    "ListOf",
-    "MapOf",
-    "Seconds",
-    "Shape",
-    "Text",
-    "describe",
-    "or_reference",
-]

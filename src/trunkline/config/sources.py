@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from trunkline.config.section import Inner, Section, key, section
-from trunkline.config.shapes import Boolean, Choice, Integer, ListOf, MapOf, Seconds, Text
+from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
 from trunkline.core.names import SOURCE_NAME
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -89,6 +89,3 @@ class SourceSection(Section):
     )
     guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls")
     cache: Cache = key(Inner(Cache), default=Cache(), doc="Which results may be given again")
-
-
-__all__ = ["NOTHING", "ONE_DAY_S", "Cache", "Guard", "Integer", "SourceSection", "ToolSelection"]

@@ -9,8 +9,8 @@ _LIST_AT_MOST: Final = 12
 _LONGEST_TYPO: Final = 64
 
 
-def nearest(word: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word somebody who wrote `word` most likely meant."""
+def nearest(word: str, allowed: Iterable[str], *, cutoff: float = 0.7) -> str | None:
+    """The allowed word somebody who wrote `word` most likely meant; a higher cutoff asks for more likeness."""
     # a word of thousands of characters is no slip of the finger, and comparing it would be slow
     if not word or len(word) > _LONGEST_TYPO:
         return None
@@ -18,9 +18,12 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
     plain = _plain(word)
     if plain in by_plain:
         return by_plain[plain]
+    for plain_candidate, candidate in by_plain.items():
+        if len(plain) > 2 and sorted(plain_candidate) == sorted(plain):
+            return candidate
     from difflib import get_close_matches  # only a file with a mistake pays for this import
 
-    matches = get_close_matches(plain, by_plain, n=1, cutoff=0.7)
+    matches = get_close_matches(plain, by_plain, n=1, cutoff=cutoff)
     return by_plain[matches[0]] if matches else None
 
 

@@ -5,17 +5,25 @@ The builder owns what no file may do whatever its syntax: nest too deeply, expan
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from trunkline.config.report import Report, Span
-from trunkline.core.errors import CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, DUPLICATE_KEY, WRONG_TYPE
+from trunkline.core.errors import BAD_VALUE, CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, DUPLICATE_KEY, WRONG_TYPE
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_NODES: Final = 20_000
 MAX_DEPTH: Final = 40
 
-ScalarKind = Literal["text", "number", "boolean", "null"]
+ScalarKind = Literal["text", "number", "boolean", "null", "refused"]
+"""`refused` is reported already: whoever reads it stays silent."""
+
+UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
+"""What no text may hold: it would break the boundary to the operating system or to UTF-8."""
+
+LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""The line breaks of YAML, used for JSON too so that lines are counted in one way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +64,16 @@ def describe(node: Node) -> str:
         return "a list"
     if isinstance(node, Table):
         return "a group of keys"
-    return {"text": "text", "number": "a number", "boolean": "true or false", "null": "empty"}[node.kind]
+    return _WORDS[node.kind]
+
+
+_WORDS: Final[dict[ScalarKind, str]] = {
+    "text": "text",
+    "number": "a number",
+    "boolean": "`true` or `false`",
+    "null": "an empty value",
+    "refused": "an unclear value",
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -134,6 +151,9 @@ class TreeBuilder:
     def _add_entry(self, parent: _Open, table: Table, key: Node, value: Node) -> None:
         if not isinstance(key, Scalar) or key.kind == "null":
             self._report.error(WRONG_TYPE, key.span, f"A key must be text, not {describe(key)}")
+            return
+        if UNUSABLE.search(key.text) is not None:
+            self._report.error(BAD_VALUE, key.span, "The key holds a NUL or is not valid Unicode")
             return
         first = parent.seen.setdefault(key.text, key)
         if first is key:

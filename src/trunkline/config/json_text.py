@@ -1,0 +1,154 @@
+"""JSON text to a tree with places, strictly and without recursion. The standard library's parser keeps no places."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final
+
+from trunkline.config.report import Invalid, Report, Span
+from trunkline.config.tree import LINE_BREAK, Items, Node, Scalar, ScalarKind, Table, TreeBuilder
+from trunkline.core.errors import CONFIG_SYNTAX
+
+_BLANK: Final = re.compile(r"[ \t\n\r]*")
+_STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![0-9A-Za-z_.+-])")
+_WORD: Final = re.compile(r"(?:true|false|null)\b")
+
+_WORDS: Final[dict[str, ScalarKind]] = {"true": "boolean", "false": "boolean", "null": "null"}
+
+_Step = Callable[[], "_Step | None"]
+
+
+def read_json(text: str, report: Report) -> Node:
+    """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none."""
+    return _JsonText(text, report).read()
+
+
+class _JsonText:
+    """A place in the text and what is expected there: each step reads one token and returns the next step."""
+
+    def __init__(self, text: str, report: Report) -> None:
+        self._text = text
+        self._report = report
+        self._builder = TreeBuilder(report)
+        self._open: list[str] = []
+        self._at = 0
+        self._line_starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
+
+    def read(self) -> Node:
+        self._skip_blank()
+        if self._at == len(self._text):
+            return Scalar(self._span(self._at, self._at), "null", "")
+        step: _Step | None = self._value
+        while step is not None:
+            step = step()
+            self._skip_blank()
+        if self._at < len(self._text):
+            raise self._error("text after the end of the JSON value")
+        assert self._builder.root is not None
+        return self._builder.root
+
+    def _value(self) -> _Step | None:
+        here = self._peek()
+        if here == "{":
+            self._builder.start(Table(self._take(1)))
+            self._open.append("}")
+            return self._first_key
+        if here == "[":
+            self._builder.start(Items(self._take(1)))
+            self._open.append("]")
+            return self._first_item
+        self._builder.scalar(self._string() if here == '"' else self._word_or_number())
+        return self._after_value()
+
+    def _first_item(self) -> _Step | None:
+        return self._close() if self._peek() == "]" else self._value()
+
+    def _first_key(self) -> _Step | None:
+        return self._close() if self._peek() == "}" else self._key()
+
+    def _key(self) -> _Step | None:
+        if self._peek() != '"':
+            raise self._error("expected a key in double quotes", self._comma_hint())
+        self._builder.scalar(self._string())
+        return self._colon
+
+    def _colon(self) -> _Step | None:
+        if self._peek() != ":":
+            raise self._error("expected `:` after the key")
+        self._take(1)
+        return self._value
+
+    def _comma_or_end(self) -> _Step | None:
+        here = self._peek()
+        if here == self._open[-1]:
+            return self._close()
+        if here != ",":
+            raise self._error(f"expected `,` or `{self._open[-1]}`")
+        self._take(1)
+        return self._key if self._open[-1] == "}" else self._value
+
+    def _close(self) -> _Step | None:
+        self._take(1)
+        self._open.pop()
+        self._builder.end()
+        return self._after_value()
+
+    def _after_value(self) -> _Step | None:
+        return self._comma_or_end if self._open else None
+
+    def _string(self) -> Scalar:
+        match = _STRING.match(self._text, self._at)
+        if match is None:
+            raise self._error("the text in quotes does not end, or holds a line break or control character")
+        written = match.group()
+        span = self._take(len(written))
+        return Scalar(span, "text", self._unescape(written, span) if "\\" in written else written[1:-1])
+
+    def _unescape(self, written: str, span: Span) -> str:
+        from json import JSONDecodeError, loads
+
+        try:
+            return loads(written)
+        except JSONDecodeError as error:
+            place = Span(span.line, span.column + error.pos, span.line, span.column + error.pos + 1)
+            raise self._report.error(CONFIG_SYNTAX, place, f"The file is not valid JSON: {error.msg.lower()}") from None
+
+    def _word_or_number(self) -> Scalar:
+        match = _WORD.match(self._text, self._at) or _NUMBER.match(self._text, self._at)
+        if match is None:
+            raise self._error("expected a value", self._comma_hint())
+        word = match.group()
+        return Scalar(self._take(len(word)), _WORDS.get(word, "number"), word)
+
+    def _comma_hint(self) -> str:
+        before = self._text[: self._at].rstrip()
+        if before.endswith(",") and self._peek() in ("}", "]"):
+            return "remove the comma before it"
+        if self._text.startswith(("//", "/*", "#"), self._at):
+            return "JSON has no comments; YAML has"
+        return ""
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _take(self, length: int) -> Span:
+        start, self._at = self._at, self._at + length
+        return self._span(start, self._at)
+
+    def _skip_blank(self) -> None:
+        match = _BLANK.match(self._text, self._at)
+        self._at = match.end() if match is not None else self._at
+
+    def _span(self, start: int, end: int) -> Span:
+        line = bisect_right(self._line_starts, start)
+        column = start - self._line_starts[line - 1] + 1
+        return Span(line, column, line, column + end - start)
+
+    def _error(self, message: str, hint: str = "") -> Invalid:
+        place = self._span(self._at, self._at + 1)
+        if self._at >= len(self._text):
+            message = f"it ends too early: {message}"
+        return self._report.error(CONFIG_SYNTAX, place, f"The file is not valid JSON: {message}", hint)

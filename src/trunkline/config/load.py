@@ -1,0 +1,130 @@
+"""Finding and loading the configuration file: its text in, settings or every problem at once out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from trunkline.config.clients import read_clients
+from trunkline.config.gateway import STATE_DIR, GatewaySettings
+from trunkline.config.reader import Reader
+from trunkline.config.report import FileProblem, Invalid, Report
+from trunkline.config.secrets import hide_secrets, warn_if_secret
+from trunkline.config.section import read_section
+from trunkline.config.settings import Settings
+from trunkline.config.source_list import Kinds, SourceList, read_sources
+from trunkline.config.suggest import hint_for
+from trunkline.config.tree import MAX_BYTES, Node, Scalar, Table
+from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, UNKNOWN_KEY
+
+_IN_WORKING_FOLDER: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
+_IN_HOME: Final = Path(".config", "trunkline", "trunkline.yaml")
+
+GATEWAY: Final = "gateway"
+CLIENTS: Final = "mcpServers"
+SOURCES: Final = "sources"
+SCHEMA: Final = "$schema"
+ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`settings` is None when any problem is an error. `text` is for showing the places, its secrets hidden."""
+
+    settings: Settings | None
+    problems: tuple[FileProblem, ...]
+    text: str
+
+
+def find_config(explicit: Path | None, cwd: Path, home: Path) -> Path | None:
+    """The file to load: the one asked for, else the first that exists in the usual places."""
+    if explicit is not None:
+        return explicit
+    candidates = [*(cwd / name for name in _IN_WORKING_FOLDER), home / _IN_HOME]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def load_config(path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+    """Load a file. Whatever it holds, this returns; every problem is in the result, in file order."""
+    report = Report(str(path))
+    text, root, settings = "", None, None
+    try:
+        text = _read_text(path, report)
+        root = _parse(text, path, report)
+        settings = _read_settings(root, path, Reader(report, environ, path.absolute().parent), kinds)
+    except Invalid:
+        pass
+    problems = report.in_file_order()
+    shown = hide_secrets(text, root) if problems else text
+    return Loaded(None if report.failed else settings, problems, shown)
+
+
+def _read_text(path: Path, report: Report) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise report.error(CONFIG_UNREADABLE, None, f"The file cannot be read: {reason}") from None
+    if len(data) > MAX_BYTES:
+        raise report.error(CONFIG_TOO_LARGE, None, f"The file is larger than {MAX_BYTES:,} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"The file is not UTF-8 (byte {error.start})"
+        raise report.error(CONFIG_SYNTAX, None, message, "save it as UTF-8") from None
+
+
+def _parse(text: str, path: Path, report: Report) -> Node:
+    # each parser is imported for its own files only: start-up counts
+    if path.suffix.lower() == ".json":
+        from trunkline.config.json_text import read_json
+
+        return read_json(text, report)
+    from trunkline.config.yaml_text import read_yaml
+
+    return read_yaml(text, report)
+
+
+def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Settings:
+    if isinstance(root, Scalar) and root.kind == "null":
+        root = Table(root.span)
+    if not isinstance(root, Table):
+        raise reader.wrong_type(root, "keys like `mcpServers:`")
+    for name, _ in root.entries:
+        if name.text not in (*ROOT_KEYS, SCHEMA):
+            hint = hint_for(name.text, ROOT_KEYS, "keys here")
+            reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
+    gateway = _read_gateway(root.get(GATEWAY), reader)
+    sources = _read_all_sources(root, reader, kinds, gateway)
+    return Settings(path.absolute(), gateway, MappingProxyType(sources.found))
+
+
+def _read_gateway(node: Node | None, reader: Reader) -> GatewaySettings:
+    state_dir = reader.path(STATE_DIR)
+    if node is None:
+        return GatewaySettings(state_dir=state_dir)
+    for key, value in node.entries if isinstance(node, Table) else ():
+        if key.text in ("token", "operator_token"):
+            warn_if_secret(key, value, reader)
+    try:
+        return read_section(GatewaySettings, node, reader, presets={"state_dir": state_dir})
+    except Invalid:
+        # the sources are read nevertheless, so that their problems are reported in the same go
+        return GatewaySettings(state_dir=state_dir)
+
+
+def _read_all_sources(root: Table, reader: Reader, kinds: Kinds, gateway: GatewaySettings) -> SourceList:
+    sources = SourceList(reader, kinds)
+    groups = [(name.text, node) for name, node in root.entries if name.text in (CLIENTS, SOURCES)]
+    for _, node in groups:
+        sources.reserve(node.entries if isinstance(node, Table) else ())
+    for group, node in groups:
+        if group == CLIENTS:
+            read_clients(node, reader, sources, gateway.listen)
+        else:
+            read_sources(node, reader, sources)
+    return sources

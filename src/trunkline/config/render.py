@@ -1,0 +1,93 @@
+"""Showing problems: to people with the line and a caret, to programs as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from trunkline.config.report import FileProblem, Span
+from trunkline.config.tree import LINE_BREAK
+from trunkline.core.errors import Problem
+
+_WIDEST_LINE: Final = 120
+_BEFORE_CARET: Final = 60
+# controls and direction marks: a file must not be able to drive the terminal it is shown on
+_UNSHOWABLE: Final = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+def render(problems: Sequence[Problem], text: str) -> str:
+    """Every problem with its place, its line and its hint, as a person reads it."""
+    lines = LINE_BREAK.split(text)
+    return "\n".join(_render_one(problem, lines) for problem in problems)
+
+
+def summarize(problems: Iterable[Problem]) -> str:
+    """`2 errors, 1 warning`, or nothing where there is no problem."""
+    severities = [problem.severity for problem in problems]
+    counts = ((severities.count(severity), severity) for severity in ("error", "warning"))
+    return ", ".join(f"{count} {severity}{'s' if count > 1 else ''}" for count, severity in counts if count)
+
+
+def render_json(problems: Iterable[Problem]) -> str:
+    """The problems as a JSON list, one object each."""
+    from json import dumps
+
+    return dumps([_plain(problem) for problem in problems], indent=2, ensure_ascii=False)
+
+
+def _plain(problem: Problem) -> dict[str, Any]:
+    span = problem.span if isinstance(problem, FileProblem) else None
+    place = {"line": None, "column": None, "endLine": None, "endColumn": None}
+    if span is not None:
+        place = {"line": span.line, "column": span.column, "endLine": span.end_line, "endColumn": span.end_column}
+    return {
+        "code": problem.code.id,
+        "severity": problem.severity,
+        "message": _showable(problem.message),
+        "hint": _showable(problem.hint) or None,
+        "where": _showable(problem.where),
+        **place,
+    }
+
+
+def _render_one(problem: Problem, lines: Sequence[str]) -> str:
+    where = f"{_showable(problem.where)}: " if problem.where else ""
+    shown = [f"{where}{problem.severity} {problem.code}: {_showable(problem.message)}"]
+    if isinstance(problem, FileProblem) and problem.span is not None and problem.span.line <= len(lines):
+        shown += _excerpt(problem.span, lines[problem.span.line - 1])
+    if problem.hint:
+        shown.append(f"  hint: {_showable(problem.hint)}")
+    return "\n".join(shown) + "\n"
+
+
+def _excerpt(span: Span, line: str) -> list[str]:
+    """The line and, below the place, carets; of a very long line only the part around the place."""
+    start = min(span.column - 1, len(line))
+    end = span.end_column - 1 if span.end_line == span.line else len(line)
+    cut = max(0, start - _BEFORE_CARET) if len(line) > _WIDEST_LINE else 0
+    part = _showable(line[cut : cut + _WIDEST_LINE])
+    before, marked = part[: start - cut], part[start - cut : end - cut]
+    lead = "… " if cut else ""
+    tail = " …" if len(line) > cut + _WIDEST_LINE else ""
+    margin = " " * len(str(span.line))
+    blank = "".join("\t" if character == "\t" else " " * _width(character) for character in lead + before)
+    carets = "^" * max(1, sum(_width(character) for character in marked))
+    return [f"  {span.line} | {lead}{part}{tail}", f"  {margin} | {blank}{carets}"]
+
+
+def _width(character: str) -> int:
+    """Columns a character takes on a terminal."""
+    if character.isascii():
+        return 1
+    from unicodedata import combining, east_asian_width
+
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _showable(text: str) -> str:
+    return _UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,77 @@
+"""The JSON Schema of the configuration file, for editors, made from the same sections the file is read with.
+
+`python -m trunkline.config.schema` prints it; the copy in docs/ is checked against it by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from trunkline.config.clients import clients_schema
+from trunkline.config.gateway import GatewaySettings
+from trunkline.config.load import CLIENTS, GATEWAY, SCHEMA, SOURCES
+from trunkline.config.section import section_schema
+from trunkline.config.shapes import REFERENCE_PATTERN, JsonSchema
+from trunkline.config.source_list import Kinds
+from trunkline.config.sources import SourceSection
+
+
+def config_schema(kinds: Kinds) -> JsonSchema:
+    """The schema of a whole file whose sources may be of these kinds."""
+    sections = {name: _kind_schema(name, load()) for name, load in kinds.items()}
+    any_kind = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in sections]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Trunkline configuration",
+        "type": ["object", "null"],
+        "additionalProperties": False,
+        "properties": {
+            SCHEMA: {"type": "string", "description": "Where this schema is, for editors"},
+            GATEWAY: {"description": "Everything that is not about one source", **section_schema(GatewaySettings)},
+            CLIENTS: {"description": "MCP servers as clients write them", **clients_schema()},
+            SOURCES: {
+                "description": "Sources of tools, by name",
+                "type": ["object", "null"],
+                "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "not": {"const": "trunkline"}},
+                "additionalProperties": any_kind,
+            },
+        },
+        "$defs": {
+            "reference": {
+                "type": "string",
+                "pattern": REFERENCE_PATTERN,
+                "description": "A reference to the environment: `${NAME}` or `${NAME:-default}`",
+            },
+            **sections,
+        },
+    }
+
+
+def _kind_schema(name: str, section: type[SourceSection]) -> JsonSchema:
+    schema = section_schema(section)
+    kind = {"const": name, "description": "What sort of source this is"}
+    return schema | {
+        "properties": {"kind": kind, **schema["properties"]},
+        "required": ["kind", *schema.get("required", [])],
+    }
+
+
+def main() -> None:
+    import json
+    import sys
+
+    # by name, as the table of kinds itself does it: this package must not depend on the kinds
+    sources: Any = import_module("trunkline.sources")
+    table: Mapping[str, str] = sources.KINDS
+
+    def loader(name: str) -> Any:
+        return lambda: sources.load_kind(name).section
+
+    schema = config_schema({name: loader(name) for name in table})
+    sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

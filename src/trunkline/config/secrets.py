@@ -1,0 +1,132 @@
+"""Secrets in the file: which values look like one, the warning about those written out, and hiding them in output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from trunkline.config.environment import has_reference
+from trunkline.config.reader import Reader
+from trunkline.config.report import Span
+from trunkline.config.tree import LINE_BREAK, Items, Node, Scalar, Table
+from trunkline.core.errors import LITERAL_SECRET
+
+_WORDS: Final = r"""
+    (?i:(?:api|access|private|secret)?key|(?:auth)?token|secret|passw(?:or)?d|passphrase|pwd|pat|credentials?
+    |(?:proxy-)?authorization|cookie)"""
+# the word must end the name: GITHUB_TOKEN and accessKey hold a secret, TOKEN_LIMIT and KEY_PATH do not
+_SECRET_NAME: Final = re.compile(rf"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z])){_WORDS}\Z", re.VERBOSE)
+_CREDENTIAL: Final = re.compile(
+    r"""
+      (?:Bearer|Basic)[ ]+[^\s$"']{8,}
+    | \b(?:sk|pk|rk)-[\w-]{16,}
+    | \b(?:gh[pousr]|github_pat)_\w{16,}
+    | \bglpat-[\w-]{16,}
+    | \bxox[abprs]-[\w-]{10,}
+    | \bAKIA[0-9A-Z]{16}\b
+    | \bAIza[\w-]{30,}
+    | ://[^/\s:@]+:[^/\s@$]+@
+    """,
+    re.VERBOSE,
+)
+_HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
+_UNPARSED: Final = re.compile(
+    rf"""{_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, header or option of this name usually holds a secret."""
+    return _SECRET_NAME.search(name.lstrip("-")) is not None
+
+
+def warn_about_secrets(table: Table, reader: Reader) -> None:
+    """Warn about secrets written out in the `env`, `headers` and `args` of one source."""
+    for group in ("env", "headers"):
+        values = table.get(group)
+        for key, value in values.entries if isinstance(values, Table) else ():
+            warn_if_secret(key, value, reader)
+    args = table.get("args")
+    for arg, option in _secret_args(args.items if isinstance(args, Items) else []):
+        _warn(arg, option, reader)
+
+
+def warn_if_secret(key: Scalar, value: Node, reader: Reader) -> None:
+    if is_literal_secret(key.text, value):
+        _warn(key, key.text, reader)
+
+
+def _warn(place: Scalar, name: str, reader: Reader) -> None:
+    what = f"`{name}` holds what" if name else "This argument"
+    hint = f"keep it in the environment: `${{{_variable(name)}}}`"
+    reader.warn(LITERAL_SECRET, place, f"{what} looks like a secret written into the file", hint)
+
+
+def is_literal_secret(name: str, node: Node) -> bool:
+    """Whether a secret stands in the file itself, where a reference to the environment should."""
+    if not isinstance(node, Scalar) or not node.text or has_reference(node.text):
+        return False
+    if _CREDENTIAL.search(node.text) is not None:
+        return True
+    return is_secret_name(name) and _HARMLESS.match(node.text) is None
+
+
+def hide_secrets(text: str, root: Node | None) -> str:
+    """The file's text for people to see: every character of what looks like a secret is a `*`, so places stay.
+
+    Without a tree, for text that did not parse, whatever follows a secret's name is hidden.
+    """
+    if root is None:
+        text = _UNPARSED.sub(_hide_value, text)
+    else:
+        text = _hide_spans(text, {node.span for node in _secret_scalars(root)})
+    return _CREDENTIAL.sub(lambda match: "*" * len(match.group()), text)
+
+
+def _hide_value(match: re.Match[str]) -> str:
+    value = match["value"]
+    return match.group() if "${" in value else match.group()[: -len(value)] + "*" * len(value)
+
+
+def _hide_spans(text: str, spans: Iterable[Span]) -> str:
+    starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
+    characters = list(text)
+    for span in spans:
+        start = starts[span.line - 1] + span.column - 1
+        end = starts[span.end_line - 1] + span.end_column - 1
+        characters[start:end] = ["*" if not character.isspace() else character for character in characters[start:end]]
+    return "".join(characters)
+
+
+def _secret_args(args: list[Node]) -> Iterator[tuple[Scalar, str]]:
+    """Arguments that hold a secret, each with its option: `--token=…`, or `--token` and the argument after it."""
+    option = ""
+    for arg in args:
+        if not isinstance(arg, Scalar):
+            continue
+        name, equals, value = arg.text.partition("=")
+        if is_literal_secret(option, arg):
+            yield arg, option
+        elif equals and is_literal_secret(name, Scalar(arg.span, "text", value)):
+            yield arg, name
+        option = arg.text if arg.text.startswith("-") and not equals else ""
+
+
+def _secret_scalars(root: Node) -> Iterator[Scalar]:
+    """Every value anywhere in the tree that is a secret by its name or its look."""
+    todo: list[tuple[str, Node]] = [("", root)]
+    while todo:
+        name, node = todo.pop()
+        if isinstance(node, Table):
+            todo.extend((name if is_secret_name(name) else key.text, value) for key, value in node.entries)
+        elif isinstance(node, Items):
+            todo.extend((name, item) for item in node.items)
+            yield from (arg for arg, _ in _secret_args(node.items))
+        elif is_literal_secret(name, node):
+            yield node
+
+
+def _variable(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
+    return "TOKEN" if plain in ("", "AUTHORIZATION") else plain

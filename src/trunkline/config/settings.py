@@ -1,0 +1,19 @@
+"""What a good configuration file gives: everything the gateway is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trunkline.config.gateway import GatewaySettings
+from trunkline.config.sources import SourceSection
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`sources` is in file order: on equal names the earlier source wins."""
+
+    path: Path
+    gateway: GatewaySettings
+    sources: Mapping[str, SourceSection]

@@ -1,0 +1,143 @@
+"""YAML text to a tree. PyYAML finds the events; nothing is ever constructed by it.
+
+Working on events keeps hostile files harmless: reading stops at the first list that is too deep, and an alias is
+weighed before it is followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from trunkline.config.plain import how_to_write, kind_of
+from trunkline.config.report import Invalid, Report, Span
+from trunkline.config.tree import LINE_BREAK, Built, Items, Node, Scalar, Table, TreeBuilder
+from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
+
+_UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
+_HINTS: Final = (
+    ("mapping values are not allowed", "check the indentation; a value that holds `: ` needs quotes"),
+    ("could not find expected ':'", "check the indentation, and that a blank follows each `:`"),
+    ("cannot start any token", "put the value in quotes; indent with blanks, not tabs"),
+    ("undefined alias", "put a value that starts with `*` in quotes"),
+    ("did not find expected", "check the indentation, and that every bracket and quote is closed"),
+    ("end of stream", "check that every bracket and quote is closed"),
+)
+
+
+def read_yaml(text: str, report: Report) -> Node:
+    """The tree of the one document in `text`. Raises Invalid, with the reason reported, where there is none."""
+    wrong = _UNPRINTABLE.search(text)
+    if wrong is not None:
+        message = f"Character U+{ord(wrong.group()):04X} is not allowed in YAML"
+        raise report.error(CONFIG_SYNTAX, _place(text, wrong.start()), message)
+    composer = _Composer(report)
+    try:
+        for event in _events(text):
+            composer.take(event)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, report) from None
+    except (yaml.YAMLError, ValueError) as error:
+        # the pure-Python parser lets some bad escapes and directives through to int() and chr()
+        raise report.error(CONFIG_SYNTAX, None, f"The file is not valid YAML: {error}") from None
+    return composer.root()
+
+
+def _events(text: str) -> Iterator[Any]:
+    pyyaml: Any = yaml
+    return pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader))
+
+
+class _Composer:
+    """Turns events into nodes, as far as a configuration needs them."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._builder = TreeBuilder(report)
+        self._anchors: dict[str, Built | None] = {}
+        self._open_anchors: list[str | None] = []
+        self._documents = 0
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent):
+            self._start(event, Table(_span(event)))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._start(event, Items(_span(event)))
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            self._anchor(self._open_anchors.pop(), self._builder.end())
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._document(event)
+
+    def root(self) -> Node:
+        return self._builder.root or Scalar(Span(1, 1, 1, 1), "null", "")
+
+    def _document(self, event: Any) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise self._report.error(CONFIG_SYNTAX, _span(event), "The file holds more than one YAML document")
+
+    def _start(self, event: Any, node: Items | Table) -> None:
+        self._refuse_tag(event)
+        self._builder.start(node)
+        self._open_anchors.append(event.anchor)
+        # an alias to something still open would contain itself
+        self._anchor(event.anchor, None)
+
+    def _scalar(self, event: Any) -> None:
+        span = _span(event)
+        self._refuse_tag(event)
+        plain = bool(event.implicit[0])
+        node = Scalar(span, kind_of(event.value) if plain else "text", event.value)
+        if node.kind == "refused":
+            message = f"`{node.text}` means different things to different YAML versions"
+            self._report.error(AMBIGUOUS_SCALAR, span, message, how_to_write(node.text))
+        if plain and node.text == "<<" and self._builder.at_key():
+            hint = "write the keys out, or give a whole value by an alias"
+            raise self._report.error(CONFIG_SYNTAX, span, "Merge keys (`<<`) are not supported", hint)
+        self._anchor(event.anchor, self._builder.scalar(node))
+
+    def _alias(self, event: Any) -> None:
+        span = _span(event)
+        if event.anchor not in self._anchors:
+            message = f"The alias `*{event.anchor}` refers to nothing"
+            raise self._report.error(CONFIG_SYNTAX, span, message, "put a value that starts with `*` in quotes")
+        built = self._anchors[event.anchor]
+        if built is None:
+            raise self._report.error(CONFIG_TOO_LARGE, span, f"The alias `*{event.anchor}` contains itself")
+        self._builder.add(built, span)
+
+    def _anchor(self, name: str | None, built: Built | None) -> None:
+        if name is not None:
+            self._anchors[name] = built
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None:
+            message = f"The tag `{event.tag}` is not supported"
+            self._report.error(CONFIG_SYNTAX, _span(event), message, "put text in quotes; nothing else needs a tag")
+
+
+def _span(event: Any) -> Span:
+    start, end = event.start_mark, event.end_mark
+    return Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+
+
+def _place(text: str, offset: int) -> Span:
+    line, start = 1, 0
+    for line_break in LINE_BREAK.finditer(text, 0, offset):
+        line, start = line + 1, line_break.end()
+    return Span(line, offset - start + 1, line, offset - start + 2)
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> Invalid:
+    mark: Any = error.problem_mark or error.context_mark
+    what = str(error.problem or error.context)
+    span = None if mark is None else Span(mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
+    hint = next((hint for part, hint in _HINTS if part in what), "")
+    return report.error(CONFIG_SYNTAX, span, f"The file is not valid YAML: {what}", hint)
