@@ -1,0 +1,175 @@
+"""Counters and latency histograms of calls and sources, kept in plain Python and rendered for Prometheus on request."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal, get_args
+
+from trunkline.core.call import Call, Result
+from trunkline.core.errors import UNKNOWN_TOOL
+from trunkline.core.events import Events
+from trunkline.core.source import Health, State
+from trunkline.telemetry.exposition import LABEL_LIMIT, family, histogram_family, labels, metric_name
+from trunkline.telemetry.outcome import outcome_word
+from trunkline.telemetry.process import process_readings
+from trunkline.telemetry.safe_text import one_line
+from trunkline.version import __version__
+
+BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+OTHER_TOOL: Final = "other"
+UNKNOWN: Final = "unknown"
+
+_STATES: Final[tuple[State, ...]] = get_args(State)
+_USABLE: Final = frozenset({"ready", "degraded"})
+
+_Series = tuple[str, str, str]
+_Reading = tuple[str, Literal["counter", "gauge"], str, Callable[[], float]]
+
+
+class _Latency:
+    """One source's durations: a count per bucket, the last one for everything beyond."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_S) + 1)
+        self.total_s = 0.0
+
+
+class _Cell:
+    """One series of `trunkline_calls_total`, with its source's histogram beside it: one look-up per call."""
+
+    __slots__ = ("count", "latency")
+
+    def __init__(self, latency: _Latency) -> None:
+        self.count = 0
+        self.latency = latency
+
+
+class Metrics:
+    """Subscribes to the gateway's events and counts them.
+
+    `tool_limit` bounds how many tools get series of their own; the rest are counted together as `other`, so that a
+    server which invents names cannot fill the memory of this process or of the Prometheus that reads it.
+    """
+
+    def __init__(self, *, tool_limit: int = 5000) -> None:
+        self._tool_limit = tool_limit
+        self._tools: set[tuple[str, str]] = set()
+        self._cells: dict[_Series, _Cell] = {}
+        self._cell_of: dict[_Series, _Cell] = {}
+        self._latencies: dict[str, _Latency] = {}
+        self._health: dict[str, Health] = {}
+        self._counters: dict[str, dict[str, int]] = {}
+        self._readings: list[_Reading] = []
+
+    def attach(self, events: Events) -> None:
+        events.call_done.append(self._call_done)
+        events.health.append(self._health_changed)
+        events.counted.append(self._counted)
+
+    def gauge(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
+        """Show what `read` returns at the time of rendering; `name` is written out as it is."""
+        self._readings.append((metric_name(name), "gauge", help, read))
+
+    def counter(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
+        """As `gauge`, for a number that only grows; `name` should end in `_total`."""
+        self._readings.append((metric_name(name), "counter", help, read))
+
+    def render(self) -> bytes:
+        """Everything, in the Prometheus text format (`exposition.CONTENT_TYPE`)."""
+        return "".join(self._lines()).encode("utf-8", "replace")
+
+    def _call_done(self, call: Call, seconds: float) -> None:
+        outcome = call.outcome
+        word = "ok" if type(outcome) is Result else outcome_word(outcome)
+        cell = self._cell_of.get((call.source, call.tool, word))
+        if cell is None:
+            cell = self._find_cell(call.source, call.tool, word)
+        cell.count += 1
+        latency = cell.latency
+        latency.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        latency.total_s += seconds
+
+    def _find_cell(self, source: str, tool: str, word: str) -> _Cell:
+        """The cell of a series that was not met before, or that has none of its own."""
+        series = self._series(source, tool, word)
+        cell = self._cells.get(series)
+        if cell is None:
+            latency = self._latencies.setdefault(series[0], _Latency())
+            cell = self._cells[series] = _Cell(latency)
+        if series == (source, tool, word):
+            self._cell_of[series] = cell
+        return cell
+
+    def _series(self, source: str, tool: str, word: str) -> _Series:
+        if word == UNKNOWN_TOOL.id:
+            return "", UNKNOWN, word  # these names were made up by a client
+        source, tool = _label(source), _label(tool)
+        if (source, tool) not in self._tools:
+            if len(self._tools) >= self._tool_limit:
+                return source, OTHER_TOOL, word
+            self._tools.add((source, tool))
+        return source, tool, word
+
+    def _health_changed(self, source: str, health: Health) -> None:
+        self._health[_label(source)] = health
+
+    def _counted(self, counter: str, source: str, amount: int) -> None:
+        by_source = self._counters.setdefault(counter, {})
+        source = _label(source)
+        by_source[source] = by_source.get(source, 0) + amount
+
+    def _lines(self) -> Iterator[str]:
+        yield from self._call_lines()
+        yield from self._source_lines()
+        for counter, by_source in sorted(self._counters.items()):
+            name = f"trunkline_{metric_name(counter.removesuffix('_total'))}_total"
+            samples = ((labels(source=source), amount) for source, amount in sorted(by_source.items()))
+            yield from family(name, "counter", f"Events counted as {counter}", samples)
+        for name, kind, help_text, read in self._readings:
+            yield from family(name, kind, help_text, _read(read))
+        for name, kind, help_text, value in process_readings():
+            yield from family(name, kind, help_text, [("", value)])
+        build = labels(version=__version__, python=".".join(map(str, sys.version_info[:3])))
+        yield from family("trunkline_build_info", "gauge", "The running version, as labels", [(build, 1)])
+
+    def _call_lines(self) -> Iterator[str]:
+        calls = (
+            (labels(source=source, tool=tool, outcome=word), cell.count)
+            for (source, tool, word), cell in sorted(self._cells.items())
+        )
+        yield from family("trunkline_calls_total", "counter", "Calls by how they ended", calls)
+        durations = (
+            (labels(source=source), latency.counts, latency.total_s)
+            for source, latency in sorted(self._latencies.items())
+        )
+        help_text = "Duration of calls, from their arrival to their answer"
+        yield from histogram_family("trunkline_call_seconds", help_text, BUCKETS_S, durations)
+
+    def _source_lines(self) -> Iterator[str]:
+        sources = sorted(self._health.items())
+        up = ((labels(source=name), float(health.state in _USABLE)) for name, health in sources)
+        yield from family("trunkline_source_up", "gauge", "Whether a source can take calls", up)
+        states = (
+            (labels(source=name, state=state), float(health.state == state))
+            for name, health in sources
+            for state in _STATES
+        )
+        yield from family("trunkline_source_state", "gauge", "1 for the state a source is in", states)
+        restarts = ((labels(source=name), health.restarts) for name, health in sources)
+        yield from family("trunkline_source_restarts_total", "counter", "Restarts and reconnects", restarts)
+
+
+def _label(text: str) -> str:
+    """Two names that would be written alike are one series: Prometheus refuses a page with a sample twice."""
+    return one_line(text, LABEL_LIMIT)
+
+
+def _read(read: Callable[[], float]) -> Iterable[tuple[str, float]]:
+    try:
+        return [("", float(read()))]
+    except Exception:  # a reading that fails leaves the others standing
+        return []
