@@ -58,9 +58,9 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = Census()
     yield
     assert not unfinished, f"tasks without an owner were still running when the loop ended: {unfinished}"
+    gc.collect()
     deadline = time.monotonic() + LEAK_PATIENCE_S
     while (left := (now := Census()).beyond(before)) and time.monotonic() < deadline:
-        gc.collect()
         time.sleep(0.05)
     now.kill_beyond(before)
     assert not left, f"left behind after {LEAK_PATIENCE_S:g} s: {left}"
