@@ -1,0 +1,111 @@
+"""What requests and responses share when they are read: limits, the problem that ends a connection, the header block.
+
+llhttp (under httptools) checks the grammar strictly: it refuses control characters, folded lines, bare CR or LF, a
+space before the colon, Content-Length beside Transfer-Encoding or twice, and malformed chunks. What it lets pass is
+checked here and by the two parsers.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Generic, TypeVar
+
+import msgspec
+
+HEAD_END: Final = b"\r\n\r\n"
+_HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is not counted
+_KNOWN_HEADS: Final = 8
+_KNOWN_HEAD_BYTES: Final = 4096
+
+_Head = TypeVar("_Head")
+
+
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
+    header_bytes: int = 65536
+    header_count: int = 100
+    body_bytes: int = 4 * 1024 * 1024
+
+
+class HttpProblem(Exception):
+    """The peer's message cannot be taken, and neither can anything that follows on its connection.
+
+    For a request `status` is the answer to give. For a response it is 413 (over the cap) or 502 (malformed).
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def too_large(self) -> bool:
+        return self.status == 413
+
+
+class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
+    """Heads that llhttp has accepted on this connection: bytes → size of the whole message, and what was read.
+
+    A peer on a kept connection sends the same head again and again, often byte for byte. Such a head is not parsed
+    again when it comes back in one chunk with a body of the same length.
+    """
+
+    def remember(self, data: bytes, head_bytes: int, body_bytes: int, head: _Head) -> None:
+        """`data` held one whole message. Chunked bodies and stray line ends show in its size; they are left out."""
+        if len(data) != head_bytes + body_bytes or head_bytes > _KNOWN_HEAD_BYTES:
+            return
+        if len(self) >= _KNOWN_HEADS:
+            self.clear()
+        self[data[:head_bytes]] = (len(data), head)
+
+
+class HeaderBlock:
+    """Collects the headers of the message being read, and bounds what llhttp and httptools may hold of it."""
+
+    __slots__ = ("_fed_bytes", "_headers", "_limits", "_quiet_bytes", "_quiet_limit_bytes", "_repeated")
+
+    _too_large_status: ClassVar[int] = 431
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self._limits = limits
+        self._headers: dict[bytes, bytes] = {}
+        self._repeated: tuple[bytes, ...] = ()
+        # Bytes fed since the connection was last idle: never less than the message in hand has.
+        self._fed_bytes = 0
+        # Bytes fed since llhttp last came to the end of a head, to body bytes or to the end of a message.
+        # httptools keeps a header or trailer until it ends: this limit stops one that never does.
+        self._quiet_bytes = 0
+        self._quiet_limit_bytes = limits.header_bytes + 2 * limits.header_count
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by llhttp for each header, and for each trailer."""
+        name = name.lower()
+        headers = self._headers
+        if name in headers:
+            value = self._join(name, value)
+        headers[name] = value.rstrip(b" \t")
+
+    def _join(self, name: bytes, value: bytes) -> bytes:
+        self._repeated += (name,)
+        if len(self._repeated) > self._limits.header_count:
+            raise self._too_many_headers()
+        return self._headers[name] + b", " + value
+
+    def _take_headers(self, first_line_bytes: int) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
+        """The complete header block, and the names that came more than once. Raises when it is over the caps."""
+        headers, repeated, limits = self._headers, self._repeated, self._limits
+        count = len(headers) + len(repeated)
+        if count > limits.header_count:
+            raise self._too_many_headers()
+        if self._fed_bytes > limits.header_bytes:  # else there is no need to count
+            size = first_line_bytes + _HEADER_OVERHEAD_BYTES * count
+            size += sum(map(len, headers)) + sum(map(len, headers.values())) + sum(map(len, repeated))
+            if size > limits.header_bytes:
+                raise self._headers_too_large()
+        self._quiet_bytes = 0
+        self._headers, self._repeated = {}, ()  # trailers collect here, and nobody looks at them
+        return headers, repeated
+
+    def _too_many_headers(self) -> HttpProblem:
+        return HttpProblem(self._too_large_status, f"more than {self._limits.header_count} headers")
+
+    def _headers_too_large(self) -> HttpProblem:
+        return HttpProblem(self._too_large_status, f"headers are larger than {self._limits.header_bytes} bytes")
