@@ -22,6 +22,7 @@ OTHER_TOOL: Final = "other"
 UNKNOWN: Final = "unknown"
 
 _STATES: Final[tuple[State, ...]] = get_args(State)
+_TOTAL: Final = "_total"
 _USABLE: Final = frozenset({"ready", "degraded"})
 
 _Series = tuple[str, str, str]
@@ -71,12 +72,12 @@ class Metrics:
         events.counted.append(self._counted)
 
     def gauge(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
-        """Show what `read` returns at the time of rendering; `name` is written out as it is."""
-        self._readings.append((metric_name(name), "gauge", help, read))
+        """Show what `read` returns at the time of rendering, as `trunkline_<name>`."""
+        self._readings.append((_own_name(name), "gauge", help, read))
 
     def counter(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
-        """As `gauge`, for a number that only grows; `name` should end in `_total`."""
-        self._readings.append((metric_name(name), "counter", help, read))
+        """As `gauge`, for a number that only grows: `trunkline_<name>_total`."""
+        self._readings.append((_own_name(name) + _TOTAL, "counter", help, read))
 
     def render(self) -> bytes:
         """Everything, in the Prometheus text format (`exposition.CONTENT_TYPE`)."""
@@ -126,9 +127,8 @@ class Metrics:
         yield from self._call_lines()
         yield from self._source_lines()
         for counter, by_source in sorted(self._counters.items()):
-            name = f"trunkline_{metric_name(counter.removesuffix('_total'))}_total"
             samples = ((labels(source=source), amount) for source, amount in sorted(by_source.items()))
-            yield from family(name, "counter", f"Events counted as {counter}", samples)
+            yield from family(_own_name(counter) + _TOTAL, "counter", f"Events counted as {counter}", samples)
         for name, kind, help_text, read in self._readings:
             yield from family(name, kind, help_text, _read(read))
         for name, kind, help_text, value in process_readings():
@@ -161,6 +161,10 @@ class Metrics:
         yield from family("trunkline_source_state", "gauge", "1 for the state a source is in", states)
         restarts = ((labels(source=name), health.restarts) for name, health in sources)
         yield from family("trunkline_source_restarts_total", "counter", "Restarts and reconnects", restarts)
+
+
+def _own_name(name: str) -> str:
+    return "trunkline_" + metric_name(name).removeprefix("trunkline_").removesuffix(_TOTAL)
 
 
 def _label(text: str) -> str:

@@ -88,11 +88,13 @@ def test_any_counter_of_the_gateway_becomes_a_family():
 def test_readings_are_taken_when_the_page_is_rendered():
     metrics, _ = attached()
     sessions = [1, 2]
-    metrics.gauge("trunkline_sessions", "Open sessions", lambda: len(sessions))
-    metrics.counter("trunkline_log_lines_dropped_total", "Lines\nnot \\ written", lambda: 7)
+    metrics.gauge("sessions", "Open sessions", lambda: len(sessions))
+    metrics.counter("log_lines_dropped", "Lines\nnot \\ written", lambda: 7)
+    metrics.counter("trunkline_spelt_out_total", "With the whole name", lambda: 1)
     sessions.append(3)
     families = read(metrics.render())
     assert (families["trunkline_sessions"].type, families["trunkline_sessions"].value()) == ("gauge", 3)
+    assert families["trunkline_spelt_out_total"].value() == 1
     dropped = families["trunkline_log_lines_dropped_total"]
     assert (dropped.type, dropped.value(), dropped.help) == ("counter", 7, "Lines\nnot \\ written")
 
