@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from trunkline.config.section import Inner, Section, key, section
 from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
@@ -65,7 +65,9 @@ class Cache(Section):
 
 @section
 class SourceSection(Section):
-    """What all kinds of source have in common."""
+    """What all kinds of source have in common. `kind` is the kind's name in the table and in the file."""
+
+    kind: ClassVar[str] = ""
 
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
     prefix: str = key(

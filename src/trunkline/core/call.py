@@ -28,9 +28,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The source's `result` object, byte for byte. A tool that failed is a result too (`isError`)."""
+    """The source's `result` object, byte for byte. A tool that failed is a result too (`isError`).
+
+    `single_line` is the source's word that there is no CR or LF in it, so that a door need not look.
+    """
 
     raw: Json
+    single_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,17 @@ class Request:
     belong to one hop, like the progress token). `on_notice` receives notifications that belong to this request.
     """
 
-    __slots__ = ("carrier", "meta", "method", "on_done", "on_notice", "outcome", "params", "upstream_id", "wants_progress")
+    __slots__ = (
+        "carrier",
+        "meta",
+        "method",
+        "on_done",
+        "on_notice",
+        "outcome",
+        "params",
+        "upstream_id",
+        "wants_progress",
+    )
 
     def __init__(
         self,
@@ -128,7 +142,18 @@ class Request:
 class Call(Request):
     """A caller's request: what the router adds to a request."""
 
-    __slots__ = ("caller", "exposed", "gate", "progressed_at", "reply", "source", "started_at", "timeout", "timer", "tool")
+    __slots__ = (
+        "admitted",
+        "caller",
+        "progressed_at",
+        "reply",
+        "retried",
+        "source",
+        "started_at",
+        "timeout",
+        "timer",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -143,14 +168,14 @@ class Call(Request):
         super().__init__(method, params, on_done, meta=meta)
         self.caller = caller
         self.reply = reply
+        self.admitted = False
+        self.retried = False
         self.source = ""
         self.tool = ""
-        self.exposed = ""
         self.timeout = 0.0
         self.started_at = 0.0
         self.progressed_at = 0.0
         self.timer: TimerHandle | None = None
-        self.gate: object | None = None
 
     def cancel(self, why: str) -> bool:
         """The caller no longer wants the answer."""

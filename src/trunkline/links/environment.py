@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 _ALWAYS: Final = frozenset(
-    "PATH HOME LANG TERM TMPDIR TZ USER LOGNAME SHELL "
-    "http_proxy https_proxy no_proxy all_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY".split()
+    (
+        *("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
+        *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+    )
 )
 _ALWAYS_PREFIX: Final = "LC_"
 _OWN_PREFIX: Final = "TRUNKLINE_"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
 SWEEP_PAUSE_S = 0.01  # between two rounds of SIGKILL
-SWEEP_LIMIT_S = 10.0  # a process that survives SIGKILL this long belongs to another user or hangs in the kernel
 END_LIMIT_S = 30.0
 
 
@@ -239,7 +238,7 @@ class Supervisor:
 
     def _start_killing(self, tree: Tree, now: float) -> None:
         if tree.phase != "killing":
-            tree.phase, tree.give_up_at = "killing", now + SWEEP_LIMIT_S
+            tree.phase, tree.give_up_at = "killing", now + self._census.kill_limit_s
         self._sweep(tree, now)
 
     def _sweep(self, tree: Tree, now: float) -> None:

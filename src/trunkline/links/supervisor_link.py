@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PROGRAM: Final = str(Path(__file__).with_name("supervisor.py"))
 _END_LIMIT_S: Final = 10.0
 _SWEEP_LIMIT_S: Final = 5.0
+_GROUPS_LIMIT_S: Final = 1.0
 # Nothing of our environment matters to it, except how its interpreter is loaded and whose child we are ourselves.
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", TAG)
 EXIT_CODE_WHEN_LOST: Final = -9
@@ -213,4 +214,5 @@ def _bury(process: subprocess.Popen[bytes], run: str, leaders: Sequence[int], po
         process.kill()
         status = process.wait()
     if status != 0:
-        kill_run(run, leaders, portable=portable, limit_s=_SWEEP_LIMIT_S)
+        limit_s = _GROUPS_LIMIT_S if portable else _SWEEP_LIMIT_S
+        kill_run(run, leaders, portable=portable, limit_s=limit_s)

@@ -54,6 +54,8 @@ class Descendants:
     tree its session was seen in, else (it wiped both) to the last tree left.
     """
 
+    kill_limit_s = 10.0  # what survives SIGKILL this long belongs to another user or hangs in the kernel
+
     def __init__(self, run: str, trees: dict[int, Tree]) -> None:
         self._run = run
         self._trees = trees
@@ -111,6 +113,8 @@ class Descendants:
 
 class Groups:
     """Anywhere: a tree is the process group of its leader. What leaves the group is out of reach."""
+
+    kill_limit_s = 1.0  # zombies that nobody reaps look alive from here, so there is no point in waiting long
 
     def __init__(self, trees: dict[int, Tree]) -> None:
         self._trees = trees

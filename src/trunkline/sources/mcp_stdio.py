@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Literal, cast
 
 from trunkline.core.source import Source, SourceKind
+from trunkline.links.environment import child_environment
+from trunkline.links.mcp.handshake import Session, shake_hands
+from trunkline.links.mcp.source import McpSource, Tuning
+from trunkline.links.mcp.stdio_lane import open_stdio_lane
+from trunkline.links.parts import Parts
 from trunkline.sources.sections import McpStdioSection
+from trunkline.wire.mcp.versions import Era
 
 
-def _build(name: str, section: McpStdioSection, parts: Any, /) -> Source:
-    raise NotImplementedError(f"{name}: servers over stdio")
+def build(name: str, section: McpStdioSection, parts: Parts) -> Source:
+    inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
+    environment = child_environment(parts.environ, extra=section.env, inherit=inherit)
+
+    async def open_session(era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+        lane = await open_stdio_lane(
+            name,
+            count,
+            parts.children,
+            [section.command, *section.args],
+            env=environment,
+            cwd=None if section.cwd is None else str(section.cwd),
+            limit_bytes=parts.message_bytes,
+        )
+        try:
+            return await shake_hands(lane, era, capabilities, section.start_timeout)
+        except BaseException:
+            await lane.close()
+            raise
+
+    tuning = Tuning(
+        shared=section.sessions == "shared",
+        max_lanes=parts.lanes_per_source,
+        lane_idle_s=parts.lane_idle_s,
+    )
+    return McpSource(name, open_session, tuning)
 
 
-KIND = SourceKind(section=McpStdioSection, build=_build)
+KIND = SourceKind(section=McpStdioSection, build=build)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from trunkline.config.reader import Reader
 from trunkline.config.section import key, section
@@ -93,6 +93,8 @@ def _wrong_with_variable(name: str) -> str | None:
 class McpStdioSection(SourceSection):
     """A server that is a command."""
 
+    kind: ClassVar[str] = "mcp_stdio"
+
     command: str = key(Command(), doc="The program to start: a name from PATH or a path")
     args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments", secret=True)
     env: Mapping[str, str] = key(
@@ -110,6 +112,8 @@ class McpStdioSection(SourceSection):
 @section
 class McpHttpSection(SourceSection):
     """A server that is reached at a URL."""
+
+    kind: ClassVar[str] = "mcp_http"
 
     url: str = key(
         Text(check=wrong_with_url, hint="credentials belong into `headers`"),

@@ -1,0 +1,64 @@
+"""Finding, loading and reporting on the configuration file, for every command that needs one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from trunkline.config.load import Loaded, find_config, load_config
+from trunkline.config.render import render, render_json
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.core.errors import CONFIG_UNREADABLE, Problem
+from trunkline.sources import KINDS, load_kind
+
+
+def load_or_exit(config: Path | None) -> Settings:
+    """The settings; problems go to stderr, and errors end the program with status 2."""
+    loaded = _load(config)
+    if loaded.problems:
+        click.echo(render(loaded.problems, loaded.text), err=True)
+    if loaded.settings is None:
+        sys.exit(CONFIG_UNREADABLE.exit)
+    return loaded.settings
+
+
+def report_problems(config: Path | None, *, as_json: bool) -> int:
+    """What `trunkline check` prints, and its exit status."""
+    loaded = _load(config)
+    if as_json:
+        click.echo(render_json(loaded.problems))
+    elif loaded.problems:
+        click.echo(render(loaded.problems, loaded.text), err=True)
+    if loaded.settings is None:
+        return CONFIG_UNREADABLE.exit
+    if not as_json:
+        count = len(loaded.settings.sources)
+        click.echo(f"{loaded.settings.path}: fine, {count} server{'' if count == 1 else 's'}")
+    return 0
+
+
+def _load(config: Path | None) -> Loaded:
+    path = find_config(config, Path.cwd(), Path.home())
+    if path is None:
+        _no_file()
+    return load_config(path, environ=os.environ, kinds={name: partial(_section, name) for name in KINDS})
+
+
+def _section(kind: str) -> type[SourceSection]:
+    return load_kind(kind).section
+
+
+def _no_file() -> NoReturn:
+    problem = Problem(
+        code=CONFIG_UNREADABLE,
+        message="No configuration file found",
+        hint="write `trunkline.yaml` here, or name a file with `-c FILE`",
+    )
+    click.echo(f"error: {problem}", err=True)
+    sys.exit(problem.code.exit)

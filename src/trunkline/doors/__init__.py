@@ -1,0 +1,1 @@
+"""The ways in: MCP over stdio, MCP over HTTP."""

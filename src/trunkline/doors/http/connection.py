@@ -1,0 +1,191 @@
+"""One client connection: requests in, in order; answers out, in the same order; cut when either side is too slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, cast
+
+from trunkline.core.call import Json
+from trunkline.core.errors import BAD_HTTP, REQUEST_TOO_LARGE, Problem
+from trunkline.doors.http.exchange import HttpExchange
+from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
+from trunkline.wire.jsonrpc import encode_error, error_message
+
+READ_S: Final = 15.0
+IDLE_S: Final = 75.0
+WRITE_S: Final = 10.0
+STREAM_AFTER_S: Final = 10.0
+KEEP_ALIVE_S: Final = 15.0
+_MAX_PIPELINED: Final = 16
+_MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
+
+Handler = Callable[[HttpExchange, HttpRequest], None]
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_closing",
+        "_exchange",
+        "_handle",
+        "_loop",
+        "_on_closed",
+        "_parser",
+        "_queue",
+        "_since",
+        "_stuck_since",
+        "_transport",
+    )
+
+    def __init__(self, handle: Handler, limits: HttpLimits, on_closed: Callable[[Connection], None]) -> None:
+        self._handle = handle
+        self._on_closed = on_closed
+        self._parser = RequestParser(limits, self._requested, self._continue)
+        self._queue: deque[HttpRequest] = deque()
+        self._exchange: HttpExchange | None = None
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+        self._stuck_since = 0.0
+
+    # -- asyncio --------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None and not self._parser.mid_message:
+            self._since = self._loop.time()
+        try:
+            self._parser.feed(data)
+        except HttpProblem as problem:
+            self._refuse(problem.status, problem.reason)
+
+    def pause_writing(self) -> None:
+        self._stuck_since = self._loop.time()
+
+    def resume_writing(self) -> None:
+        self._stuck_since = 0.0
+
+    def eof_received(self) -> bool:
+        """A client that stops sending may still read: the connection stays until its answer is written."""
+        if self._exchange is None and not self._queue:
+            return False
+        if self._exchange is not None and self._exchange.streaming:
+            return False
+        self._closing = True
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._parser.close()
+        self._queue.clear()
+        self._on_closed(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.gone()
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _requested(self, request: HttpRequest) -> None:
+        if self._exchange is None and not self._queue:
+            self._start(request)
+            return
+        self._queue.append(request)
+        if len(self._queue) >= _MAX_PIPELINED and self._transport is not None:
+            self._transport.pause_reading()
+
+    def _start(self, request: HttpRequest) -> None:
+        exchange = self._exchange = HttpExchange(self, request)
+        exchange.started_at = self._since
+        self._handle(exchange, request)
+
+    def exchange_over(self, *, keep_alive: bool) -> None:
+        self._exchange = None
+        self._since = self._loop.time()
+        if not keep_alive:
+            self._close_after_writing()
+        elif self._queue:
+            self._loop.call_soon(self._next)
+        elif self._closing:
+            self._close_after_writing()
+
+    def _next(self) -> None:
+        if self._exchange is None and self._queue:
+            request = self._queue.popleft()
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+                self._start(request)
+
+    def _continue(self) -> None:
+        self.write([CONTINUE])
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Nothing after a request we cannot read can be trusted: answer and close."""
+        code = REQUEST_TOO_LARGE if status in (413, 431) else BAD_HTTP
+        body = error_message(b"null", encode_error(Problem(code=code, message=f"HTTP request refused: {reason}")))
+        if self._exchange is None or not self._exchange.streaming:
+            length = b"%d" % len(body)
+            headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+            self.write([response_head(status, headers), body])
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.gone()
+        self._close_after_writing()
+
+    # -- writing and closing --------------------------------------------------------------------------------------
+
+    def write(self, parts: list[Json]) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            transport.writelines(parts)
+        if self._stuck_since and transport.get_write_buffer_size() > _MAX_UNREAD_EVENTS_BYTES and self._is_streaming:
+            self.abort()
+
+    @property
+    def _is_streaming(self) -> bool:
+        return self._exchange is not None and self._exchange.streaming
+
+    def _close_after_writing(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """End it now, politely where nothing is being answered."""
+        if self._exchange is not None and self._exchange.streaming:
+            self._exchange.end_stream()
+        self._close_after_writing()
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Called about once a second: the only clock of a connection."""
+        if self._stuck_since and now - self._stuck_since > WRITE_S:
+            self.abort()
+        elif self._exchange is not None:
+            self._tick_exchange(self._exchange, now)
+        elif self._parser.mid_message:
+            if now - self._since > READ_S:
+                self._refuse(408, f"not complete within {READ_S:g} seconds")
+        elif now - self._since > (READ_S if self._closing else IDLE_S):
+            self.abort() if self._closing else self._close_after_writing()
+
+    def _tick_exchange(self, exchange: HttpExchange, now: float) -> None:
+        if exchange.streaming:
+            if now - self._since > KEEP_ALIVE_S:
+                self._since = now
+                exchange.keep_alive()
+        elif exchange.takes_events and now - exchange.started_at > STREAM_AFTER_S:
+            self._since = now
+            exchange.stream()

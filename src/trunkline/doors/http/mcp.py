@@ -1,0 +1,168 @@
+"""`/mcp`: Streamable HTTP of every version on one URL. The version of each request decides its era."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from typing import Final
+
+from trunkline.core.errors import (
+    BAD_HTTP,
+    INVALID_REQUEST,
+    METHOD_NOT_ALLOWED,
+    NOT_ACCEPTABLE,
+    UNSUPPORTED_MEDIA,
+    UNSUPPORTED_VERSION,
+    Problem,
+)
+from trunkline.doors.http.access import Denied
+from trunkline.doors.http.exchange import EVENTS, JSON, HttpExchange
+from trunkline.doors.http.sessions import Session, Sessions
+from trunkline.doors.mcp.server import McpServer, is_modern
+from trunkline.wire.http1 import HttpRequest
+from trunkline.wire.jsonrpc import BadMessage, Members, Message, parse_message, text_member
+from trunkline.wire.mcp.modern import NAMED_BY, check_headers
+from trunkline.wire.mcp.versions import LEGACY, SUPPORTED
+
+_SESSION_ID: Final = b"mcp-session-id"
+_VERSION: Final = b"mcp-protocol-version"
+_LEGACY: Final = frozenset(version.encode() for version in LEGACY)
+_DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
+
+
+class McpRoute:
+    def __init__(self, server: McpServer, sessions: Sessions) -> None:
+        self._server = server
+        self._sessions = sessions
+        self._loop = asyncio.get_running_loop()
+
+    def handle(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        try:
+            if request.repeated:
+                _refuse_repeated(request)
+            if request.method == b"POST":
+                self._post(exchange, request, principal)
+            elif request.method == b"GET":
+                self._get(exchange, request, principal)
+            elif request.method == b"DELETE":
+                self._delete(exchange, request, principal)
+            else:
+                raise Denied(_not_allowed(request.method))
+        except Denied as denied:
+            allow = [(b"allow", b"GET, POST, DELETE")] if denied.problem.code is METHOD_NOT_ALLOWED else []
+            exchange.refuse(denied.problem, allow)
+        except BadMessage as error:
+            exchange.id_json = error.id_json
+            exchange.refuse(error.problem)
+
+    # -- POST -----------------------------------------------------------------------------------------------------
+
+    def _post(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        headers = request.headers
+        if not headers.get(b"content-type", b"").lower().startswith(JSON):
+            raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
+        exchange.takes_json, exchange.takes_events = _accepted(headers.get(b"accept", b"*/*"))
+        if not (exchange.takes_json or exchange.takes_events):
+            message = "Accept must allow `application/json` or `text/event-stream`"
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message=message))
+        message = parse_message(request.body)
+        exchange.id_json = message.id_json
+        version = headers.get(_VERSION)
+        if version in _LEGACY or (version is None and not is_modern(message)):
+            self._post_legacy(exchange, request, message, principal)
+        elif headers.get(_SESSION_ID) is not None and not is_modern(message):
+            raise Denied(_version_refused(version))
+        else:
+            self._post_modern(exchange, request, message, principal)
+
+    def _post_legacy(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
+        if message.method == "initialize" and message.id is not None:
+            self._open_session(exchange, message, principal)
+            return
+        session = self._session_of(request, principal)
+        if message.method is None or message.id is None:
+            if message.method is not None:
+                self._server.legacy_notification(session, message)
+            exchange.respond(202)
+        else:
+            self._server.legacy_request(session, message, exchange)
+
+    def _open_session(self, exchange: HttpExchange, message: Message, principal: str) -> None:
+        session = self._sessions.create(principal, self._loop.time())
+        exchange.add_header(_SESSION_ID, session.id.encode())
+        self._server.legacy_request(session, message, exchange)
+        if not session.version:
+            self._sessions.end(session, "its handshake failed")
+
+    def _session_of(self, request: HttpRequest, principal: str) -> Session:
+        session_id = request.headers.get(_SESSION_ID)
+        if session_id is None:
+            hint = "send `initialize` first, then its `Mcp-Session-Id` with every request"
+            raise Denied(Problem(code=INVALID_REQUEST, message="Header `Mcp-Session-Id` is missing", hint=hint))
+        return self._sessions.get(session_id, principal, self._loop.time())
+
+    def _post_modern(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
+        if message.method is None:
+            raise Denied(Problem(code=INVALID_REQUEST, message="Responses are not part of this protocol version"))
+        if message.id is None:
+            exchange.respond(202)  # acting on a caller-chosen id would let one caller cancel another's call
+            return
+        exchange.statuses_follow_errors()
+
+        def check(version: str, method: str, params: Members) -> None:
+            named_by = NAMED_BY.get(method)
+            name = text_member(params, named_by) if named_by is not None else None
+            check_headers(request.headers, request.repeated, version, method, name)
+
+        exchange.on_gone = lambda: self._server.cancel_modern(principal, exchange, "the client closed the stream")
+        self._server.modern_request(message, exchange, principal, exchange, check)
+
+    # -- GET and DELETE: legacy only ------------------------------------------------------------------------------
+
+    def _get(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        if _is_modern_version(request):
+            raise Denied(_not_allowed(b"GET"))
+        takes_events = _accepted(request.headers.get(b"accept", b"*/*"))[1]
+        if not takes_events:
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
+        session = self._session_of(request, principal)
+        if session.stream is not None:
+            exchange.respond(409, b'{"error":"this session already has its stream open"}')
+            return
+        session.open_stream(exchange)
+
+    def _delete(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
+        if _is_modern_version(request):
+            raise Denied(_not_allowed(b"DELETE"))
+        self._sessions.end(self._session_of(request, principal), "the client ended it")
+        exchange.respond(200)
+
+
+def _is_modern_version(request: HttpRequest) -> bool:
+    version = request.headers.get(_VERSION)
+    return version is not None and version not in _LEGACY
+
+
+def _refuse_repeated(request: HttpRequest) -> None:
+    for name in _DUPLICATES_REFUSED:
+        if name in request.repeated:
+            raise Denied(Problem(code=BAD_HTTP, message=f"Header `{name.decode()}` comes more than once"))
+
+
+def _version_refused(version: bytes | None) -> Problem:
+    shown = (version or b"").decode("latin-1")
+    message = f"Protocol version `{shown}` is not served"
+    return Problem(code=UNSUPPORTED_VERSION, message=message, hint=f"use one of {', '.join(SUPPORTED)}")
+
+
+def _not_allowed(method: bytes) -> Problem:
+    return Problem(code=METHOD_NOT_ALLOWED, message=f"{method.decode('latin-1')} is not allowed here")
+
+
+@lru_cache(maxsize=128)
+def _accepted(accept: bytes) -> tuple[bool, bool]:
+    """Whether JSON and whether a stream of events is acceptable."""
+    kinds = {part.split(b";")[0].strip().lower() for part in accept.split(b",")}
+    anything = b"*/*" in kinds
+    takes_json = anything or JSON in kinds or b"application/*" in kinds
+    return takes_json, EVENTS in kinds or b"text/*" in kinds

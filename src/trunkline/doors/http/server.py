@@ -1,0 +1,142 @@
+"""The HTTP door: listens, lets in, and hands each request to its route."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from trunkline.core.errors import INTERNAL, LISTEN_FAILED, METHOD_NOT_ALLOWED, NOT_FOUND, GatewayError, Problem
+from trunkline.core.events import Events
+from trunkline.doors.http.access import Access, Denied
+from trunkline.doors.http.connection import Connection
+from trunkline.doors.http.exchange import HttpExchange
+from trunkline.doors.http.mcp import McpRoute
+from trunkline.doors.http.pages import Pages
+from trunkline.doors.http.sessions import Sessions
+from trunkline.wire.http1 import HttpLimits, HttpRequest
+
+_TICK_S: Final = 1.0
+_CLOSE_S: Final = 2.0
+_OPEN_ROUTES: Final = frozenset({b"/healthz", b"/readyz"})
+"""Answered without a token, so that a probe needs none: they tell states, never names of tools or errors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    host: str
+    port: int
+    limits: HttpLimits
+    max_connections: int
+
+
+class HttpDoor:
+    def __init__(
+        self,
+        options: HttpOptions,
+        access: Access,
+        mcp: McpRoute,
+        pages: Pages,
+        sessions: Sessions,
+        events: Events,
+    ) -> None:
+        self._options = options
+        self._access = access
+        self._mcp = mcp
+        self._sessions = sessions
+        self._events = events
+        self._pages: dict[bytes, Callable[[HttpExchange], None]] = {
+            b"/": pages.home,
+            b"/healthz": pages.health,
+            b"/readyz": pages.ready,
+            b"/metrics": pages.metrics,
+        }
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def start(self) -> tuple[str, int]:
+        """Listen; the address that was bound (a configured port 0 picks a free one)."""
+        options = self._options
+        try:
+            self._server = await self._loop.create_server(
+                self._connected, options.host, options.port, backlog=1024, start_serving=True
+            )
+        except OSError as error:
+            where = f"{options.host}:{options.port}"
+            problem = Problem(
+                code=LISTEN_FAILED,
+                message=f"Cannot listen on {where}: {error.strerror or error}",
+                hint="another program may hold it: choose another port with `gateway.listen` or `--port`",
+            )
+            raise GatewayError(problem) from None
+        self._tick()
+        address = self._server.sockets[0].getsockname()
+        return options.host, address[1]
+
+    def _connected(self) -> Connection:
+        connection = Connection(self.handle, self._options.limits, self._connections.discard)
+        if len(self._connections) >= self._options.max_connections:
+            self._events.count("connections_refused")
+            self._loop.call_soon(connection.abort)
+        self._connections.add(connection)
+        return connection
+
+    def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
+        """One request of any connection. A bug of ours answers 500 and costs that one request."""
+        path = request.path
+        try:
+            principal = self._access.check(request, needs_credential=path not in _OPEN_ROUTES)
+            if path == b"/mcp":
+                self._mcp.handle(exchange, request, principal)
+                return
+            page = self._pages.get(path)
+            if page is None:
+                raise Denied(Problem(code=NOT_FOUND, message="No such route", hint="MCP is at `/mcp`"))
+            if request.method not in (b"GET", b"HEAD"):
+                raise Denied(Problem(code=METHOD_NOT_ALLOWED, message="Only GET is allowed here"))
+            page(exchange)
+        except Denied as denied:
+            self._deny(exchange, request, denied.problem)
+        except Exception as error:
+            self._events.note("error", "internal", f"{type(error).__name__}: {error}", path=path.decode("latin-1"))
+            exchange.refuse(Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+
+    def _deny(self, exchange: HttpExchange, request: HttpRequest, problem: Problem) -> None:
+        extra: list[tuple[bytes, bytes]] = []
+        if problem.code.http == 401:
+            extra.append((b"www-authenticate", b'Bearer realm="trunkline"'))
+        if problem.code is METHOD_NOT_ALLOWED:
+            extra.append((b"allow", b"GET, HEAD"))
+        self._events.count("requests_refused", problem.code.id)
+        exchange.refuse(problem, extra)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        for connection in list(self._connections):
+            connection.tick(now)
+        self._sessions.tick(now)
+        self._ticking = self._loop.call_later(_TICK_S, self._tick)
+
+    def stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        """No more connections; those open end their streams, then close."""
+        self.stop_listening()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._sessions.close()
+        for connection in list(self._connections):
+            connection.close()
+        end = self._loop.time() + _CLOSE_S
+        while self._connections and self._loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()

@@ -1,0 +1,49 @@
+"""How one request is answered: the seam between what MCP means and the wire a client came by."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError
+from trunkline.core.errors import CANCELLED, Problem
+from trunkline.wire.jsonrpc import encode, encode_error
+
+
+class Answer(Protocol):
+    """One client request waiting for its one answer. Messages are JSON; framing is the door's business."""
+
+    def result(self, raw: Json, single_line: bool, /) -> None: ...
+    def error(self, raw: Json, problem: Problem | None, /) -> None:
+        """A JSON-RPC error object; `problem` when it is ours and not a server's."""
+        ...
+
+    def notice(self, message: bytes, /) -> None:
+        """A notification that belongs to this request, before its answer."""
+        ...
+
+    def cancelled(self, problem: Problem, /) -> None:
+        """The client took the request back. Doors that owe an answer all the same give one."""
+        ...
+
+
+def refuse(answer: Answer, problem: Problem, extra: dict[str, object] | None = None) -> None:
+    if extra is None:
+        answer.error(encode_error(problem), problem)
+    else:
+        error = {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data() | extra}
+        answer.error(encode(error), problem)
+
+
+def deliver(answer: Answer, call: Call) -> None:
+    """Hand a call's outcome to whoever asked."""
+    outcome: Outcome | None = call.outcome
+    assert outcome is not None
+    if isinstance(outcome, Failure):
+        if outcome.problem.code is CANCELLED:
+            answer.cancelled(outcome.problem)
+        else:
+            answer.error(encode_error(outcome.problem), outcome.problem)
+    elif isinstance(outcome, RemoteError):
+        answer.error(outcome.raw, None)
+    else:
+        answer.result(outcome.raw, getattr(outcome, "single_line", False))

@@ -1,0 +1,106 @@
+"""One `tools/call` between its client and the router, and the set of those a client has in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from trunkline.core.call import Call, Caller, Json, Result
+from trunkline.core.errors import CLIENT_LIMIT, INVALID_PARAMS, INVALID_REQUEST, Problem
+from trunkline.doors.mcp.answer import Answer, deliver, refuse
+from trunkline.router.router import Router
+from trunkline.wire.jsonrpc import (
+    BadMessage,
+    Members,
+    encode_members,
+    encode_notification,
+    members_of,
+    single_line,
+    text_member,
+)
+from trunkline.wire.mcp.modern import HOP_OWNED, complete
+
+PROGRESS = "notifications/progress"
+
+
+class ClientCalls:
+    """What one client has in flight, by its own request ids. A session has one; so has each principal without one."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._calls: dict[Hashable, Call] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def refusal(self, key: Hashable) -> Problem | None:
+        if key in self._calls:
+            return Problem(code=INVALID_REQUEST, message="A request with this `id` is still in flight")
+        if len(self._calls) >= self.limit:
+            message = f"More than {self.limit} calls in flight (`limits.in_flight_per_client`)"
+            return Problem(code=CLIENT_LIMIT, message=message, retryable=True, retry_after_ms=1000)
+        return None
+
+    def add(self, key: Hashable, call: Call) -> None:
+        self._calls[key] = call
+
+    def remove(self, key: Hashable) -> None:
+        self._calls.pop(key, None)
+
+    def cancel(self, key: Hashable, why: str) -> bool:
+        call = self._calls.get(key)
+        return call is not None and call.cancel(why)
+
+    def cancel_all(self, why: str) -> None:
+        for call in list(self._calls.values()):
+            call.cancel(why)
+
+
+class ToolCall:
+    """Ties one call to its answer. Modern clients get results that say they are complete."""
+
+    __slots__ = ("_answer", "_calls", "_key", "_modern", "_token")
+
+    def __init__(self, answer: Answer, calls: ClientCalls, key: Hashable, *, modern: bool) -> None:
+        self._answer = answer
+        self._calls = calls
+        self._key = key
+        self._modern = modern
+        self._token: Json | None = None
+
+    def start(self, router: Router, caller: Caller, members: Members, meta: Members | None) -> None:
+        try:
+            name = text_member(members, "name")
+        except BadMessage:
+            name = None
+        if name is None:
+            refuse(self._answer, Problem(code=INVALID_PARAMS, message="`params.name` must be a string"))
+            return
+        refusal = self._calls.refusal(self._key)
+        if refusal is not None:
+            refuse(self._answer, refusal)
+            return
+        passed_on: dict[str, Json] | None = None
+        notice: Callable[[str, Json], None] | None = None
+        if meta is not None:
+            passed_on = {key: single_line(value) for key, value in meta.items() if key not in HOP_OWNED} or None
+            token = meta.get("progressToken")
+            if token is not None:
+                self._token = single_line(token)
+                notice = self._notice
+        call = router.call_tool(caller, name, members, self._reply, meta=passed_on, notice=notice)
+        if not call.done:
+            self._calls.add(self._key, call)
+
+    def _reply(self, call: Call) -> None:
+        self._calls.remove(self._key)
+        outcome = call.outcome
+        if self._modern and isinstance(outcome, Result):
+            self._answer.result(complete(outcome.raw), outcome.single_line)
+        else:
+            deliver(self._answer, call)
+
+    def _notice(self, method: str, params: Json) -> None:
+        """A progress notification under the token its client chose."""
+        if method == PROGRESS and self._token is not None:
+            members = {**members_of(bytes(params), "params"), "progressToken": self._token}
+            self._answer.notice(encode_notification(method, single_line(encode_members(members))))

@@ -1,0 +1,230 @@
+"""What every MCP door does with a client's message: the methods of both eras, and the news clients asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from trunkline.core.call import Caller
+from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_METHOD, Problem
+from trunkline.doors.mcp.answer import Answer, refuse
+from trunkline.doors.mcp.calls import ClientCalls, ToolCall
+from trunkline.router.router import Router
+from trunkline.version import __version__
+from trunkline.wire.jsonrpc import BadMessage, Members, Message, decode, encode, encode_notification, members_of
+from trunkline.wire.mcp.legacy import initialize_result
+from trunkline.wire.mcp.modern import PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID, Refused, check_meta, check_version
+from trunkline.wire.mcp.versions import SUPPORTED, negotiate
+
+INFO: Final = {"name": "trunkline", "title": "Trunkline", "version": __version__}
+CAPABILITIES: Final[dict[str, object]] = {"tools": {"listChanged": True}}
+LIST_CHANGED: Final = "notifications/tools/list_changed"
+CANCELLED: Final = "notifications/cancelled"
+MAX_SUBSCRIPTIONS: Final = 1024
+_SETTLE_S: Final = 0.05
+_HINTS: Final = b'"ttlMs":0,"cacheScope":"private","_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(INFO))
+
+
+class Conversation:
+    """A legacy client after (or before) its handshake: an HTTP session, or the one client of a stdio door."""
+
+    def __init__(self, caller: Caller, max_calls: int) -> None:
+        self.caller = caller
+        self.version = ""
+        self.calls = ClientCalls(max_calls)
+        self.push: Callable[[bytes], None] | None = None
+        """Sends a message to this client outside any request; None while there is no way to."""
+
+
+class Subscription:
+    """A modern client's open `subscriptions/listen`."""
+
+    __slots__ = ("answer", "id_json")
+
+    def __init__(self, answer: Answer, id_json: bytes) -> None:
+        self.answer = answer
+        self.id_json = id_json
+
+    def tell(self, method: str, body: bytes = b"") -> None:
+        params = b'{%b"_meta":{"%b":%b}}' % (body, SUBSCRIPTION_ID.encode(), self.id_json)
+        self.answer.notice(encode_notification(method, params))
+
+
+class McpServer:
+    def __init__(self, router: Router, *, max_calls_per_client: int) -> None:
+        self.router = router
+        self.max_calls = max_calls_per_client
+        self.conversations: set[Conversation] = set()
+        self._subscriptions: dict[Hashable, Subscription] = {}
+        self._stateless: dict[str, ClientCalls] = {}
+        self._telling: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        router.on_list_changed.append(self._list_changed)
+
+    # -- the legacy era -------------------------------------------------------------------------------------------
+
+    def legacy_request(self, conversation: Conversation, message: Message, answer: Answer) -> None:
+        method = message.method
+        try:
+            params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
+            if method == "tools/call":
+                meta = params.get("_meta")
+                members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
+                call = ToolCall(answer, conversation.calls, message.id, modern=False)
+                call.start(self.router, conversation.caller, params, members)
+            elif method == "tools/list":
+                self._list_tools(answer, params, modern=False)
+            elif method == "ping":
+                answer.result(b"{}", True)
+            elif method == "initialize":
+                self._initialize(conversation, params, answer)
+            else:
+                refuse(answer, _unknown_method(method))
+        except BadMessage as error:
+            refuse(answer, error.problem)
+
+    def _initialize(self, conversation: Conversation, params: Members, answer: Answer) -> None:
+        requested = params.get("protocolVersion")
+        version: object = None if requested is None else decode(requested)
+        if not isinstance(version, str):
+            refuse(answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
+            return
+        conversation.version = negotiate(version)
+        self.conversations.add(conversation)
+        answer.result(initialize_result(conversation.version, CAPABILITIES, INFO, ""), True)
+
+    def legacy_notification(self, conversation: Conversation, message: Message) -> None:
+        """Only `cancelled` needs anything done; the rest is news that we have no use for."""
+        if message.method != CANCELLED or message.params is None:
+            return
+        try:
+            request_id = members_of(message.params, "`params`").get("requestId")
+        except BadMessage:
+            return
+        if request_id is not None:
+            value: object = decode(request_id)
+            if isinstance(value, int | str) and not isinstance(value, bool):
+                conversation.calls.cancel(value, "the client took it back")
+
+    def end(self, conversation: Conversation, why: str) -> None:
+        """The client is gone, and with it everything that was held for it."""
+        self.conversations.discard(conversation)
+        conversation.push = None
+        conversation.calls.cancel_all(why)
+        if conversation.caller.session is not None:
+            self.router.forget(conversation.caller.session)
+
+    # -- the modern era -------------------------------------------------------------------------------------------
+
+    def modern_request(
+        self,
+        message: Message,
+        answer: Answer,
+        principal: str,
+        key: Hashable,
+        check: Callable[[str, str, Members], None] | None = None,
+    ) -> None:
+        """A request that describes itself. `key` names it among those in flight; `check` compares headers."""
+        try:
+            params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
+            meta = members_of(params["_meta"], "`_meta`", message.id_json) if "_meta" in params else {}
+            version = check_meta(meta)
+            if check is not None:
+                check(version, message.method or "", params)
+            check_version(version)
+            self._serve_modern(message, params, meta, answer, principal, key)
+        except Refused as refused:
+            refuse(answer, refused.problem, dict(refused.extra) if refused.extra is not None else None)
+        except BadMessage as error:
+            refuse(answer, error.problem)
+
+    def _serve_modern(
+        self, message: Message, params: Members, meta: Members, answer: Answer, principal: str, key: Hashable
+    ) -> None:
+        method = message.method
+        if method == "tools/call":
+            calls = self._stateless.setdefault(principal, ClientCalls(self.max_calls))
+            ToolCall(answer, calls, key, modern=True).start(self.router, Caller(principal), params, meta)
+        elif method == "tools/list":
+            self._list_tools(answer, params, modern=True)
+        elif method == "server/discover":
+            versions = encode({"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES})
+            answer.result(b'{"resultType":"complete",%b,%b}' % (versions[1:-1], _HINTS), True)
+        elif method == "subscriptions/listen":
+            self._subscribe(message, params, answer, key)
+        else:
+            refuse(answer, _unknown_method(method))
+
+    def cancel_modern(self, principal: str, key: Hashable, why: str) -> None:
+        """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
+        subscription = self._subscriptions.pop(key, None)
+        calls = self._stateless.get(principal)
+        if subscription is None and calls is not None:
+            calls.cancel(key, why)
+
+    def _subscribe(self, message: Message, params: Members, answer: Answer, key: Hashable) -> None:
+        if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+            refuse(answer, Problem(code=INVALID_PARAMS, message="Too many open subscriptions", retryable=True))
+            return
+        wanted = params.get("notifications")
+        kinds = {} if wanted is None else members_of(wanted, "`notifications`", message.id_json)
+        tools = bytes(kinds.get("toolsListChanged", b"false")) == b"true"
+        subscription = Subscription(answer, message.id_json)
+        honoured = b'"notifications":{%b},' % (b'"toolsListChanged":true' if tools else b"")
+        subscription.tell("notifications/subscriptions/acknowledged", honoured)
+        if tools:
+            self._subscriptions[key] = subscription
+
+    # -- lists and news -------------------------------------------------------------------------------------------
+
+    def _list_tools(self, answer: Answer, params: Members, *, modern: bool) -> None:
+        if "cursor" in params:
+            refuse(answer, Problem(code=INVALID_PARAMS, message="Unknown `cursor`: the list comes in one page"))
+            return
+
+        def give() -> None:
+            listing = self.router.catalog.listing
+            if modern:
+                answer.result(b'{"resultType":"complete","tools":%b,%b}' % (listing, _HINTS), True)
+            else:
+                answer.result(b'{"tools":%b}' % listing, True)
+
+        self.router.when_listed(give)
+
+    def _list_changed(self) -> None:
+        """Servers tend to come up together: one notification for all that changes in a moment."""
+        if self._telling is None:
+            self._telling = self._loop.call_later(_SETTLE_S, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        message = encode_notification(LIST_CHANGED)
+        for conversation in list(self.conversations):
+            if conversation.push is not None:
+                conversation.push(message)
+        for subscription in list(self._subscriptions.values()):
+            subscription.tell(LIST_CHANGED)
+
+    def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+        for conversation in list(self.conversations):
+            self.end(conversation, "the gateway is shutting down")
+        for calls in self._stateless.values():
+            calls.cancel_all("the gateway is shutting down")
+
+
+def _unknown_method(method: str | None) -> Problem:
+    return Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}")
+
+
+def is_modern(message: Message) -> bool:
+    """Whether a message describes itself, where no header says so (stdio, or a header that was left out)."""
+    if message.params is None or PROTOCOL_VERSION.encode() not in bytes(message.params):
+        return False
+    try:
+        meta = members_of(message.params, "`params`").get("_meta")
+        return meta is not None and PROTOCOL_VERSION in members_of(meta, "`_meta`")
+    except BadMessage:
+        return False

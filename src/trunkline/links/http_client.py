@@ -1,0 +1,281 @@
+"""HTTP/1.1 to one origin over a pool of kept-alive connections.
+
+An exchange is told what arrives as it arrives; nothing is followed, retried or cached here. The pool knows whether a
+byte of a request was ever written, which is what decides if a call may have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from trunkline.wire.http1 import HttpProblem, ResponseParser
+
+IDLE_S: Final = 4.0
+"""Shorter than the 5 seconds after which common servers close: reusing a connection they just closed loses a call."""
+
+
+@lru_cache(maxsize=1)
+def _tls_context() -> ssl.SSLContext:
+    """One for all: building it reads every certificate authority and costs about 20 ms."""
+    return ssl.create_default_context()
+
+
+class Target:
+    """Where requests go: the parts of a URL that matter on the wire."""
+
+    __slots__ = ("authority", "host", "path", "port", "tls", "url")
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self.tls = parts.scheme == "https"
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.tls else 80)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        default = self.port == (443 if self.tls else 80)
+        self.authority = (host if default else f"{host}:{self.port}").encode()
+        self.path = (parts.path or "/").encode() + (b"?" + parts.query.encode() if parts.query else b"")
+
+    def same_origin(self, other: Target) -> bool:
+        return (self.tls, self.host, self.port) == (other.tls, other.host, other.port)
+
+
+class Exchange:
+    """One request and its response. Subclasses say what to do with what arrives; every exchange ends exactly once,
+    with `on_end` or with `on_fail`."""
+
+    __slots__ = ("connection", "out", "over", "written")
+
+    def __init__(self, out: list[bytes]) -> None:
+        self.out = out
+        self.connection: _Connection | None = None
+        self.written = False
+        self.over = False
+
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None: ...
+    def on_body(self, data: bytes) -> None: ...
+    def on_end(self) -> None: ...
+    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None: ...
+
+    def unlimited(self) -> None:
+        """The body is a stream of events: each has a limit, the sum has none."""
+        if self.connection is not None:
+            self.connection.parser.lift_limit()
+
+    def abort(self) -> None:
+        """Nobody wants the rest: the connection is closed, which tells the server so."""
+        self.over = True
+        if self.connection is not None:
+            self.connection.drop()
+
+
+class HttpPool:
+    def __init__(
+        self, target: Target, *, connect_timeout_s: float, limit_bytes: int, max_connections: int = 512
+    ) -> None:
+        self.target = target
+        self.limit_bytes = limit_bytes
+        self._connect_timeout_s = connect_timeout_s
+        self._max_connections = max_connections
+        self._idle: list[_Connection] = []
+        self._open: set[_Connection] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: deque[Exchange] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    def send(self, exchange: Exchange) -> None:
+        connection = self._reusable()
+        if connection is not None:
+            connection.start(exchange)
+            return
+        if self._closed:
+            exchange.over = True
+            exchange.on_fail("the connection pool is closed")
+            return
+        self._waiting.append(exchange)
+        if len(self._open) + len(self._opening) < self._max_connections:
+            task = self._loop.create_task(self._connect())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    def _reusable(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if self._loop.time() - connection.idle_since < IDLE_S and connection.usable:
+                return connection
+            connection.drop()
+        return None
+
+    async def _connect(self) -> None:
+        target = self.target
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, protocol = await self._loop.create_connection(
+                    lambda: _Connection(self),
+                    target.host,
+                    target.port,
+                    ssl=_tls_context() if target.tls else None,
+                )
+        except TimeoutError:
+            self._refuse(f"no connection within {self._connect_timeout_s:g} seconds")
+        except OSError as error:
+            self._refuse(f"cannot connect: {error.strerror or error}")
+        else:
+            self.released(protocol)
+
+    def _refuse(self, reason: str) -> None:
+        """One failed attempt answers one exchange: the others have attempts of their own under way, or get one."""
+        while self._waiting:
+            exchange = self._waiting.popleft()
+            if not exchange.over:
+                exchange.over = True
+                exchange.on_fail(reason)
+                break
+
+    def released(self, connection: _Connection) -> None:
+        """A connection is free: the next in line, or the shelf."""
+        while self._waiting:
+            exchange = self._waiting.popleft()
+            if not exchange.over:
+                connection.start(exchange)
+                return
+        if self._closed:
+            connection.drop()
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
+
+    def _drop_idle(self) -> None:
+        horizon = self._loop.time() - IDLE_S
+        for connection in [c for c in self._idle if c.idle_since <= horizon]:
+            self._idle.remove(connection)
+            connection.drop()
+        self._sweep = self._loop.call_later(IDLE_S, self._drop_idle) if self._idle else None
+
+    def opened(self, connection: _Connection) -> None:
+        self._open.add(connection)
+
+    def lost(self, connection: _Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._waiting and not self._closed and len(self._open) + len(self._opening) < self._max_connections:
+            task = self._loop.create_task(self._connect())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for task in list(self._opening):
+            task.cancel()
+        if self._opening:
+            await asyncio.wait(self._opening)
+        for connection in list(self._open):
+            connection.drop()
+        while self._waiting:
+            self._refuse("the connection pool is closed")
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, one exchange at a time."""
+
+    def __init__(self, pool: HttpPool) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self.idle_since = 0.0
+        self.parser = ResponseParser(pool.limit_bytes, self._on_head, self._on_body, self._on_end)
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def start(self, exchange: Exchange) -> None:
+        if self._transport is None:
+            exchange.over = True
+            exchange.on_fail("the connection was closed")
+            return
+        self._exchange = exchange
+        exchange.connection = self
+        exchange.written = True
+        if len(exchange.out) == 1:
+            self._transport.write(exchange.out[0])
+        else:
+            self._transport.writelines(exchange.out)
+
+    def drop(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio --------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._pool.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None:
+            self.drop()  # bytes that nobody asked for: what follows could not be trusted
+            return
+        try:
+            self.parser.feed(data)
+        except HttpProblem as problem:
+            self._fail(problem)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._pool.lost(self)
+        exchange = self._exchange
+        if exchange is None:
+            self.parser.close()
+            return
+        with contextlib.suppress(HttpProblem):  # a body cut short is a lost connection, as the reason says
+            self.parser.eof()
+        if exchange is self._exchange:
+            self._fail(None, f"the connection was lost{f': {exc}' if exc else ''}")
+
+    def _fail(self, problem: HttpProblem | None, reason: str = "") -> None:
+        exchange, self._exchange = self._exchange, None
+        self.drop()
+        if exchange is None or exchange.over:
+            return
+        exchange.over = True
+        exchange.connection = None
+        if problem is None:
+            exchange.on_fail(reason)
+        else:
+            exchange.on_fail(problem.reason, too_large=problem.status == 413, malformed=problem.status != 413)
+
+    # -- the parser -----------------------------------------------------------------------------------------------
+
+    def _on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        if self._exchange is not None:
+            self._exchange.on_head(status, headers)
+
+    def _on_body(self, data: bytes) -> None:
+        if self._exchange is not None:
+            self._exchange.on_body(data)
+
+    def _on_end(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if self.parser.keep_alive and self.usable:
+            self._pool.released(self)
+        else:
+            self.drop()
+        if exchange is not None and not exchange.over:
+            exchange.over = True
+            exchange.connection = None
+            exchange.on_end()

@@ -1,0 +1,212 @@
+"""A lane: one conversation with one server (a process, an HTTP session), with ids of its own.
+
+Many requests are in flight at once and matched by id. Whatever a server sends (noise, strange ids, broken JSON) costs
+at most the one request it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from trunkline.core.call import SENT, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
+from trunkline.wire.jsonrpc import (
+    ServerMessage,
+    decode_server_message,
+    encode_notification,
+    encode_request,
+    error_message,
+    readable_id,
+    result_message,
+)
+
+Count = Callable[[str], None]
+_OPEN_BRACE: Final = 0x7B
+_METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
+_QUIET_METHODS: Final = frozenset({"initialize"})
+
+
+class Lane:
+    """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`."""
+
+    def __init__(self, source: str, count: Count) -> None:
+        self.source = source
+        self.stamp = b""
+        self.pending: dict[int, Request] = {}
+        self.on_notification: Callable[[str, Json], None] = _ignore
+        self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
+        self._count = count
+        self._next_id = 0
+
+    # -- requests out ---------------------------------------------------------------------------------------------
+
+    def send(self, request: Request) -> None:
+        self._next_id = upstream_id = self._next_id + 1
+        request.upstream_id = upstream_id
+        request.carrier = self
+        self.pending[upstream_id] = request
+        self._write(request, encode_request(request, upstream_id, self.stamp))
+
+    def notify(self, method: str, params: Json | None = None) -> None:
+        self._write(None, encode_notification(method, params))
+
+    async def ask(self, method: str, params: Json, timeout_s: float) -> Outcome:
+        """A request of our own: awaited, with a deadline."""
+        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(request: Request) -> None:
+            if request.outcome is not None and not answered.done():
+                answered.set_result(request.outcome)
+
+        request = Request(method, params, done)
+        self.send(request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answered
+        except TimeoutError:
+            self.abandon(request)
+            problem = self.problem(SOURCE_LOST, f"no answer to `{method}` within {timeout_s:g} seconds", request)
+            return Failure(problem)
+        except asyncio.CancelledError:
+            self.abandon(request)
+            raise
+
+    def abandon(self, request: Request) -> None:
+        """Nobody waits for this answer: tell the server, free the slot, drop what may still come."""
+        if self.pending.pop(request.upstream_id, None) is None or request.method in _QUIET_METHODS:
+            return
+        if not self.lost.done():
+            self.notify("notifications/cancelled", b'{"requestId":%d}' % request.upstream_id)
+
+    def phase_of(self, request: Request) -> Phase:
+        return SENT
+
+    def _write(self, request: Request | None, message: bytes) -> None:
+        raise NotImplementedError
+
+    # -- messages in ----------------------------------------------------------------------------------------------
+
+    def received(self, text: bytes) -> None:
+        """One message of the server, whole."""
+        try:
+            if not text.isascii():
+                text.decode()
+            message = decode_server_message(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._broken(text, error)
+            return
+        if message.method is UNSET:
+            self._answered(message, text)
+        else:
+            self._told(message, message.method)
+
+    def _answered(self, message: ServerMessage, text: bytes) -> None:
+        request = self._take(message)
+        if request is None:
+            self._count("unmatched_answers")
+            return
+        result, error = message.result, message.error
+        if error is UNSET and result is not UNSET:
+            view = memoryview(result)
+            if view[0] == _OPEN_BRACE:
+                request.finish(Result(view, b"\r" not in text and b"\n" not in text))
+                return
+        elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:
+            request.finish(RemoteError(bytes(error)))
+            return
+        self._count("protocol_errors")
+        problem = self.problem(SOURCE_PROTOCOL, "the answer has neither a result object nor an error object", request)
+        request.finish(Failure(problem))
+
+    def _take(self, message: ServerMessage) -> Request | None:
+        if message.id is UNSET:
+            return None
+        try:
+            return self.pending.pop(int(bytes(message.id)), None)
+        except ValueError:
+            return None
+
+    def _told(self, message: ServerMessage, method: str) -> None:
+        """A notification, or a request of the server's own."""
+        params = b"{}" if message.params is UNSET else bytes(message.params)
+        if message.id is not UNSET:
+            answer = result_message if method == "ping" else error_message
+            self._write(None, answer(bytes(message.id), b"{}" if method == "ping" else _METHOD_NOT_FOUND))
+        elif method == "notifications/progress":
+            self._progressed(params)
+        else:
+            self.on_notification(method, params)
+
+    def _progressed(self, params: bytes) -> None:
+        try:
+            token = msgspec.json.decode(params, type=_Progress).progressToken
+        except msgspec.MsgspecError:
+            self._count("protocol_errors")
+            return
+        request = self.pending.get(token) if isinstance(token, int) else None
+        if request is not None and request.on_notice is not None:
+            request.on_notice("notifications/progress", params)
+        else:
+            self._count("unmatched_progress")
+
+    def _broken(self, text: bytes, error: Exception) -> None:
+        """A message that is no message. Banners cost nothing; a broken answer fails the request whose id it shows."""
+        upstream_id = readable_id(text[:256])
+        request = None if upstream_id is None else self.pending.pop(upstream_id, None)
+        if request is None:
+            self._count("noise_lines")
+            return
+        self._count("protocol_errors")
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        request.finish(Failure(self.problem(SOURCE_PROTOCOL, f"the answer is not valid JSON: {reason}", request)))
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def lose(self, problem: Problem) -> None:
+        """The wire is gone: everything in flight ends now, and whoever tends the lane learns why."""
+        pending, self.pending = self.pending, {}
+        for request in pending.values():
+            request.finish(Failure(_about(problem, request)))
+        if not self.lost.done():
+            self.lost.set_result(problem)
+
+    def problem(self, code: Code, reason: str, request: Request | None = None, hint: str = "") -> Problem:
+        problem = Problem(
+            code=code, message=f"Server {self.source}: {reason}", source=self.source, retryable=True, hint=hint
+        )
+        return problem if request is None else _about(problem, request)
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+
+class _Progress(msgspec.Struct):
+    progressToken: int | str
+
+
+def _about(problem: Problem, request: Request) -> Problem:
+    """The same problem, as it concerns one request: whether its tool may have run."""
+    phase = request.phase
+    not_sent = phase == "queued"
+    tool: str = getattr(request, "tool", "")
+    return replace(problem, tool=tool, phase=phase, executed="no" if not_sent else "unknown", retryable=not_sent)
+
+
+def _ignore(method: str, params: Json) -> None:
+    """Until someone tends the lane, what it is told is dropped."""
+
+
+def result_of(outcome: Outcome) -> bytes:
+    """The result of a request of our own, or a GatewayError that says why there is none."""
+    if isinstance(outcome, Result):
+        return bytes(outcome.raw)
+    if isinstance(outcome, Failure):
+        raise GatewayError(outcome.problem)
+    text = bytes(outcome.raw)[:300].decode(errors="replace")
+    raise GatewayError(Problem(code=SOURCE_PROTOCOL, message=f"refused: {text}"))

@@ -1,0 +1,170 @@
+"""Who shares a server: one lane per client session, opened at the first call, capped, closed when it is idle.
+
+A server that keeps state must not be shared by strangers. Calls that arrive while a lane opens wait in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from trunkline.core.call import Call, Caller, Failure
+from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, Code, GatewayError, Problem
+from trunkline.links.backoff import Backoff
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.lane import Lane
+
+LaneKey = tuple[str, str, bytes]
+_STOP_WAIT_S: Final = 10.0
+
+
+def lane_key(caller: Caller) -> LaneKey | None:
+    """None for callers without a session: they share the scout."""
+    return None if caller.session is None else (caller.principal, caller.session, caller.capabilities)
+
+
+class _Slot:
+    """One client's lane: on its way, open, or lost."""
+
+    __slots__ = ("busy_until", "lane", "opening", "waiting")
+
+    def __init__(self) -> None:
+        self.lane: Lane | None = None
+        self.opening: asyncio.Task[None] | None = None
+        self.waiting: list[Call] = []
+        self.busy_until = 0.0
+
+
+class ClientLanes:
+    def __init__(
+        self,
+        source: str,
+        open_session: Callable[[bytes], Awaitable[Session]],
+        *,
+        max_lanes: int,
+        idle_s: float,
+    ) -> None:
+        self._source = source
+        self._open_session = open_session
+        self._max_lanes = max_lanes
+        self._idle_s = idle_s
+        self._slots: dict[LaneKey, _Slot] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._backoff = Backoff()
+        self._not_before = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def submit(self, call: Call, key: LaneKey) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._new_slot(call, key)
+            if slot is None:
+                return
+        slot.busy_until = self._loop.time() + call.timeout
+        if slot.lane is not None:
+            slot.lane.send(call)
+        else:
+            slot.waiting.append(call)
+
+    def _new_slot(self, call: Call, key: LaneKey) -> _Slot | None:
+        now = self._loop.time()
+        if now < self._not_before:
+            self._refuse(call, SOURCE_START_FAILED, "starts keep failing", retry_after_s=self._not_before - now)
+            return None
+        if len(self._slots) >= self._max_lanes and not self._make_room():
+            reason = f"{self._max_lanes} clients already hold a server of their own (`limits.lanes_per_source`)"
+            self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
+            return None
+        slot = self._slots[key] = _Slot()
+        slot.opening = self._loop.create_task(self._open(key, slot))
+        return slot
+
+    async def _open(self, key: LaneKey, slot: _Slot) -> None:
+        try:
+            session = await self._open_session(key[2])
+        except GatewayError as error:
+            self._not_before = self._loop.time() + self._backoff.next_delay_s()
+            self._drop_slot(key, slot, error.problem)
+            return
+        self._backoff.failures = 0
+        slot.lane = session.lane
+        slot.lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
+        waiting, slot.waiting = slot.waiting, []
+        for call in waiting:
+            if not call.done:
+                slot.lane.send(call)
+
+    def _drop_slot(self, key: LaneKey, slot: _Slot, problem: Problem) -> None:
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+        waiting, slot.waiting = slot.waiting, []
+        for call in waiting:
+            self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint)
+
+    def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
+        """The next call opens a new lane; what was in flight on this one has been answered, or will be."""
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+        if slot.lane is not None:
+            self._close_later(slot.lane)
+
+    def _make_room(self) -> bool:
+        """Close the idle lane that was used longest ago, if there is one."""
+        idle = [(slot.busy_until, key) for key, slot in self._slots.items() if slot.lane and not slot.lane.pending]
+        if not idle:
+            return False
+        self._end(min(idle)[1], "another client needs it")
+        return True
+
+    def reap(self) -> None:
+        """Close what has been idle for too long."""
+        horizon = self._loop.time() - self._idle_s
+        for key, slot in list(self._slots.items()):
+            if slot.lane is not None and not slot.lane.pending and slot.busy_until < horizon:
+                self._end(key, "it was idle")
+
+    def forget(self, session: str) -> None:
+        for key in [key for key in self._slots if key[1] == session]:
+            self._end(key, "its client has gone")
+
+    def _end(self, key: LaneKey, why: str) -> None:
+        slot = self._slots.pop(key)
+        if slot.opening is not None and not slot.opening.done():
+            slot.opening.cancel()
+        for call in slot.waiting:
+            self._refuse(call, SOURCE_LOST, f"was stopped: {why}")
+        if slot.lane is not None:
+            self._close_later(slot.lane)
+
+    def _close_later(self, lane: Lane) -> None:
+        task = self._loop.create_task(lane.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for key in list(self._slots):
+            self._end(key, "the gateway closes it")
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=_STOP_WAIT_S)
+
+    def _refuse(
+        self, call: Call, code: Code, reason: str, *, hint: str = "", retry_after_s: float | None = None
+    ) -> None:
+        message = reason if reason.startswith("Server ") else f"Server {self._source}: {reason}"
+        call.finish(
+            Failure(
+                Problem(
+                    code=code,
+                    message=message,
+                    source=self._source,
+                    tool=call.tool,
+                    hint=hint,
+                    retryable=True,
+                    retry_after_ms=None if retry_after_s is None else int(retry_after_s * 1000) + 1,
+                )
+            )
+        )

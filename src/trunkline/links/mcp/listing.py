@@ -1,0 +1,85 @@
+"""What a server offers, fetched page by page, within bounds that a hostile server cannot stretch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.lane import Lane, result_of
+from trunkline.wire.jsonrpc import encode, single_line
+
+MAX_PAGES: Final = 500
+MAX_ITEMS: Final = 20_000
+LIST_TIMEOUT_S: Final = 30.0
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    tools: list[msgspec.Raw]
+    next_cursor: str | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+async def fetch_snapshot(session: Session, source: str) -> Snapshot:
+    """Everything the server offers now."""
+    tools: tuple[Tool, ...] = ()
+    warnings: list[str] = []
+    if "tools" in session.hello.capability_names():
+        async with asyncio.timeout(LIST_TIMEOUT_S):
+            tools = await _fetch_tools(session.lane, source, warnings)
+    hello = session.hello
+    return Snapshot(
+        tools=tools,
+        instructions=hello.instructions or "",
+        server_info=bytes(hello.server_info),
+        capabilities=bytes(hello.capabilities),
+        protocol_version=hello.protocol_version,
+        warnings=tuple(warnings),
+    )
+
+
+async def _fetch_tools(lane: Lane, source: str, warnings: list[str]) -> tuple[Tool, ...]:
+    tools: dict[str, Tool] = {}
+    async for raw in _pages(lane, warnings):
+        definition = single_line(raw)
+        try:
+            name = msgspec.json.decode(definition, type=_Named).name
+        except (msgspec.MsgspecError, RecursionError):
+            warnings.append(f"a tool definition without a valid name was left out: {definition[:80]!r}")
+            continue
+        if not name or name in tools:
+            warnings.append(f"tool `{name}` is defined twice; the first one holds" if name else "a tool has no name")
+            continue
+        tools[name] = Tool(source, name, definition)
+    return tuple(tools.values())
+
+
+async def _pages(lane: Lane, warnings: list[str]) -> AsyncIterator[msgspec.Raw]:
+    cursor: str | None = None
+    seen: set[str] = set()
+    items = 0
+    for _ in range(MAX_PAGES):
+        params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
+        raw = result_of(await lane.ask("tools/list", params, LIST_TIMEOUT_S))
+        try:
+            page = msgspec.json.decode(raw, type=_Page)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"its `tools/list` is not valid: {error}")) from None
+        for tool in page.tools:
+            yield tool
+        items += len(page.tools)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+        if cursor in seen or items > MAX_ITEMS:
+            break
+        seen.add(cursor)
+    warnings.append(f"its `tools/list` does not end; the first {items} tools were taken")

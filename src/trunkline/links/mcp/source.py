@@ -1,0 +1,271 @@
+"""An MCP server as a source: a scout lane that is always kept up, client lanes beside it, health, and its tools.
+
+The kinds (stdio, HTTP) differ only in how a session is opened; all that happens to it afterwards is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from trunkline.core.call import Call, Failure, Json, RemoteError, Request
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, GatewayError, Problem
+from trunkline.core.source import Health, Sink, State
+from trunkline.links.backoff import Backoff
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.http_lane import HttpLane
+from trunkline.links.mcp.lane import Lane
+from trunkline.links.mcp.lanes import ClientLanes, lane_key
+from trunkline.links.mcp.listing import fetch_snapshot
+from trunkline.links.mcp.stdio_lane import StdioLane
+from trunkline.wire.mcp.versions import Era
+
+PROBE_EVERY_S: Final = 30.0
+PROBE_TIMEOUT_S: Final = 10.0
+_FAILED_PROBES: Final = 3
+_SOON_S: Final = 1.0
+_LIST_CHANGED: Final = "notifications/tools/list_changed"
+
+Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]]
+"""Open a lane and shake hands: (era if known, capabilities to declare, counter) → session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    shared: bool
+    max_lanes: int
+    lane_idle_s: float
+    probe_every_s: float = PROBE_EVERY_S
+
+
+class McpSource:
+    def __init__(self, name: str, opener: Opener, tuning: Tuning) -> None:
+        self.name = name
+        self._opener = opener
+        self._tuning = tuning
+        self._era: Era | None = None
+        self._probe_may_hurt = False
+        self._scout: Session | None = None
+        self._subscription: Request | None = None
+        self._lanes: ClientLanes | None = None
+        self._sink: Sink | None = None
+        self._parked: list[Call] = []
+        self._refresh = asyncio.Event()
+        self._backoff = Backoff()
+        self._health = Health(state="starting", since=time.time())
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        key = None if self._tuning.shared or self._era == "modern" else lane_key(call.caller)
+        if key is not None and self._lanes is not None:
+            self._lanes.submit(call, key)
+        elif self._scout is not None and not self._scout.lane.lost.done():
+            self._scout.lane.send(call)
+        else:
+            self._parked.append(call)
+
+    def forget(self, session: str) -> None:
+        if self._lanes is not None:
+            self._lanes.forget(session)
+
+    def _take_back(self, request: Request) -> bool:
+        """A call that a server refused before running it goes once more, on a new session."""
+        if not isinstance(request, Call) or request.retried or request.done:
+            return False
+        request.retried = True
+        asyncio.get_running_loop().call_soon(self.submit, request)
+        return True
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    async def run(self, sink: Sink) -> None:
+        self._sink = sink
+        self._lanes = ClientLanes(
+            self.name,
+            self._open_client_session,
+            max_lanes=self._tuning.max_lanes,
+            idle_s=self._tuning.lane_idle_s,
+        )
+        try:
+            while True:
+                await self._live_once(sink)
+                await self._wait_before_retry()
+        finally:
+            self._release_parked(None)
+            await self._lanes.close()
+
+    async def _live_once(self, sink: Sink) -> None:
+        """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
+        session: Session | None = None
+        try:
+            session = await self._open(b"{}")
+            sink.publish(await fetch_snapshot(session, self.name))
+            self._went_up(session)
+            problem = await self._tend(session, sink)
+            self._report_loss(problem, session)
+        except GatewayError as error:
+            self._report_failure(error.problem, session)
+        except TimeoutError:
+            problem = Problem(code=SOURCE_LOST, message=f"Server {self.name}: no list of tools in time")
+            self._report_failure(problem, session)
+        finally:
+            self._scout = None
+            if session is not None:
+                await session.lane.close()
+
+    async def _open(self, capabilities: bytes) -> Session:
+        era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
+        try:
+            session = await self._opener(era, capabilities, self._count)
+        except GatewayError:
+            # Some servers die of a request they do not know: the next try says nothing but `initialize`.
+            self._probe_may_hurt = self._era is None and not self._probe_may_hurt
+            raise
+        self._era = session.era
+        if isinstance(session.lane, HttpLane):
+            session.lane.take_back = self._take_back
+        return session
+
+    async def _open_client_session(self, capabilities: bytes) -> Session:
+        session = await self._open(capabilities)
+        session.lane.on_notification = self._heard
+        return session
+
+    def _went_up(self, session: Session) -> None:
+        self._scout = session
+        self._backoff.up()
+        self._report("ready")
+        self._release_parked(session.lane)
+
+    async def _tend(self, session: Session, sink: Sink) -> Problem:
+        """Follow the server until it is lost: changes of its list, signs of life, idle lanes."""
+        lane = session.lane
+        lane.on_notification = self._heard
+        self._listen(session)
+        failed_probes = 0
+        while True:
+            refresh = asyncio.ensure_future(self._refresh.wait())
+            await asyncio.wait(
+                [lane.lost, refresh], timeout=self._tuning.probe_every_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            refresh.cancel()
+            if lane.lost.done():
+                return lane.lost.result()
+            if self._refresh.is_set():
+                self._refresh.clear()
+                await self._relist(session, sink)
+                continue
+            failed_probes = 0 if await self._probe(session) else failed_probes + 1
+            if failed_probes >= _FAILED_PROBES:
+                return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
+            self._listen_again(session)
+            if self._lanes is not None:
+                self._lanes.reap()
+
+    async def _relist(self, session: Session, sink: Sink) -> None:
+        try:
+            sink.publish(await fetch_snapshot(session, self.name))
+        except (GatewayError, TimeoutError) as error:
+            reason = error.problem.message if isinstance(error, GatewayError) else "no list of tools in time"
+            self._report("degraded", f"its tools could not be listed again: {reason}")
+        else:
+            self._report("ready")
+
+    async def _probe(self, session: Session) -> bool:
+        method = "ping" if session.era == "legacy" else "server/discover"
+        outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
+        if isinstance(outcome, Failure):
+            self._report("degraded", f"a probe failed: {outcome.problem.message}")
+            return False
+        self._report("ready")
+        return True
+
+    def _listen(self, session: Session) -> None:
+        """Ask for the server's own notifications, each era its way (over legacy stdio they come unasked)."""
+        if session.era == "modern":
+            params = b'{"notifications":{"toolsListChanged":true}}'
+            self._subscription = Request("subscriptions/listen", params, _nothing)
+            session.lane.send(self._subscription)
+        elif isinstance(session.lane, HttpLane):
+            session.lane.listen()
+
+    def _listen_again(self, session: Session) -> None:
+        """A subscription may end at any time; what happened in between is fetched."""
+        ended = self._subscription
+        if session.era == "modern" and ended is not None and ended.done and not isinstance(ended.outcome, RemoteError):
+            self._listen(session)
+            self._refresh.set()
+
+    def _heard(self, method: str, params: Json) -> None:
+        if method == _LIST_CHANGED:
+            self._refresh.set()
+
+    # -- retries --------------------------------------------------------------------------------------------------
+
+    async def _wait_before_retry(self) -> None:
+        delay_s = self._backoff.next_delay_s()
+        if delay_s > _SOON_S and self._health.state == "starting":
+            self._report("down", self._health.last_error)
+        if self._health.state != "starting":
+            self._release_parked(None)
+        await asyncio.sleep(delay_s)
+
+    def _release_parked(self, lane: Lane | None) -> None:
+        parked, self._parked = self._parked, []
+        for call in parked:
+            if call.done:
+                continue
+            if lane is not None:
+                lane.send(call)
+                continue
+            reason = self._health.reason or self._health.last_error or "not connected"
+            problem = Problem(
+                code=SOURCE_LOST,
+                message=f"Server {self.name} is {self._health.state}: {reason}",
+                source=self.name,
+                tool=call.tool,
+                retryable=True,
+            )
+            call.finish(Failure(problem))
+
+    # -- health ---------------------------------------------------------------------------------------------------
+
+    def _report_loss(self, problem: Problem, session: Session) -> None:
+        """It was up a moment ago: a restart follows at once, and calls may wait for it."""
+        self._report("starting", problem.message, problem.message, _tail(session), restarts=1)
+
+    def _report_failure(self, problem: Problem, session: Session | None) -> None:
+        state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
+        self._report(state, problem.message, problem.message, _tail(session) or problem.hint)
+
+    def _report(self, state: State, reason: str = "", error: str = "", tail: str = "", restarts: int = 0) -> None:
+        before = self._health
+        health = Health(
+            state=state,
+            reason=reason,
+            since=before.since if before.state == state else time.time(),
+            last_error=error or before.last_error,
+            restarts=before.restarts + restarts,
+            stderr_tail=tail or before.stderr_tail,
+        )
+        if health == before:
+            return
+        self._health = health
+        if self._sink is not None:
+            self._sink.health(health)
+
+    def _count(self, counter: str) -> None:
+        if self._sink is not None:
+            self._sink.count(counter)
+
+
+def _tail(session: Session | None) -> str:
+    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""
+
+
+def _nothing(request: Request) -> None:
+    """The end of a subscription is noticed at the next probe."""

@@ -1,0 +1,204 @@
+"""A lane to a server that is a child process: one line of JSON per message on its stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from trunkline.core.call import Failure, Request
+from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Problem
+from trunkline.links.children import Child, Children
+from trunkline.links.mcp.lane import Count, Lane
+from trunkline.wire.jsonrpc import readable_id
+from trunkline.wire.lines import LineFramer, LineTooLong
+
+_STDERR_TAIL_BYTES: Final = 16 * 1024
+_SHOWN_TAIL_BYTES: Final = 2 * 1024
+_EXIT_WAIT_S: Final = 0.1
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class StdioLane(Lane):
+    """Writes that happen in one turn of the loop leave in one write; the server's pipe is the only queue."""
+
+    def __init__(self, source: str, count: Count, child: Child, limit_bytes: int) -> None:
+        super().__init__(source, count)
+        self.child = child
+        self._limit_bytes = limit_bytes
+        self._framer = LineFramer(limit_bytes)
+        self._out: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        self._stdin: asyncio.WriteTransport | None = None
+        self._transports: list[asyncio.BaseTransport] = []
+        self._stdin_full = False
+        self._stderr = bytearray()
+        self._ending: asyncio.Task[None] | None = None
+        child.exited.add_done_callback(lambda _: self._end())
+
+    async def connect(self) -> None:
+        """Take over the child's pipes. The transports own the descriptors from here on."""
+        loop, child = self._loop, self.child
+        reader = _PipeReader(self._read, self._end)
+        transport, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
+        self._transports.append(transport)
+        errors = _PipeReader(self._read_stderr, _nothing)
+        transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
+        self._transports.append(transport)
+        writer = _PipeWriter(self._stdin_pressure)
+        self._stdin, _ = await loop.connect_write_pipe(lambda: writer, os.fdopen(child.stdin, "wb", 0))
+        self._transports.append(self._stdin)
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def _write(self, request: Request | None, message: bytes) -> None:
+        if request is not None and (self.lost.done() or self._ending is not None):
+            self._refuse(request, self.problem(SOURCE_LOST, "the process has ended"))
+            return
+        if request is not None and self._stdin_full and self._unread_bytes() > self._limit_bytes:
+            self._refuse(request, self.problem(QUEUE_FULL, "it does not read its input; try again later"))
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(message)
+
+    def _refuse(self, request: Request, problem: Problem) -> None:
+        """Not one byte of it was written, so the tool cannot have run."""
+        self.pending.pop(request.upstream_id, None)
+        request.carrier = None
+        request.finish(Failure(problem))
+
+    def _unread_bytes(self) -> int:
+        return 0 if self._stdin is None else self._stdin.get_write_buffer_size()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        out.append(b"")
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(b"\n".join(out))
+
+    def _stdin_pressure(self, full: bool) -> None:
+        self._stdin_full = full
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> None:
+        try:
+            lines = self._framer.feed(data)
+        except LineTooLong as error:
+            for line in error.lines:
+                self.received(line)
+            self._oversized(error.head)
+            return
+        for line in lines:
+            self.received(line)
+
+    def _oversized(self, head: bytes) -> None:
+        """Past the cap nothing on this pipe can be framed any more: that one call gets its own error, then all ends."""
+        self._count("oversized_messages")
+        reason = f"a message is larger than {self._limit_bytes} bytes (`limits.message_bytes`)"
+        upstream_id = readable_id(head)
+        request = None if upstream_id is None else self.pending.pop(upstream_id, None)
+        if request is not None:
+            request.finish(Failure(self.problem(ANSWER_TOO_LARGE, reason, request)))
+        self.child.kill()
+        self.lose(self.problem(SOURCE_LOST, f"stopped because {reason}"))
+
+    def _read_stderr(self, data: bytes) -> None:
+        self._stderr += data
+        if len(self._stderr) > 2 * _STDERR_TAIL_BYTES:
+            del self._stderr[:-_STDERR_TAIL_BYTES]
+
+    def stderr_tail(self) -> str:
+        """The end of what the server wrote to stderr, safe to show."""
+        text = self._stderr[-_SHOWN_TAIL_BYTES:].decode(errors="replace")
+        return _UNPRINTABLE.sub("", text).strip()
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Output ended or the process exited, whichever comes first; the other one follows shortly."""
+        if self._ending is None and not self.lost.done():
+            self._ending = self._loop.create_task(self._finish_ending())
+
+    async def _finish_ending(self) -> None:
+        await asyncio.wait([self.child.exited], timeout=_EXIT_WAIT_S)
+        self.lose(self.problem(SOURCE_LOST, self._exit_reason(), hint=_stderr_hint(self.stderr_tail())))
+
+    def _exit_reason(self) -> str:
+        exited = self.child.exited
+        if not exited.done() or exited.cancelled():
+            return "closed its output"
+        code = exited.result()
+        return f"was ended by signal {-code}" if code < 0 else f"exited with status {code}"
+
+    async def close(self) -> None:
+        """End the conversation and the whole process tree."""
+        if self._stdin is not None:
+            self._stdin.close()
+        await self.child.stop()
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
+        for transport in self._transports:
+            _close_now(transport)
+        self.lose(self.problem(SOURCE_LOST, "was stopped"))
+
+
+def _close_now(transport: asyncio.BaseTransport) -> None:
+    if isinstance(transport, asyncio.WriteTransport):
+        transport.abort()
+    else:
+        transport.close()
+
+
+def _stderr_hint(tail: str) -> str:
+    return f"its last words on stderr: {tail}" if tail else ""
+
+
+def _nothing() -> None:
+    pass
+
+
+class _PipeReader(asyncio.Protocol):
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
+
+    def data_received(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+class _PipeWriter(asyncio.BaseProtocol):
+    def __init__(self, on_pressure: Callable[[bool], None]) -> None:
+        self._on_pressure = on_pressure
+
+    def pause_writing(self) -> None:
+        self._on_pressure(True)
+
+    def resume_writing(self) -> None:
+        self._on_pressure(False)
+
+
+async def open_stdio_lane(
+    source: str,
+    count: Count,
+    children: Children,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    limit_bytes: int,
+) -> StdioLane:
+    child = await children.spawn(argv, env=env, cwd=cwd, label=source)
+    lane = StdioLane(source, count, child, limit_bytes)
+    try:
+        await lane.connect()
+    except BaseException:
+        await lane.close()
+        raise
+    return lane

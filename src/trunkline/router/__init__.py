@@ -1,0 +1,1 @@
+"""One path for every call: names to sources, health, limits, deadlines."""

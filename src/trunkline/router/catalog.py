@@ -1,0 +1,189 @@
+"""The names callers use, and the tools behind them. Sources replace their whole snapshot; the catalog is rebuilt.
+
+Rebuilding a thousand tools takes a few milliseconds and happens only on change; looking up and listing are a
+dictionary access and a ready-made piece of bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from trunkline.core.errors import NAME_COLLISION, Problem
+from trunkline.core.names import exposed_name, spellings, was_altered, without_own_prefix
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.wire.jsonrpc import encode, encode_members, members_of
+
+PREFIXED: Final = "prefixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRules:
+    """How one source's tools are shown."""
+
+    prefix: str
+    allow: Sequence[str] = ("*",)
+    deny: Sequence[str] = ()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def shows(self, tool: str) -> bool:
+        return _matches(tool, self.allow) and not _matches(tool, self.deny)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One tool as callers see it."""
+
+    tool: Tool
+    exposed: str | None
+    params_head: bytes
+    """The start of `tools/call` parameters for the source: its own name for the tool, already encoded."""
+
+
+class Catalog:
+    def __init__(self, naming: str, max_name: int, on_change: Callable[[], None]) -> None:
+        self._naming = naming
+        self._max_name = max_name
+        self._on_change = on_change
+        self._rules: dict[str, NameRules] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        self._hidden: set[str] = set()
+        self._table: dict[str, Entry] = {}
+        self._entries: list[Entry] = []
+        self.collisions: tuple[Problem, ...] = ()
+        self.listing = b"[]"
+        """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
+
+    # -- what sources say -----------------------------------------------------------------------------------------
+
+    def add_source(self, source: str, rules: NameRules) -> None:
+        self._rules[source] = rules
+
+    def replace(self, source: str, snapshot: Snapshot) -> None:
+        if self._snapshots.get(source) != snapshot:
+            self._snapshots[source] = snapshot
+            self._rebuild()
+
+    def hide(self, source: str, hidden: bool) -> None:
+        """Leave a source's tools out of the list; a call by name still finds them, to say what is wrong."""
+        if (source in self._hidden) != hidden:
+            (self._hidden.add if hidden else self._hidden.discard)(source)
+            self._rebuild()
+
+    def snapshot(self, source: str) -> Snapshot | None:
+        return self._snapshots.get(source)
+
+    # -- what callers ask -----------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Entry | None:
+        entry = self._table.get(name)
+        return entry if entry is not None else self._table.get(without_own_prefix(name))
+
+    def sources_that_may_have(self, name: str) -> list[str]:
+        """Sources whose naming fits, for a name that is not known (yet)."""
+        bare = without_own_prefix(name)
+        return [
+            source
+            for source, rules in self._rules.items()
+            if bare.startswith((f"{source}.", f"{source}_", f"{source}:", f"{rules.prefix}_"))
+            or self._naming != PREFIXED
+            or not rules.prefix
+        ]
+
+    def entries(self) -> list[Entry]:
+        return self._entries
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    def _rebuild(self) -> None:
+        entries = [entry for source in self._rules for entry in self._entries_of(source)]
+        taken = self._expose(entries)
+        self._entries = entries
+        self._table = _lookup_table(entries, taken)
+        before, self.listing = self.listing, b"[%b]" % b",".join(self._definitions(entries))
+        if self.listing != before:
+            self._on_change()
+
+    def _entries_of(self, source: str) -> Iterable[Entry]:
+        snapshot, rules = self._snapshots.get(source), self._rules[source]
+        for tool in snapshot.tools if snapshot else ():
+            if rules.shows(tool.name):
+                yield Entry(tool, None, b'{"name":%b' % encode(tool.name))
+
+    def _expose(self, entries: list[Entry]) -> dict[str, Entry]:
+        """Give out exposed names, first come first served in the order of the file."""
+        wanted = [self._wanted_name(entry, force_hash=False) for entry in entries]
+        shared = {name for name, times in Counter(wanted).items() if times > 1}
+        taken: dict[str, Entry] = {}
+        collisions: list[Problem] = []
+        for entry, name in zip(entries, wanted, strict=True):
+            exposed = self._wanted_name(entry, force_hash=True) if name in shared and self._altered(entry) else name
+            holder = taken.setdefault(exposed, entry)
+            if holder is entry:
+                entry.exposed = exposed
+            else:
+                collisions.append(_collision(entry, holder, exposed))
+        self.collisions = tuple(collisions)
+        return taken
+
+    def _prefix_of(self, entry: Entry) -> str:
+        return self._rules[entry.tool.source].prefix if self._naming == PREFIXED else ""
+
+    def _shown_name(self, entry: Entry) -> str:
+        return self._rules[entry.tool.source].rename.get(entry.tool.name, entry.tool.name)
+
+    def _wanted_name(self, entry: Entry, *, force_hash: bool) -> str:
+        prefix, tool = self._prefix_of(entry), self._shown_name(entry)
+        return exposed_name(prefix, tool, entry.tool.address, self._max_name, force_hash=force_hash)
+
+    def _altered(self, entry: Entry) -> bool:
+        return was_altered(self._prefix_of(entry), self._shown_name(entry))
+
+    def _definitions(self, entries: list[Entry]) -> Iterable[bytes]:
+        for entry in entries:
+            if entry.exposed is not None and entry.tool.source not in self._hidden:
+                yield _renamed(entry.tool, entry.exposed)
+
+
+def _renamed(tool: Tool, exposed: str) -> bytes:
+    """The server's definition under our name; everything else byte for byte."""
+    if tool.name == exposed:
+        return tool.definition
+    members = members_of(tool.definition, "tool")
+    return encode_members({**members, "name": encode(exposed)})
+
+
+def _lookup_table(entries: list[Entry], taken: dict[str, Entry]) -> dict[str, Entry]:
+    """Every accepted spelling. Exposed names win, then addresses, then the other spellings, then unique bare names."""
+    table: dict[str, Entry] = {}
+    bare: dict[str, Entry | None] = {}
+    for entry in entries:
+        name = entry.tool.name
+        bare[name] = None if name in bare else entry
+        for spelling in reversed(spellings(entry.tool.source, name)):
+            table.setdefault(spelling, entry)
+    for entry in entries:
+        table[entry.tool.address] = entry
+    table.update(taken)
+    for name, entry in bare.items():
+        if entry is not None:
+            table.setdefault(name, entry)
+    return table
+
+
+def _collision(loser: Entry, holder: Entry, exposed: str) -> Problem:
+    return Problem(
+        code=NAME_COLLISION,
+        severity="warning",
+        message=f"`{loser.tool.address}` wants the name `{exposed}`, which `{holder.tool.address}` holds",
+        hint=f"call it by its address, or set `prefix` or `tools.rename` for `{loser.tool.source}`",
+        source=loser.tool.source,
+        tool=loser.tool.name,
+    )

@@ -1,0 +1,87 @@
+"""What servers offered last time, on disk, so that a first `tools/list` need not wait for them to start.
+
+Keyed by a hash of the source's configuration: a changed command line is another server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from trunkline.core.tool import Snapshot, Tool
+
+_FORMAT: Final = 1
+
+
+class _Stored(msgspec.Struct):
+    format: int
+    tools: list[msgspec.Raw]
+    names: list[str]
+    instructions: str
+    server_info: msgspec.Raw
+    capabilities: msgspec.Raw
+    protocol_version: str
+
+
+def fingerprint(source: str, section: object) -> str:
+    """The same for the same configuration. Secrets go into the hash and no further."""
+    return hashlib.sha256(repr((source, _plain(section))).encode()).hexdigest()[:32]
+
+
+def _plain(value: object) -> object:
+    """Sections and mappings as sorted pairs: `repr` of a section hides its secrets."""
+    if is_dataclass(value):
+        return [(item.name, _plain(getattr(value, item.name))) for item in fields(value)]
+    if isinstance(value, Mapping):
+        pairs = cast(Mapping[object, object], value).items()
+        return sorted((repr(name), repr(_plain(inner))) for name, inner in pairs)
+    return value
+
+
+class Definitions:
+    """A folder of snapshots. Losing it costs waiting time, never correctness, so no failure here is an error."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, source: str, key: str) -> Snapshot | None:
+        try:
+            stored = msgspec.json.decode((self._folder / f"{key}.json").read_bytes(), type=_Stored)
+        except (OSError, msgspec.MsgspecError, RecursionError):
+            return None
+        if stored.format != _FORMAT or len(stored.tools) != len(stored.names):
+            return None
+        return Snapshot(
+            tools=tuple(Tool(source, name, bytes(raw)) for name, raw in zip(stored.names, stored.tools, strict=True)),
+            instructions=stored.instructions,
+            server_info=bytes(stored.server_info),
+            capabilities=bytes(stored.capabilities),
+            protocol_version=stored.protocol_version,
+        )
+
+    def save(self, key: str, snapshot: Snapshot) -> bool:
+        stored = _Stored(
+            format=_FORMAT,
+            tools=[msgspec.Raw(tool.definition) for tool in snapshot.tools],
+            names=[tool.name for tool in snapshot.tools],
+            instructions=snapshot.instructions,
+            server_info=msgspec.Raw(snapshot.server_info),
+            capabilities=msgspec.Raw(snapshot.capabilities),
+            protocol_version=snapshot.protocol_version,
+        )
+        path = self._folder / f"{key}.json"
+        scratch = self._folder / f".{key}.{os.getpid()}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            scratch.write_bytes(msgspec.json.encode(stored))
+            scratch.chmod(0o600)
+            scratch.replace(path)
+        except OSError:
+            return False
+        return True

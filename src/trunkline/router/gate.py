@@ -1,0 +1,117 @@
+"""The gate in front of one source: who may pass now, who waits, who is refused."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import Final
+
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import (
+    DRAINING,
+    QUEUE_FULL,
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_DISABLED,
+    SOURCE_DOWN,
+    Code,
+    Problem,
+)
+from trunkline.core.source import Health, Source
+
+_RETRY_AFTER_MS: Final = 1000
+_REFUSING: Final[dict[str, Code]] = {
+    "down": SOURCE_DOWN,
+    "disabled": SOURCE_DISABLED,
+    "auth_required": SOURCE_AUTH_REQUIRED,
+}
+
+
+class Gate:
+    """Admits calls while the source is well and not full; holds a bounded queue while it starts or is full."""
+
+    def __init__(self, name: str, source: Source, health: Health, *, max_in_flight: int, max_queue: int) -> None:
+        self.name = name
+        self.source = source
+        self.health = health
+        self.draining = False
+        self.in_flight = 0
+        self.queue: deque[Call] = deque()
+        self._max_in_flight = max_in_flight
+        self._max_queue = max_queue
+        self._open = False
+
+    def admit(self, call: Call) -> None:
+        if self._open and self.in_flight < self._max_in_flight:
+            self.in_flight += 1
+            call.admitted = True
+            self.source.submit(call)
+        else:
+            self._hold(call)
+
+    def _hold(self, call: Call) -> None:
+        refusal = self._refusal(call)
+        if refusal is not None:
+            call.finish(Failure(refusal))
+        else:
+            self.queue.append(call)
+
+    def _refusal(self, call: Call) -> Problem | None:
+        state = self.health.state
+        if self.draining:
+            return self._problem(call, DRAINING, "The gateway is shutting down")
+        if state in _REFUSING:
+            reason = self.health.reason or self.health.last_error or "no reason given"
+            return self._problem(call, _REFUSING[state], f"Server {self.name} is {state}: {reason}")
+        if len(self.queue) >= self._max_queue:
+            return self._problem(call, QUEUE_FULL, f"Server {self.name} has too many calls waiting")
+        return None
+
+    def _problem(self, call: Call, code: Code, message: str) -> Problem:
+        retry_after_ms = _RETRY_AFTER_MS if code in (QUEUE_FULL, SOURCE_DOWN) else None
+        return Problem(
+            code=code,
+            message=message,
+            source=self.name,
+            tool=call.tool,
+            retryable=code is not SOURCE_DISABLED,
+            retry_after_ms=retry_after_ms,
+            hint=self.health.stderr_tail and f"its last words on stderr: {self.health.stderr_tail}",
+        )
+
+    def release(self, call: Call) -> None:
+        """A call has ended: its place goes to the next in line."""
+        if call.admitted:
+            call.admitted = False
+            self.in_flight -= 1
+            if self.queue:
+                self._drain()
+        elif self.queue and call.outcome is not None:
+            self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        with contextlib.suppress(ValueError):
+            self.queue.remove(call)
+
+    def set_health(self, health: Health) -> None:
+        self.health = health
+        self._open = health.state in ("ready", "degraded") and not self.draining
+        self._drain()
+
+    def drain(self) -> None:
+        """Let nobody new in; what is in flight may end."""
+        self.draining = True
+        self._open = False
+        self._drain()
+
+    def _drain(self) -> None:
+        """Serve the queue as far as the gate allows; refuse all of it when the source will not come."""
+        if self._open:
+            while self.queue and self.in_flight < self._max_in_flight:
+                call = self.queue.popleft()
+                if not call.done:
+                    self.admit(call)
+        elif self.draining or self.health.state in _REFUSING:
+            waiting, self.queue = self.queue, deque()
+            for call in waiting:
+                if not call.done:
+                    self._hold(call)

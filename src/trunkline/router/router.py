@@ -1,0 +1,308 @@
+"""The one path of a call: find the tool, pass its source's gate, watch the deadline, answer once, tell everyone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from trunkline.core.call import Call, Caller, Failure, Json, Request
+from trunkline.core.errors import DEADLINE, UNKNOWN_TOOL, Problem
+from trunkline.core.events import Events
+from trunkline.core.names import split_address, without_own_prefix
+from trunkline.core.source import Health, Source
+from trunkline.core.tool import Snapshot
+from trunkline.router.catalog import Catalog, Entry, NameRules
+from trunkline.router.definitions import Definitions
+from trunkline.router.gate import Gate
+from trunkline.wire.jsonrpc import Members, encode, single_line
+
+TOOLS_CALL: Final = "tools/call"
+_NOT_PASSED_ON: Final = ("name", "_meta")
+Notice = Callable[[str, Json], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What the router needs to know of a source's configuration."""
+
+    rules: NameRules
+    timeout_s: float
+    grace_s: float
+    timeouts_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    fingerprint: str = ""
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterOptions:
+    naming: str
+    max_name: int
+    start_wait_s: float
+    call_s: float
+    in_flight_per_source: int
+    queue_per_source: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A call for a name that no server has yet, while one that may have it is still starting."""
+
+    call: Call
+    name: str
+    members: Members
+
+
+class Router:
+    def __init__(self, options: RouterOptions, events: Events, definitions: Definitions) -> None:
+        self.events = events
+        self.gates: dict[str, Gate] = {}
+        self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
+        self.on_list_changed: list[Callable[[], None]] = []
+        self._options = options
+        self._sources: dict[str, SourceOptions] = {}
+        self._definitions = definitions
+        self._unresolved: list[_Waiting] = []
+        self._list_waiters: list[Callable[[], None]] = []
+        self._hide_timers: dict[str, asyncio.TimerHandle] = {}
+        self._loop = asyncio.get_running_loop()
+        self._started_at = self._loop.time()
+
+    # -- sources --------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
+        health = Health(state="starting" if options.enabled else "disabled")
+        self.gates[name] = Gate(
+            name,
+            source,
+            health,
+            max_in_flight=self._options.in_flight_per_source,
+            max_queue=self._options.queue_per_source,
+        )
+        self._sources[name] = options
+        self.catalog.add_source(name, options.rules)
+        cached = self._definitions.load(name, options.fingerprint) if options.enabled else None
+        if cached is not None:
+            self.catalog.replace(name, cached)
+        return SourceSink(self, name)
+
+    def published(self, name: str, snapshot: Snapshot) -> None:
+        if snapshot != self.catalog.snapshot(name):
+            self.catalog.replace(name, snapshot)
+            if not self._definitions.save(self._sources[name].fingerprint, snapshot):
+                self.events.note("warning", "cache", "definitions could not be written to `state_dir`", source=name)
+            for warning in snapshot.warnings:
+                self.events.note("warning", "source", warning, source=name)
+        self._settle()
+
+    def health_changed(self, name: str, health: Health) -> None:
+        gate = self.gates[name]
+        gate.set_health(health)
+        self._hide_after_grace(name, gate)
+        self.events.health_changed(name, health)
+        self._settle()
+
+    def _hide_after_grace(self, name: str, gate: Gate) -> None:
+        """Tools of a server that went down stay listed for a while: it may be back before anyone lists again."""
+        timer = self._hide_timers.pop(name, None)
+        if gate.health.state in ("ready", "degraded"):
+            if timer is not None:
+                timer.cancel()
+            self.catalog.hide(name, False)
+        elif timer is not None:
+            self._hide_timers[name] = timer
+        else:
+            grace_s = self._sources[name].grace_s
+            self._hide_timers[name] = self._loop.call_later(grace_s, self.catalog.hide, name, True)
+
+    def forget(self, session: str) -> None:
+        """A client's session is over."""
+        for gate in self.gates.values():
+            gate.source.forget(session)
+
+    def drain(self) -> None:
+        for gate in self.gates.values():
+            gate.drain()
+
+    def close(self) -> None:
+        for timer in self._hide_timers.values():
+            timer.cancel()
+
+    @property
+    def in_flight(self) -> int:
+        return sum(gate.in_flight for gate in self.gates.values())
+
+    # -- lists ----------------------------------------------------------------------------------------------------
+
+    def when_listed(self, then: Callable[[], None]) -> None:
+        """Run `then` once every server has been heard of, or the start-up wait is over; usually that is now."""
+        wait_s = self._started_at + self._options.start_wait_s - self._loop.time()
+        if wait_s <= 0 or not self._unheard():
+            then()
+            return
+        if not self._list_waiters:
+            self._loop.call_later(wait_s, self._release_list_waiters)
+        self._list_waiters.append(then)
+
+    def _unheard(self) -> bool:
+        return any(
+            gate.health.state == "starting" and self.catalog.snapshot(name) is None for name, gate in self.gates.items()
+        )
+
+    def _release_list_waiters(self) -> None:
+        waiters, self._list_waiters = self._list_waiters, []
+        for then in waiters:
+            then()
+
+    def _list_changed(self) -> None:
+        for problem in self.catalog.collisions:
+            self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)
+        for subscriber in self.on_list_changed:
+            subscriber()
+
+    def _settle(self) -> None:
+        """Something became known: see who waited for it."""
+        if self._list_waiters and not self._unheard():
+            self._release_list_waiters()
+        if self._unresolved:
+            waiting, self._unresolved = self._unresolved, []
+            for item in waiting:
+                if not item.call.done:
+                    self._route(item.call, item.name, item.members)
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def call_tool(
+        self,
+        caller: Caller,
+        name: str,
+        members: Members,
+        reply: Callable[[Call], None],
+        *,
+        meta: Mapping[str, Json] | None = None,
+        notice: Notice | None = None,
+    ) -> Call:
+        """Route one `tools/call`. `reply` is called exactly once, maybe before this returns."""
+        call = Call(TOOLS_CALL, b"", self._ended, caller=caller, reply=reply, meta=meta)
+        call.started_at = self._loop.time()
+        if notice is not None:
+            self._watch_progress(call, notice)
+        self._route(call, name, members)
+        return call
+
+    def _route(self, call: Call, name: str, members: Members) -> None:
+        entry = self.catalog.find(name)
+        if entry is None:
+            self._route_unknown(call, name, members)
+            return
+        tool = entry.tool
+        call.source, call.tool = tool.source, tool.name
+        call.params = tool_params(entry, members)
+        if call.timer is None:
+            options = self._sources[tool.source]
+            self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
+        self.gates[tool.source].admit(call)
+
+    def _route_unknown(self, call: Call, name: str, members: Members) -> None:
+        """No such tool, or a server that has not said yet what it offers."""
+        call.tool = name
+        silent = [s for s in self.catalog.sources_that_may_have(name) if self.catalog.snapshot(s) is None]
+        starting = [s for s in silent if self.gates[s].health.state == "starting"]
+        if starting:
+            if call.timer is None:
+                self._set_deadline(call, max(self._sources[s].timeout_s for s in starting))
+            self._unresolved.append(_Waiting(call, name, members))
+            return
+        address = split_address(without_own_prefix(name))
+        named = [s for s in silent if _is_named(name, s)]
+        if named:
+            call.source = named[0]
+            self.gates[named[0]].admit(call)
+        elif address is not None and address[0] not in self.gates:
+            call.finish(Failure(_unknown(f"Unknown tool: {name} (no server `{address[0]}`)", name)))
+        else:
+            call.finish(Failure(_unknown(f"Unknown tool: {name}", name)))
+
+    def _set_deadline(self, call: Call, timeout_s: float) -> None:
+        call.timeout = timeout_s
+        call.timer = self._loop.call_later(timeout_s, self._expired, call)
+
+    def _watch_progress(self, call: Call, notice: Notice) -> None:
+        call.wants_progress = True
+
+        def forward(method: str, params: Json) -> None:
+            call.progressed_at = self._loop.time()
+            notice(method, params)
+
+        call.on_notice = forward
+
+    def _expired(self, call: Call) -> None:
+        """Progress buys more time, up to the absolute maximum of a call."""
+        now = self._loop.time()
+        end = min(call.progressed_at + call.timeout, call.started_at + self._options.call_s)
+        if call.progressed_at and end > now:
+            call.timer = self._loop.call_at(end, self._expired, call)
+            return
+        seconds = round(now - call.started_at) if call.progressed_at else call.timeout
+        phase = call.phase
+        problem = Problem(
+            code=DEADLINE,
+            message=f"Tool execution timed out after {seconds:g} seconds",
+            source=call.source,
+            tool=call.tool,
+            phase=phase,
+            executed="no" if phase == "queued" else "unknown",
+            retryable=phase == "queued",
+            hint="raise `timeout` of the server, or `tools.timeouts` of the tool, if it needs longer",
+        )
+        call.give_up(Failure(problem))
+
+    def _ended(self, request: Request) -> None:
+        """Every call comes through here once, whatever became of it."""
+        call = cast(Call, request)
+        if call.timer is not None:
+            call.timer.cancel()
+        gate = self.gates.get(call.source)
+        if gate is not None:
+            gate.release(call)
+        call.reply(call)
+        self.events.call_ended(call, self._loop.time() - call.started_at)
+
+
+class SourceSink:
+    """Where one source reports to."""
+
+    __slots__ = ("_name", "_router")
+
+    def __init__(self, router: Router, name: str) -> None:
+        self._router = router
+        self._name = name
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._router.published(self._name, snapshot)
+
+    def health(self, health: Health) -> None:
+        self._router.health_changed(self._name, health)
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        self._router.events.count(counter, self._name, amount)
+
+
+def tool_params(entry: Entry, members: Members) -> bytes:
+    """The parameters for the source: its own name for the tool, everything else as the caller wrote it, on one line."""
+    parts = [entry.params_head]
+    for name, value in members.items():
+        if name not in _NOT_PASSED_ON:
+            parts.append(b',"arguments":' if name == "arguments" else b",%b:" % encode(name))
+            parts.append(single_line(value))
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def _is_named(name: str, source: str) -> bool:
+    return without_own_prefix(name).startswith((f"{source}.", f"{source}_", f"{source}:"))
+
+
+def _unknown(message: str, name: str) -> Problem:
+    return Problem(code=UNKNOWN_TOOL, message=message, tool=name, hint="`tools/list` shows the tools there are")
