@@ -1,0 +1,139 @@
+"""The limits Trunkline sets itself, each computed from the medians of one run.
+
+CPU is that of the whole gateway process tree without the backends, with everything on that is on by default: a log
+line per call, limits, deadlines, cancellation, metrics.
+"""
+# ruff: noqa: RUF001 - what people read keeps its signs
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.record import Record
+
+HTTP_STDIO, HTTP_HTTP, STDIO_STDIO = "trunkline:http-stdio", "trunkline:http-http", "trunkline:stdio-stdio"
+NGINX, DIRECT, MANY = "nginx:http-http", "direct:http", "trunkline:50x20"
+NGINX_UNBUFFERED = "nginx:http-http:unbuffered"
+
+
+@dataclass(frozen=True)
+class Measured:
+    value: float
+    basis: str  # the two numbers behind a ratio
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    what: str
+    limit: float
+    show: Callable[[float], str]
+    measure: Callable[[Record], Measured | None]
+
+    def verdict(self, measured: Measured | None) -> str:
+        if measured is None:
+            return "not measured"
+        if measured.value <= self.limit:
+            return "met"
+        return f"**missed by {measured.value / self.limit:.2f} ×**"
+
+
+def times(value: float) -> str:
+    return f"{value:.2f} ×"
+
+
+def one_in(value: float) -> str:
+    return f"1/{1 / value:.0f}" if value else "0"
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f} s"
+
+
+def megabytes(value: float) -> str:
+    return f"{value:.0f} MB"
+
+
+def milliseconds(value_us: float) -> str:
+    return f"{value_us / 1000:.2f} ms"
+
+
+def cpu_ratio(cell: str, peer: str, other: str, other_cell: str | None = None) -> Callable[[Record], Measured | None]:
+    """CPU per call of one peer as a share of another's."""
+
+    def measure(record: Record) -> Measured | None:
+        ours, theirs = record.median(peer, cell, "cpu_us"), record.median(other, other_cell or cell, "cpu_us")
+        if ours is None or not theirs:
+            return None
+        disturbed = record.is_disturbed(peer, cell) or record.is_disturbed(other, other_cell or cell)
+        return Measured(ours / theirs, f"{ours:,.1f} against {theirs:,.1f} µs CPU", disturbed)
+
+    return measure
+
+
+def cpu(cell: str, peer: str) -> Callable[[Record], Measured | None]:
+    def measure(record: Record) -> Measured | None:
+        value = record.median(peer, cell, "cpu_us")
+        return None if value is None else Measured(value, "CPU per call", record.is_disturbed(peer, cell))
+
+    return measure
+
+
+def added_latency(record: Record) -> Measured | None:
+    """What Trunkline adds to the median of a direct call, as a share of what nginx adds."""
+    floor, ours, nginx = (record.median(peer, "echo@1", "p50_us") for peer in (DIRECT, HTTP_STDIO, NGINX))
+    if floor is None or ours is None or nginx is None or nginx <= floor:
+        return None
+    disturbed = any(record.is_disturbed(peer, "echo@1") for peer in (DIRECT, HTTP_STDIO, NGINX))
+    basis = f"+{ours - floor:.0f} against +{nginx - floor:.0f} µs, direct {floor:.0f} µs"
+    return Measured((ours - floor) / (nginx - floor), basis, disturbed)
+
+
+def start(peer: str, key: str) -> Callable[[Record], Measured | None]:
+    def measure(record: Record) -> Measured | None:
+        value = record.start_s(peer, key)
+        return None if value is None else Measured(value, f"median of {len(record.starts[peer])} starts")
+
+    return measure
+
+
+def idle_rss(record: Record) -> Measured | None:
+    value = record.idle_rss_mb.get(HTTP_STDIO)
+    return None if value is None else Measured(value, f"{record.processes[HTTP_STDIO]} processes")
+
+
+BARS: tuple[Bar, ...] = (
+    Bar("HTTP → stdio, echo, 64 in flight, against nginx", 2.0, times, cpu_ratio("echo@64", HTTP_STDIO, NGINX)),
+    Bar(
+        "HTTP → stdio, echo, 64 in flight, against FastMCP",
+        1 / 50,
+        one_in,
+        cpu_ratio("echo@64", HTTP_STDIO, "fastmcp:http-stdio"),
+    ),
+    Bar("HTTP → HTTP, echo, 64 in flight, against nginx", 3.0, times, cpu_ratio("echo@64", HTTP_HTTP, NGINX)),
+    Bar(
+        "stdio → stdio, echo, 64 in flight, against FastMCP",
+        1 / 100,
+        one_in,
+        cpu_ratio("echo@64", STDIO_STDIO, "fastmcp:stdio-stdio"),
+    ),
+    Bar("HTTP → stdio, p50 added at 1 in flight, against what nginx adds", 3.0, times, added_latency),
+    Bar("1 MB result, HTTP → stdio, 1 in flight, against nginx", 1.0, times, cpu_ratio("1mb@1", HTTP_STDIO, NGINX)),
+    Bar(
+        "… against nginx with `proxy_buffering off`, as streaming needs it",
+        1.0,
+        times,
+        cpu_ratio("1mb@1", HTTP_STDIO, NGINX_UNBUFFERED),
+    ),
+    Bar(
+        "50 backends × 20 tools, call of one, 64 in flight, against one backend",
+        1.2,
+        times,
+        cpu_ratio("echo@64", MANY, HTTP_STDIO),
+    ),
+    Bar("50 backends × 20 tools, tools/list", 1000, milliseconds, cpu("list@1", MANY)),
+    Bar("Start to first answer over HTTP", 0.4, seconds, start(HTTP_STDIO, "first_answer_s")),
+    Bar("Start to the answer to `initialize` over stdio", 0.4, seconds, start(STDIO_STDIO, "first_answer_s")),
+    Bar("Memory (RSS), idle, one stdio server", 45, megabytes, idle_rss),
+)
