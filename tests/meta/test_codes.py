@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import re
+
+from tools.write_error_docs import PAGE, main, page
+
+from trunkline.core.errors import CODES, Code
+
+ROW = re.compile(r"^\| (TL\d{3}) \| (.+?) \| (-?\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+
+
+def test_every_code_is_in_the_docs_with_its_numbers():
+    rows = {row[0]: Code(row[0], row[1], *map(int, row[2:])) for row in ROW.findall(PAGE.read_text(encoding="utf-8"))}
+    assert rows == CODES, "run `python tools/write_error_docs.py`"
+
+
+def test_the_page_is_what_the_tool_writes():
+    assert main(["--check"]) == 0
+
+
+def test_a_new_code_makes_the_page_out_of_date():
+    assert page([*CODES.values(), Code("TL999", "planted")]) != PAGE.read_text(encoding="utf-8")
+
+
+def test_codes_are_well_formed_and_keyed_by_their_id():
+    for key, code in CODES.items():
+        assert key == code.id
+        assert re.fullmatch(r"TL[1-69]\d\d", code.id)
+        assert code.title and not code.title.endswith(".")
+        assert code.exit in (0, 1, 2, 130)
+        assert 400 <= code.http <= 599

@@ -1,0 +1,41 @@
+"""The table of kinds and the files beside it agree, so that adding a kind is one file and one line."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+from trunkline import sources
+from trunkline.core.source import SourceKind
+
+KINDS = sources.KINDS
+
+
+def load(spelling: str) -> object:
+    module, _, attribute = spelling.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def modules_with_a_kind() -> set[str]:
+    names = [f"{sources.__name__}.{module.name}" for module in pkgutil.iter_modules(sources.__path__)]
+    return {name for name in names if hasattr(importlib.import_module(name), "KIND")}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_kind_lives_in_the_module_of_its_name(kind):
+    assert KINDS[kind] == f"trunkline.sources.{kind}:KIND"
+    assert isinstance(load(KINDS[kind]), SourceKind)
+
+
+def test_every_file_that_defines_a_kind_is_in_the_table():
+    assert modules_with_a_kind() == {spelling.partition(":")[0] for spelling in KINDS.values()}
+
+
+def test_reading_the_table_imports_no_kind():
+    code = "import sys, trunkline.sources as s; print([k for k in s.KINDS if 'trunkline.sources.' + k in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout == "[]\n"
