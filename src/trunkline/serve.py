@@ -15,6 +15,7 @@ from trunkline.app import Gateway
 from trunkline.config.settings import Settings
 from trunkline.core.events import Events, Level
 from trunkline.doors.mcp.server import McpServer
+from trunkline.links.allocator import keep_large_buffers
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
 from trunkline.telemetry.redact import Redactor
@@ -118,6 +119,7 @@ async def serve_stdio(settings: Settings) -> int:
 
 def _settle_memory() -> None:
     """What start-up built stays: keep the collector from walking it, and from running every few calls."""
+    keep_large_buffers()
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)

@@ -53,7 +53,7 @@ class Exchange:
 
     __slots__ = ("connection", "out", "over", "written")
 
-    def __init__(self, out: list[bytes]) -> None:
+    def __init__(self, out: bytes) -> None:
         self.out = out
         self.connection: _Connection | None = None
         self.written = False
@@ -211,10 +211,7 @@ class _Connection(asyncio.Protocol):
         self._exchange = exchange
         exchange.connection = self
         exchange.written = True
-        if len(exchange.out) == 1:
-            self._transport.write(exchange.out[0])
-        else:
-            self._transport.writelines(exchange.out)
+        self._transport.write(exchange.out)
 
     def drop(self) -> None:
         if self._transport is not None:

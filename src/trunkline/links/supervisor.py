@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trunkline.links.launch import Launch
 
 LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
+LOOK_PAUSE_S = 0.05  # meanwhile, between two looks at what is left
 SWEEP_PAUSE_S = 0.01  # between two rounds of SIGKILL
 END_LIMIT_S = 30.0
 
@@ -103,8 +104,8 @@ class Supervisor:
             return
         try:
             self._watch(os.pidfd_open(os.getppid()), self._gateway_ended)
-        except OSError:
-            return  # an old kernel: the channel has to do
+        except (OSError, AttributeError):
+            return  # an old kernel or C library: the channel has to do
 
     def _gateway_ended(self) -> None:
         self._ended = True
@@ -199,7 +200,7 @@ class Supervisor:
         if tree.phase == "killing":
             self._sweep(tree, now)
         elif self._census.signal(tree, signal.SIGTERM):
-            tree.phase, tree.give_up_at, tree.due = "terminating", now + LINGER_S, now + SWEEP_PAUSE_S
+            tree.phase, tree.give_up_at, tree.due = "terminating", now + LINGER_S, now + LOOK_PAUSE_S
         else:
             self._gone(tree)
 
@@ -232,7 +233,7 @@ class Supervisor:
         elif now >= tree.give_up_at:
             self._start_killing(tree, now)
         elif self._census.signal(tree, 0):
-            tree.due = now + SWEEP_PAUSE_S
+            tree.due = now + LOOK_PAUSE_S
         else:
             self._gone(tree)
 

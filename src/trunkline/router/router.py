@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final, cast
 
 from trunkline.core.call import Call, Caller, Failure, Json, Request
@@ -185,7 +186,7 @@ class Router:
     ) -> Call:
         """Route one `tools/call`. `reply` is called exactly once, maybe before this returns."""
         call = Call(TOOLS_CALL, b"", self._ended, caller=caller, reply=reply, meta=meta)
-        call.started_at = self._loop.time()
+        call.started_at = monotonic()
         if notice is not None:
             self._watch_progress(call, notice)
         self._route(call, name, members)
@@ -232,17 +233,17 @@ class Router:
         call.wants_progress = True
 
         def forward(method: str, params: Json) -> None:
-            call.progressed_at = self._loop.time()
+            call.progressed_at = monotonic()
             notice(method, params)
 
         call.on_notice = forward
 
     def _expired(self, call: Call) -> None:
         """Progress buys more time, up to the absolute maximum of a call."""
-        now = self._loop.time()
+        now = monotonic()
         end = min(call.progressed_at + call.timeout, call.started_at + self._options.call_s)
         if call.progressed_at and end > now:
-            call.timer = self._loop.call_at(end, self._expired, call)
+            call.timer = self._loop.call_later(end - now, self._expired, call)
             return
         seconds = round(now - call.started_at) if call.progressed_at else call.timeout
         phase = call.phase
@@ -267,7 +268,7 @@ class Router:
         if gate is not None:
             gate.release(call)
         call.reply(call)
-        self.events.call_ended(call, self._loop.time() - call.started_at)
+        self.events.call_ended(call, monotonic() - call.started_at)
 
 
 class SourceSink:

@@ -15,7 +15,7 @@ import httptools
 import msgspec
 
 from trunkline.wire.http1_heads import CONTINUE, request_head, response_head
-from trunkline.wire.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads
+from trunkline.wire.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
 from trunkline.wire.http1_response import ResponseParser
 from trunkline.wire.pieces import Pieces
 
@@ -159,7 +159,7 @@ class RequestParser(HeaderBlock):
                 data = self._framing_without_upgrade() + data[pause.args[0] :]
                 self._llhttp = httptools.HttpRequestParser(self)
             except httptools.HttpParserCallbackError as error:
-                return error.__context__
+                return error.__context__ or _refusal_of(error)
             except httptools.HttpParserError as error:
                 return None if self._state == _CLOSED else _refusal_of(error)
             else:
@@ -229,7 +229,7 @@ class RequestParser(HeaderBlock):
     def _check_body(self, headers: dict[bytes, bytes], http10: bool) -> None:
         length = headers.get(b"content-length")
         if length is not None:
-            if int(length) > self._limits.body_bytes:
+            if content_length(length) > self._limits.body_bytes:
                 raise self._body_too_large()
         elif b"transfer-encoding" in headers and (http10 or headers[b"transfer-encoding"].lower() != b"chunked"):
             raise HttpProblem(400, "Transfer-Encoding is not `chunked`")

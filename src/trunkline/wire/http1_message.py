@@ -41,6 +41,11 @@ class HttpProblem(Exception):
         return self.status == 413
 
 
+def content_length(value: bytes) -> int:
+    """The number that llhttp has accepted: digits that fit 64 bits, behind any number of zeros (`int` would balk)."""
+    return int(value.lstrip(b"0") or b"0")
+
+
 class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
     """Heads that llhttp has accepted on this connection: bytes → size of the whole message, and what was read.
 

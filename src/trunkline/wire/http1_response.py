@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import httptools
 
 from trunkline.wire.content_coding import CodingError, Inflater
-from trunkline.wire.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads
+from trunkline.wire.http1_message import HEAD_END, HeaderBlock, HttpLimits, HttpProblem, KnownHeads, content_length
 
 _FIRST_LINE_BYTES: Final = 17  # `HTTP/1.1 200`, a space, CRLF, and the CRLF that ends the head
 
@@ -141,7 +141,7 @@ class ResponseParser(HeaderBlock):
         try:
             self._llhttp.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            problem = error.__context__
+            problem = error.__context__ or HttpProblem(502, str(error))
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             problem = HttpProblem(502, str(error))
         else:
@@ -182,7 +182,7 @@ class ResponseParser(HeaderBlock):
 
     def _check_length(self) -> None:
         length = self._head.get(b"content-length")
-        if length is not None and int(length) > self._limits.body_bytes and not self._lifted:
+        if length is not None and content_length(length) > self._limits.body_bytes and not self._lifted:
             raise self._body_too_large()
 
     def _report_body(self, data: bytes) -> None:

@@ -59,7 +59,7 @@ class HttpLane(Lane):
 
     def _write(self, request: Request | None, message: bytes) -> None:
         head = self._head(request)
-        post = _Post(self, request, [head + b"content-length: %d\r\n\r\n" % len(message), message])
+        post = _Post(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
         if request is not None:
             self._posts[request.upstream_id] = post
         self.pool.send(post)
@@ -150,7 +150,7 @@ class HttpLane(Lane):
 
     async def _keep_listening(self) -> None:
         while not self.lost.done():
-            stream = _Stream(self, [self._build_head(b"GET", []) + b"\r\n"])
+            stream = _Stream(self, self._build_head(b"GET", []) + b"\r\n")
             self.pool.send(stream)
             try:
                 served = await stream.closed
@@ -170,7 +170,7 @@ class HttpLane(Lane):
         await self.pool.close()
 
     async def _delete_session(self) -> None:
-        farewell = _Farewell([self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n"])
+        farewell = _Farewell(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
         self.pool.send(farewell)
         await asyncio.wait([farewell.closed], timeout=_DELETE_WAIT_S)
         farewell.abort()
@@ -193,7 +193,7 @@ class _Post(Exchange):
 
     __slots__ = ("_lane", "_parts", "_request", "_sse", "_status")
 
-    def __init__(self, lane: HttpLane, request: Request | None, out: list[bytes]) -> None:
+    def __init__(self, lane: HttpLane, request: Request | None, out: bytes) -> None:
         super().__init__(out)
         self._lane = lane
         self._request = request
@@ -278,7 +278,7 @@ class _Stream(Exchange):
 
     __slots__ = ("_lane", "_sse", "_status", "closed", "retry_s")
 
-    def __init__(self, lane: HttpLane, out: list[bytes]) -> None:
+    def __init__(self, lane: HttpLane, out: bytes) -> None:
         super().__init__(out)
         self._lane = lane
         self._sse = SseParser(lane.limit_bytes)
@@ -326,7 +326,7 @@ class _Farewell(Exchange):
 
     __slots__ = ("closed",)
 
-    def __init__(self, out: list[bytes]) -> None:
+    def __init__(self, out: bytes) -> None:
         super().__init__(out)
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

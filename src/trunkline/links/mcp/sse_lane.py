@@ -30,7 +30,7 @@ class SseLane(Lane):
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._post_head = b""
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._stream = _Stream(self, [self._build_head(b"GET", pool.target.path, b"text/event-stream") + b"\r\n"])
+        self._stream = _Stream(self, self._build_head(b"GET", pool.target.path, b"text/event-stream") + b"\r\n")
 
     async def connect(self, timeout_s: float) -> None:
         """Open the stream and learn where to post."""
@@ -57,8 +57,8 @@ class SseLane(Lane):
         return request_head(verb, path, headers + self._own_headers)[:-2]
 
     def _write(self, request: Request | None, message: bytes) -> None:
-        head = self._post_head + b"content-length: %d\r\n\r\n" % len(message)
-        self.pool.send(_Post(self, request, [head, message]))
+        out = b"%bcontent-length: %d\r\n\r\n%b" % (self._post_head, len(message), message)
+        self.pool.send(_Post(self, request, out))
 
     def event(self, event: SseEvent) -> None:
         if event.event == "endpoint":
@@ -82,7 +82,7 @@ class SseLane(Lane):
 class _Stream(Exchange):
     __slots__ = ("_lane", "_sse", "_status")
 
-    def __init__(self, lane: SseLane, out: list[bytes]) -> None:
+    def __init__(self, lane: SseLane, out: bytes) -> None:
         super().__init__(out)
         self._lane = lane
         self._sse = SseParser(lane.limit_bytes)
@@ -117,7 +117,7 @@ class _Stream(Exchange):
 class _Post(Exchange):
     __slots__ = ("_lane", "_request", "_status")
 
-    def __init__(self, lane: SseLane, request: Request | None, out: list[bytes]) -> None:
+    def __init__(self, lane: SseLane, request: Request | None, out: bytes) -> None:
         super().__init__(out)
         self._lane = lane
         self._request = request

@@ -1,0 +1,1 @@
+"""Sans-io codecs: bytes in, messages out. No sockets, no event loop."""
