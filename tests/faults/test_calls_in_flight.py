@@ -85,13 +85,15 @@ async def test_progress_keeps_a_call_alive_beyond_its_timeout(tmp_path: Path, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_progress_for_ever_ends_at_the_absolute_limit(tmp_path: Path, kind: str) -> None:
-    with serving(tmp_path, kind) as server:
-        with Gateway(tmp_path, server.entry(timeout=1), limits={"call_seconds": 3}) as gateway:
-            async with gateway.client() as client:
-                answer = await client.call("x_progress_forever", {"interval": 0.1}, meta={"progressToken": 1})
-                assert answer.situation == TIMED_OUT
-                assert len(answer.notices) > 12
-                await hears_of_cancellation(server, kind, "progress_forever")
+    with (
+        serving(tmp_path, kind) as server,
+        Gateway(tmp_path, server.entry(timeout=1), limits={"call_seconds": 3}) as gateway,
+    ):
+        async with gateway.client() as client:
+            answer = await client.call("x_progress_forever", {"interval": 0.1}, meta={"progressToken": 1})
+            assert answer.situation == TIMED_OUT
+            assert len(answer.notices) > 12
+            await hears_of_cancellation(server, kind, "progress_forever")
 
 
 # Cancellation ---------------------------------------------------------------------------------------------------------

@@ -77,12 +77,14 @@ async def test_a_server_that_comes_up_later_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answers", ["json", "sse"])
 async def test_a_hanging_call_times_out_is_cancelled_and_frees_its_slot(tmp_path: Path, answers: str) -> None:
-    with HttpFaults(tmp_path, answers=answers) as server:
-        with Gateway(tmp_path, server.entry(timeout=1), limits={"in_flight_per_source": 1}) as gateway:
-            async with gateway.client() as client:
-                assert (await client.call("h_hang")).situation == TIMED_OUT
-                await server.wait_for("cancelled", requestId=cancelled_id(server, "hang"))
-                assert (await client.call("h_echo", {"a": 1})).structured == {"a": 1}
+    with (
+        HttpFaults(tmp_path, answers=answers) as server,
+        Gateway(tmp_path, server.entry(timeout=1), limits={"in_flight_per_source": 1}) as gateway,
+    ):
+        async with gateway.client() as client:
+            assert (await client.call("h_hang")).situation == TIMED_OUT
+            await server.wait_for("cancelled", requestId=cancelled_id(server, "hang"))
+            assert (await client.call("h_echo", {"a": 1})).structured == {"a": 1}
 
 
 async def test_a_hanging_call_of_a_modern_server_is_cancelled_by_closing_its_stream(tmp_path: Path) -> None:
@@ -271,27 +273,33 @@ async def test_a_changed_tool_set_is_passed_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transport", ["auto", "sse"])
 async def test_an_old_server_is_found_and_used(tmp_path: Path, transport: str) -> None:
-    with HttpFaults(tmp_path, transport="sse", version="2024-11-05") as server:
-        with Gateway(tmp_path, server.entry(transport=transport)) as gateway:
-            async with gateway.client() as client:
-                answers = await all_of(client.call("h_echo", {"n": number}) for number in range(4))
-                assert [answer.structured["n"] for answer in answers] == [0, 1, 2, 3]
+    with (
+        HttpFaults(tmp_path, transport="sse", version="2024-11-05") as server,
+        Gateway(tmp_path, server.entry(transport=transport)) as gateway,
+    ):
+        async with gateway.client() as client:
+            answers = await all_of(client.call("h_echo", {"n": number}) for number in range(4))
+            assert [answer.structured["n"] for answer in answers] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("tool", ["rst", "fin", "half"])
 async def test_an_old_server_whose_stream_breaks_loses_what_was_in_flight(tmp_path: Path, tool: str) -> None:
-    with HttpFaults(tmp_path, transport="sse", version="2024-11-05") as server:
-        with Gateway(tmp_path, server.entry()) as gateway:
-            async with gateway.client() as client:
-                lost, slow = await beside_a_slow_call(client, server, client.call(f"h_{tool}"), name="h", seconds=30)
-                assert lost.situation == LOST
-                assert slow.situation == LOST
-                await works_again(client, "h")
+    with (
+        HttpFaults(tmp_path, transport="sse", version="2024-11-05") as server,
+        Gateway(tmp_path, server.entry()) as gateway,
+    ):
+        async with gateway.client() as client:
+            lost, slow = await beside_a_slow_call(client, server, client.call(f"h_{tool}"), name="h", seconds=30)
+            assert lost.situation == LOST
+            assert slow.situation == LOST
+            await works_again(client, "h")
 
 
 async def test_an_old_server_hears_of_a_cancelled_call(tmp_path: Path) -> None:
-    with HttpFaults(tmp_path, transport="sse", version="2024-11-05") as server:
-        with Gateway(tmp_path, server.entry(timeout=1)) as gateway:
-            async with gateway.client() as client:
-                assert (await client.call("h_hang")).situation == TIMED_OUT
-                await server.wait_for("cancelled", requestId=cancelled_id(server, "hang"))
+    with (
+        HttpFaults(tmp_path, transport="sse", version="2024-11-05") as server,
+        Gateway(tmp_path, server.entry(timeout=1)) as gateway,
+    ):
+        async with gateway.client() as client:
+            assert (await client.call("h_hang")).situation == TIMED_OUT
+            await server.wait_for("cancelled", requestId=cancelled_id(server, "hang"))

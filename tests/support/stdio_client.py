@@ -109,6 +109,10 @@ class StdioClient(Client):
     def end_input(self) -> None:
         self._input.close()
 
+    def stop_reading(self) -> None:
+        """Close our end of its output, as a client that crashed would."""
+        self._output.close()
+
     async def wait(self) -> int:
         """Its exit status."""
         await until(lambda: self.process.poll() is not None, "the program ends")
