@@ -47,7 +47,7 @@ class Pace:
     seconds: float
     warm_s: float
     min_calls: int = 20
-    longest: float = 4.0  # times `seconds`, to get the least number of calls
+    longest_s: float = 6.0  # a window is prolonged up to this to get the least number of calls
 
 
 class Running:
@@ -168,17 +168,17 @@ class Running:
             "requests": requests,
             "in-flight": cell.in_flight,
             "seconds": seconds,
-            "max-seconds": seconds * pace.longest,
+            "max-seconds": pace.longest_s,
             "warm": pace.warm_s,
             "min-calls": max(pace.min_calls, cell.in_flight),
-            "min-bytes": cell.workload.min_bytes,
+            "min-bytes": cell.workload.min_bytes or self._list_bytes(cell),
             "expect": cell.workload.expect,
             "first-id": 100_000_000 + self._windows % 40 * IDS_PER_WINDOW,
         }
         where, inherited = self._where()
         command = [*self.programs.loadgen, *where, *(f"--{key}={value}" for key, value in options.items())]
         command += [str(pid) for pid in self.pids()]
-        limit_s = seconds * pace.longest + 60
+        limit_s = pace.longest_s + 60
         try:
             ran = subprocess.run(command, capture_output=True, pass_fds=inherited, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired:
@@ -194,6 +194,10 @@ class Running:
         assert self.process and self.process.stdin and self.process.stdout
         fds = self.process.stdout.fileno(), self.process.stdin.fileno()
         return ["pipes", *map(str, fds)], fds
+
+    def _list_bytes(self, cell: Cell) -> int:
+        """What a list of all tools cannot be shorter than."""
+        return 100 * self.peer.backends * self.peer.tools if cell.workload.tool is None else 0
 
     def _requests(self, cell: Cell, sessions: int) -> list[bytes]:
         several = sessions if isinstance(self.client.wire, Http) and self.client.wire.session else 1
