@@ -1,0 +1,235 @@
+"""The supervisor as a process: what becomes of everything when the gateway, or a fork of it, ends in any way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from tests.support.child_trees import MARK, PLAIN_TREE, PLAIN_TREE_SIZE, WILD_TREE, WILD_TREE_SIZE, new_mark, survivors
+from tests.support.processes import alive
+from tests.support.waiting import wait_until
+
+from trunkline.links import supervisor as supervisor_module
+from trunkline.links.control import Inbox, Outbox
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
+
+GATEWAY = """
+import asyncio, os, sys
+from trunkline.links.children import Children
+
+PORTABLE = sys.argv[1] == "portable"
+SCRIPT = sys.argv[2]
+
+async def spawn(children):
+    env = {name: os.environ[name] for name in ("PATH", "TEST_MARK")}
+    return await children.spawn(["sh", "-c", SCRIPT], env=env, cwd=None, label="test")
+
+async def main():
+    children = Children(portable=PORTABLE)
+    await spawn(children)
+    print(children.supervisor_pid, flush=True)
+"""
+WAIT = """
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+SPAWN_MANY = """
+    await asyncio.gather(*(spawn(children) for _ in range(30)))
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+LEAVE_A_FORK = """
+    if os.fork() == 0:
+        print("forked", os.getpid(), flush=True)
+        import time
+        time.sleep(60)
+        os._exit(0)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+RETURN_WITHOUT_CLOSING = """
+import warnings
+warnings.simplefilter("ignore", ResourceWarning)
+asyncio.run(main())
+"""
+RAISE = """
+    raise RuntimeError("the gateway has a bug")
+asyncio.run(main())
+"""
+BLOCK_ITS_LOOP = """
+    import time
+    print("blocked", flush=True)
+    time.sleep(600)
+asyncio.run(main())
+"""
+WITH_A_NESTED_GATEWAY = """
+    import subprocess
+    code = os.environ["NESTED"]
+    env = {name: os.environ[name] for name in ("PATH", "TEST_MARK")}
+    await children.spawn([sys.executable, "-c", code, "linux", SCRIPT], env=env, cwd=None, label="nested")
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def gateway(rest: str, mark: str, *, mode: str = "linux", script: str = WILD_TREE):
+    """A process that behaves like a gateway with one child; yields it and the pid of its supervisor."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", GATEWAY + rest, mode, script],
+        env={**os.environ, MARK: mark, "NESTED": GATEWAY + WAIT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def nothing_survives(mark: str, supervisor: int) -> None:
+    wait_until(lambda: not alive(supervisor), "the supervisor ends")
+    wait_until(lambda: not survivors(mark), "nothing with the mark is left")
+
+
+@pytest.mark.parametrize("mode", ["linux", "portable"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGSEGV])
+def test_nothing_survives_a_killed_gateway(mode, number):
+    mark = new_mark()
+    script, size = (WILD_TREE, WILD_TREE_SIZE) if mode == "linux" else (PLAIN_TREE, PLAIN_TREE_SIZE)
+    with gateway(WAIT, mark, mode=mode, script="trap '' TERM HUP INT;" + script) as (process, supervisor):
+        wait_until(lambda: len(survivors(mark)) == size + 1, "the tree is grown")
+        os.kill(process.pid, number)
+        process.wait(15)
+        nothing_survives(mark, supervisor)
+
+
+@pytest.mark.parametrize("rest", [RETURN_WITHOUT_CLOSING, RAISE], ids=["returns", "raises"])
+def test_nothing_survives_a_gateway_that_ends_without_closing(rest):
+    mark = new_mark()
+    with gateway(rest, mark) as (process, supervisor):
+        process.wait(15)
+        nothing_survives(mark, supervisor)
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_nothing_survives_a_gateway_killed_amid_thirty_starts(attempt):
+    mark = new_mark()
+    with gateway(SPAWN_MANY, mark) as (process, supervisor):
+        wait_until(lambda: len(survivors(mark)) > attempt * 10, "some are started")
+        process.kill()
+        process.wait(15)
+        nothing_survives(mark, supervisor)
+
+
+def test_a_fork_of_the_gateway_does_not_keep_its_children_alive():
+    mark = new_mark()
+    with gateway(LEAVE_A_FORK, mark) as (process, supervisor):
+        fork = int(process.stdout.readline().split()[1])
+        process.kill()
+        process.wait(15)
+        try:
+            wait_until(lambda: not alive(supervisor), "the supervisor ends although the fork holds its channel")
+            assert survivors(mark) == [fork]
+        finally:
+            os.kill(fork, signal.SIGKILL)
+
+
+def test_nothing_survives_a_nested_gateway_either():
+    mark = new_mark()
+    with gateway(WITH_A_NESTED_GATEWAY, mark) as (process, supervisor):
+        wait_until(lambda: len(survivors(mark)) == 2 * (WILD_TREE_SIZE + 1), "both gateways have their trees")
+        process.kill()
+        process.wait(15)
+        nothing_survives(mark, supervisor)
+
+
+def test_the_tree_of_a_leader_that_ends_is_cleared_even_while_the_gateway_is_blocked():
+    mark = new_mark()
+    with gateway(BLOCK_ITS_LOOP, mark, script=WILD_TREE.replace("exec cat", "exec sleep 0.5")) as (process, _):
+        assert process.stdout.readline() == "blocked\n"
+        wait_until(lambda: survivors(mark) == [process.pid], "only the gateway is left")
+
+
+def test_the_supervisor_leads_its_own_session_and_ignores_what_terminals_send():
+    mark = new_mark()
+    with gateway(WAIT, mark) as (_, supervisor):
+        assert os.getsid(supervisor) == supervisor
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(supervisor, number)
+        wait_until(lambda: len(survivors(mark)) == WILD_TREE_SIZE + 1, "everything still runs")
+        assert alive(supervisor)
+
+
+def test_the_supervisor_loads_nothing_heavy():
+    code = "import sys; from trunkline.links import supervisor; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": "src"}, capture_output=True, text=True
+    )
+    heavy = {"asyncio", "subprocess", "typing", "re", "json", "logging", "pathlib", "threading", "trunkline.core"}
+    assert found.returncode == 0, found.stderr
+    assert heavy & set(found.stdout.split()) == set()
+
+
+# --- its control channel, spoken by hand
+
+
+@contextmanager
+def bare_supervisor():
+    """A supervisor, and our end of its control channel."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    program = [sys.executable, "-I", "-S", supervisor_module.__file__, str(theirs.fileno()), "run"]
+    with theirs:
+        process = subprocess.Popen(program, pass_fds=[theirs.fileno()], start_new_session=True)
+    with process, ours:
+        yield process, ours
+
+
+def launch_sleep(channel: socket.socket) -> tuple[Inbox, int]:
+    outbox, inbox = Outbox(channel), Inbox(channel)
+    outbox.put(
+        ("spawn", 1, ([b"sleep", b"1000"], dict(os.environb), None)), [os.open(os.devnull, os.O_RDWR) for _ in "012"]
+    )
+    assert outbox.flush()
+    [(verb, child, pid, _)] = wait_until(inbox.read, "it is started")
+    assert (verb, child) == ("started", 1)
+    return inbox, pid
+
+
+def test_a_closed_channel_ends_the_supervisor_and_its_children():
+    with bare_supervisor() as (process, channel):
+        _, pid = launch_sleep(channel)
+        channel.close()
+        assert process.wait(15) == 0
+        assert not alive(pid)
+
+
+def test_a_fault_of_the_supervisor_is_reported_and_takes_its_children_along():
+    with bare_supervisor() as (process, channel):
+        inbox, pid = launch_sleep(channel)
+        channel.send((3).to_bytes(4, "big") + b"\xff\xff\xff")
+        [(verb, _, text, _)] = wait_until(inbox.read, "the fault is reported")
+        assert verb == "fault"
+        assert "Traceback" in text
+        assert process.wait(15) == 1
+        assert not alive(pid)
+
+
+def test_requests_about_unknown_children_are_ignored():
+    with bare_supervisor() as (_, channel):
+        outbox = Outbox(channel)
+        outbox.put(("stop", 99, (0.0, 0.0)))
+        outbox.put(("kill", 99, None))
+        outbox.put(("dance", 99, None))
+        assert outbox.flush()
+        launch_sleep(channel)
