@@ -68,7 +68,6 @@ class RequestParser(HeaderBlock):
 
     __slots__ = (
         "_body",
-        "_carried",
         "_done",
         "_expects_continue",
         "_head",
@@ -76,6 +75,7 @@ class RequestParser(HeaderBlock):
         "_llhttp",
         "_on_expect_continue",
         "_on_request",
+        "_resuming",
         "_state",
         "_url",
     )
@@ -96,7 +96,7 @@ class RequestParser(HeaderBlock):
         self._head: _Head | None = None
         self._body = Pieces()
         self._expects_continue = False
-        self._carried: tuple[dict[bytes, bytes], tuple[bytes, ...]] | None = None
+        self._resuming = False
         self._llhttp: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
     @property
@@ -171,7 +171,6 @@ class RequestParser(HeaderBlock):
     def on_message_begin(self) -> None:
         self._state = _IN_HEAD
         self._url = b""
-        self._expects_continue = False
         self._headers = {}
         self._repeated = ()
 
@@ -183,13 +182,10 @@ class RequestParser(HeaderBlock):
         assert llhttp is not None
         method = llhttp.get_method()
         headers, repeated = self._take_headers(len(method) + len(self._url) + _FIRST_LINE_BYTES)
-        if self._carried is not None:
-            headers, repeated = self._carried
-            self._carried = None
-        elif b"upgrade" in headers and llhttp.should_upgrade():
-            self._carried = (headers, repeated)
-            return
         self._state = _IN_BODY
+        if self._resuming:
+            self._resuming = False
+            return
         path, query = _split_target(self._url)
         http10 = _is_http10(llhttp.get_http_version())
         if b"host" in headers:
@@ -198,6 +194,7 @@ class RequestParser(HeaderBlock):
             raise HttpProblem(400, "Host is missing")
         self._check_body(headers, http10)
         self._head = (method, path, query, headers, repeated, http10, llhttp.should_keep_alive())
+        self._resuming = llhttp.should_upgrade()
 
     def on_body(self, data: bytes) -> None:
         self._quiet_bytes = 0
@@ -207,7 +204,7 @@ class RequestParser(HeaderBlock):
 
     def on_message_complete(self) -> None:
         head = self._head
-        if self._carried is not None or head is None:
+        if self._resuming or head is None:
             return
         self._quiet_bytes = 0
         self._state = _IDLE if head[-1] else _CLOSED
@@ -219,12 +216,12 @@ class RequestParser(HeaderBlock):
         Asked to upgrade, httptools reads no body and hands the connection over. We never do, and some clients (Java's)
         ask for HTTP/2 in passing on their first POST, so that request is taken up again behind its head.
         """
-        assert self._carried is not None and self._llhttp is not None
-        headers = self._carried[0]
+        assert self._head is not None
+        headers, keep_alive = self._head[3], self._head[6]
         framing = [(name, headers[name]) for name in (b"content-length", b"transfer-encoding") if name in headers]
-        if not self._llhttp.should_keep_alive():
+        if not keep_alive:
             framing.append((b"connection", b"close"))
-        return request_head(self._llhttp.get_method(), self._url, framing)
+        return request_head(b"POST", b"/", framing)
 
     def _check_body(self, headers: dict[bytes, bytes], http10: bool) -> None:
         length = headers.get(b"content-length")
@@ -234,10 +231,9 @@ class RequestParser(HeaderBlock):
         elif b"transfer-encoding" in headers and (http10 or headers[b"transfer-encoding"].lower() != b"chunked"):
             raise HttpProblem(400, "Transfer-Encoding is not `chunked`")
         expectation = headers.get(b"expect")
-        if expectation is not None:
-            if expectation.lower() != b"100-continue":
-                raise HttpProblem(417, "Expect is not `100-continue`")
-            self._expects_continue = not http10
+        if expectation is not None and expectation.lower() != b"100-continue":
+            raise HttpProblem(417, "Expect is not `100-continue`")
+        self._expects_continue = expectation is not None and not http10
 
     def _body_too_large(self) -> HttpProblem:
         return HttpProblem(413, f"body is larger than {self._limits.body_bytes} bytes")

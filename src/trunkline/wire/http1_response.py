@@ -21,9 +21,9 @@ _CLOSED: Final = 3
 class ResponseParser(HeaderBlock):
     """Reads the answers of one connection, one after the other.
 
-    The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it too).
-    For each answer: `on_head` once (interim 1xx answers are skipped), `on_body` for each chunk that brought some of it,
-    `on_end` once, when the chunk was read to its end.
+    The callbacks run from `feed`, never from inside llhttp, so they may close the parser or raise (which closes it
+    too). For each answer: `on_head` once (interim 1xx answers are skipped), `on_body` for each chunk that brought some
+    of it, `on_end` once, when the chunk was read to its end.
     Only one answer is awaited at a time: bytes after its end are nobody's, so they clear `keep_alive` before `on_end`.
 
     The cap counts decoded bytes of one answer. `on_head` may call `lift_limit` for an endless stream, where each chunk
