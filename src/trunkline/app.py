@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from trunkline.config.gateway import GatewaySettings
@@ -15,6 +15,7 @@ from trunkline.core.events import Events
 from trunkline.core.source import Health, Sink, Source
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
+from trunkline.links.start_queue import StartQueue
 from trunkline.router.catalog import NameRules
 from trunkline.router.definitions import Definitions, fingerprint
 from trunkline.router.router import Router, RouterOptions, SourceOptions
@@ -27,7 +28,14 @@ _STOP_S: Final = 20.0
 class Gateway:
     """Sources, router and events: everything but the doors. It owns a task per source and all child processes."""
 
-    def __init__(self, settings: Settings, events: Events, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        events: Events,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         gateway = settings.gateway
         self.settings = settings
         self.events = events
@@ -39,6 +47,8 @@ class Gateway:
             message_bytes=gateway.limits.message_bytes,
             lanes_per_source=gateway.limits.lanes_per_source,
             lane_idle_s=gateway.limits.lane_idle,
+            starts=StartQueue(),
+            redact=redact,
         )
         self._tasks: dict[str, asyncio.Task[None]] = {}
 

@@ -32,16 +32,21 @@ class Running:
         log = settings.gateway.log
         self.settings = settings
         self.events = Events()
-        self.log = CallLog(
-            level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=Redactor(_secrets(settings))
-        )
+        redactor = Redactor(_secrets(settings))
+        self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=redactor)
         self.log.attach(self.events)
         self.metrics = Metrics()
         self.metrics.attach(self.events)
         self.metrics.counter("log_lines_dropped", "Log lines that could not be written", lambda: self.log.dropped)
-        self.gateway = Gateway(settings, self.events)
+        self.gateway = Gateway(settings, self.events, redact=redactor)
         self.mcp = McpServer(self.gateway.router, max_calls_per_client=settings.gateway.limits.in_flight_per_client)
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Nothing should get here; what does is logged in one line, and the gateway goes on."""
+        error = context.get("exception")
+        detail = f"{type(error).__name__}: {error}" if error is not None else ""
+        self.events.note("error", "internal", f"{context.get('message', 'stray error')} {detail}".strip())
 
     def stop(self, number: int) -> None:
         """A first signal asks for an orderly end; one more ends it at once."""
@@ -56,6 +61,7 @@ class Running:
 async def _running(settings: Settings) -> AsyncGenerator[Running, None]:
     running = Running(settings)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(running.stray_error)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, running.stop, number)
     try:

@@ -17,7 +17,7 @@ from trunkline.config.section import read_section
 from trunkline.config.settings import Settings
 from trunkline.config.source_list import Kinds, SourceList, read_sources
 from trunkline.config.suggest import hint_for
-from trunkline.config.tree import MAX_BYTES, Node, Scalar, Table
+from trunkline.config.tree import MAX_BYTES, Node, Scalar, Table, place_of
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, UNKNOWN_KEY
 
 _IN_WORKING_FOLDER: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
@@ -74,8 +74,9 @@ def _read_text(path: Path, report: Report) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"The file is not UTF-8 (byte {error.start})"
-        raise report.error(CONFIG_SYNTAX, None, message, "save it as UTF-8") from None
+        before = data[: error.start].decode("utf-8-sig")
+        place = place_of(before, len(before))
+        raise report.error(CONFIG_SYNTAX, place, "The file is not UTF-8 text", "save it as UTF-8") from None
 
 
 def _parse(text: str, path: Path, report: Report) -> Node:

@@ -20,7 +20,7 @@ _UNSHOWABLE: Final = re.compile(
 
 def render(problems: Sequence[Problem], text: str) -> str:
     """Every problem with its place, its line and its hint, as a person reads it."""
-    lines = LINE_BREAK.split(text)
+    lines = LINE_BREAK.split(text) if text else []
     return "\n".join(_render_one(problem, lines) for problem in problems)
 
 

@@ -14,6 +14,7 @@ from trunkline.core.errors import BAD_VALUE, CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, 
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_NODES: Final = 20_000
+MAX_CHARACTERS: Final = 2 * MAX_BYTES  # only aliases can bring more text than the file has
 MAX_DEPTH: Final = 40
 
 ScalarKind = Literal["text", "number", "boolean", "null", "refused"]
@@ -76,6 +77,14 @@ _WORDS: Final[dict[ScalarKind, str]] = {
 }
 
 
+def place_of(text: str, offset: int) -> Span:
+    """The place of one character of a text."""
+    line, start = 1, 0
+    for line_break in LINE_BREAK.finditer(text, 0, offset):
+        line, start = line + 1, line_break.end()
+    return Span(line, offset - start + 1, line, offset - start + 2)
+
+
 @dataclass(slots=True, eq=False)
 class _Open:
     """A list or table whose end has not been seen yet."""
@@ -84,14 +93,16 @@ class _Open:
     seen: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     key: Node | None = None
     nodes: int = 1
+    characters: int = 0
     height: int = 1
 
 
 class Built(NamedTuple):
-    """A finished node with what it weighs: how many nodes it expands to and how deeply it nests."""
+    """A finished node with what it weighs: how many nodes and how much text it expands to, and how deeply it nests."""
 
     node: Node
     nodes: int
+    characters: int
     height: int
 
 
@@ -101,7 +112,8 @@ class TreeBuilder:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._open: list[_Open] = []
-        self._total = 0
+        self._nodes = 0
+        self._characters = 0
         self.root: Node | None = None
 
     def start(self, node: Items | Table) -> None:
@@ -112,27 +124,31 @@ class TreeBuilder:
     def end(self) -> Built:
         """Close the innermost list or table."""
         done = self._open.pop()
-        built = Built(done.node, done.nodes, done.height)
-        self._total -= done.nodes - 1
+        built = Built(done.node, done.nodes, done.characters, done.height)
+        # what it holds was counted when it was added
+        self._nodes -= done.nodes - 1
+        self._characters -= done.characters
         self.add(built, done.node.span)
         return built
 
     def scalar(self, node: Scalar) -> Built:
-        built = Built(node, 1, 0)
+        built = Built(node, 1, len(node.text), 0)
         self.add(built, node.span)
         return built
 
     def add(self, built: Built, span: Span) -> None:
         """Put a finished node where it belongs. `span` is the place that used it, which differs for an alias."""
-        self._total += built.nodes
-        if self._total > MAX_NODES:
-            message = f"The file expands to more than {MAX_NODES:,} values"
+        self._nodes += built.nodes
+        self._characters += built.characters
+        if self._nodes > MAX_NODES or self._characters > MAX_CHARACTERS:
+            message = f"The file expands to more than {MAX_NODES:,} values or {MAX_CHARACTERS:,} characters"
             raise self._report.error(CONFIG_TOO_LARGE, span, message, "use fewer values or fewer aliases")
         if not self._open:
             self.root = built.node
             return
         parent = self._open[-1]
         parent.nodes += built.nodes
+        parent.characters += built.characters
         parent.height = max(parent.height, built.height + 1)
         if len(self._open) + built.height > MAX_DEPTH:
             raise self._too_deep(span)

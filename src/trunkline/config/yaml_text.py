@@ -14,7 +14,7 @@ import yaml
 
 from trunkline.config.plain import how_to_write, kind_of
 from trunkline.config.report import Invalid, Report, Span
-from trunkline.config.tree import LINE_BREAK, Built, Items, Node, Scalar, Table, TreeBuilder
+from trunkline.config.tree import Built, Items, Node, Scalar, Table, TreeBuilder, place_of
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
 
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
@@ -33,7 +33,7 @@ def read_yaml(text: str, report: Report) -> Node:
     wrong = _UNPRINTABLE.search(text)
     if wrong is not None:
         message = f"Character U+{ord(wrong.group()):04X} is not allowed in YAML"
-        raise report.error(CONFIG_SYNTAX, _place(text, wrong.start()), message)
+        raise report.error(CONFIG_SYNTAX, place_of(text, wrong.start()), message)
     composer = _Composer(report)
     try:
         for event in _events(text):
@@ -126,13 +126,6 @@ class _Composer:
 def _span(event: Any) -> Span:
     start, end = event.start_mark, event.end_mark
     return Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-
-
-def _place(text: str, offset: int) -> Span:
-    line, start = 1, 0
-    for line_break in LINE_BREAK.finditer(text, 0, offset):
-        line, start = line + 1, line_break.end()
-    return Span(line, offset - start + 1, line, offset - start + 2)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> Invalid:

@@ -8,7 +8,7 @@ import stat
 from typing import Final, cast
 
 from trunkline.core.call import Caller, Json
-from trunkline.core.errors import REQUEST_TOO_LARGE, Problem
+from trunkline.core.errors import INTERNAL, REQUEST_TOO_LARGE, Problem
 from trunkline.doors.mcp.server import CANCELLED, Conversation, McpServer, is_modern
 from trunkline.wire.jsonrpc import (
     BadMessage,
@@ -95,7 +95,12 @@ class StdioDoor:
             lines = error.lines
             self._too_long()
         for line in lines:
-            self._message(line)
+            try:
+                self._message(line)
+            except Exception as error:  # a bug of ours costs one message, not the conversation
+                self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
+                problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
+                self.write(error_message(b"null", encode_error(problem)))
 
     def _too_long(self) -> None:
         """The rest of that line cannot be told from the next one: say so and end the conversation."""

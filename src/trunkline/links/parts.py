@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trunkline.links.children import Children
+from trunkline.links.start_queue import StartQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +16,6 @@ class Parts:
     message_bytes: int
     lanes_per_source: int
     lane_idle_s: float
+    starts: StartQueue
+    redact: Callable[[str], str]
+    """Takes configured secrets out of text that a server wrote, before anyone sees it."""

@@ -1,7 +1,7 @@
 """The names callers use, and the tools behind them. Sources replace their whole snapshot; the catalog is rebuilt.
 
-Rebuilding a thousand tools takes a few milliseconds and happens only on change; looking up and listing are a
-dictionary access and a ready-made piece of bytes.
+Rebuilding a thousand tools takes a few milliseconds, so it waits until somebody looks: fifty servers that come up
+together cost one rebuild. Looking up and listing are then a dictionary access and a ready-made piece of bytes.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class Catalog:
         self._snapshots: dict[str, Snapshot] = {}
         self._hidden: set[str] = set()
         self._table: dict[str, Entry] = {}
-        self._entries: list[Entry] = []
-        self.collisions: tuple[Problem, ...] = ()
-        self.listing = b"[]"
-        """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
+        self._collisions: tuple[Problem, ...] = ()
+        self._listing = b"[]"
+        self._stale = False
 
     # -- what sources say -----------------------------------------------------------------------------------------
 
@@ -69,13 +68,17 @@ class Catalog:
     def replace(self, source: str, snapshot: Snapshot) -> None:
         if self._snapshots.get(source) != snapshot:
             self._snapshots[source] = snapshot
-            self._rebuild()
+            self._changed()
 
     def hide(self, source: str, hidden: bool) -> None:
         """Leave a source's tools out of the list; a call by name still finds them, to say what is wrong."""
         if (source in self._hidden) != hidden:
             (self._hidden.add if hidden else self._hidden.discard)(source)
-            self._rebuild()
+            self._changed()
+
+    def _changed(self) -> None:
+        self._stale = True
+        self._on_change()
 
     def snapshot(self, source: str) -> Snapshot | None:
         return self._snapshots.get(source)
@@ -83,6 +86,8 @@ class Catalog:
     # -- what callers ask -----------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Entry | None:
+        if self._stale:
+            self._rebuild()
         entry = self._table.get(name)
         return entry if entry is not None else self._table.get(without_own_prefix(name))
 
@@ -97,19 +102,27 @@ class Catalog:
             or not rules.prefix
         ]
 
-    def entries(self) -> list[Entry]:
-        return self._entries
+    @property
+    def listing(self) -> bytes:
+        """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
+        if self._stale:
+            self._rebuild()
+        return self._listing
+
+    @property
+    def collisions(self) -> tuple[Problem, ...]:
+        if self._stale:
+            self._rebuild()
+        return self._collisions
 
     # -- building -------------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
         entries = [entry for source in self._rules for entry in self._entries_of(source)]
         taken = self._expose(entries)
-        self._entries = entries
         self._table = _lookup_table(entries, taken)
-        before, self.listing = self.listing, b"[%b]" % b",".join(self._definitions(entries))
-        if self.listing != before:
-            self._on_change()
+        self._listing = b"[%b]" % b",".join(self._definitions(entries))
+        self._stale = False
 
     def _entries_of(self, source: str) -> Iterable[Entry]:
         snapshot, rules = self._snapshots.get(source), self._rules[source]
@@ -130,7 +143,7 @@ class Catalog:
                 entry.exposed = exposed
             else:
                 collisions.append(_collision(entry, holder, exposed))
-        self.collisions = tuple(collisions)
+        self._collisions = tuple(collisions)
         return taken
 
     def _prefix_of(self, entry: Entry) -> str:

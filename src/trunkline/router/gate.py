@@ -39,6 +39,7 @@ class Gate:
         self._max_in_flight = max_in_flight
         self._max_queue = max_queue
         self._open = False
+        self._serving_queue = False
 
     def admit(self, call: Call) -> None:
         if self._open and self.in_flight < self._max_in_flight:
@@ -104,12 +105,19 @@ class Gate:
         self._drain()
 
     def _drain(self) -> None:
-        """Serve the queue as far as the gate allows; refuse all of it when the source will not come."""
-        if self._open:
-            while self.queue and self.in_flight < self._max_in_flight:
-                call = self.queue.popleft()
-                if not call.done:
-                    self.admit(call)
+        """Serve the queue as far as the gate allows; refuse all of it when the source will not come.
+
+        A call may end while it is being admitted, which leads back here: the outer loop goes on, the inner returns.
+        """
+        if self._open and not self._serving_queue:
+            self._serving_queue = True
+            try:
+                while self.queue and self.in_flight < self._max_in_flight and self._open:
+                    call = self.queue.popleft()
+                    if not call.done:
+                        self.admit(call)
+            finally:
+                self._serving_queue = False
         elif self.draining or self.health.state in _REFUSING:
             waiting, self.queue = self.queue, deque()
             for call in waiting:

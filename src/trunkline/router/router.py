@@ -21,6 +21,7 @@ from trunkline.wire.jsonrpc import Members, encode, single_line
 
 TOOLS_CALL: Final = "tools/call"
 _NOT_PASSED_ON: Final = ("name", "_meta")
+_ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
 Notice = Callable[[str, Json], None]
 
 
@@ -66,6 +67,7 @@ class Router:
         self._definitions = definitions
         self._unresolved: list[_Waiting] = []
         self._list_waiters: list[Callable[[], None]] = []
+        self._reported: set[str] = set()
         self._hide_timers: dict[str, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
@@ -156,9 +158,15 @@ class Router:
         for then in waiters:
             then()
 
-    def _list_changed(self) -> None:
+    def report_collisions(self) -> None:
+        """Tools that lost their name to another: each is worth one line, once."""
         for problem in self.catalog.collisions:
-            self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)
+            if problem.message not in self._reported:
+                self._reported.add(problem.message)
+                self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)
+
+    def _list_changed(self) -> None:
+        """The list may have changed; whoever cares compares it with what it last saw."""
         for subscriber in self.on_list_changed:
             subscriber()
 
@@ -267,7 +275,10 @@ class Router:
         gate = self.gates.get(call.source)
         if gate is not None:
             gate.release(call)
-        call.reply(call)
+        try:
+            call.reply(call)
+        except Exception as error:  # a bug on the caller's side must not reach the source's other calls
+            self.events.note("error", "internal", f"{type(error).__name__}: {error}", source=call.source)
         self.events.call_ended(call, monotonic() - call.started_at)
 
 
@@ -294,8 +305,12 @@ def tool_params(entry: Entry, members: Members) -> bytes:
     """The parameters for the source: its own name for the tool, everything else as the caller wrote it, on one line."""
     parts = [entry.params_head]
     for name, value in members.items():
-        if name not in _NOT_PASSED_ON:
-            parts.append(b',"arguments":' if name == "arguments" else b",%b:" % encode(name))
+        if name == "arguments":
+            parts.append(b',"arguments":')
+            parts.append(single_line(value))
+        elif name not in _NOT_PASSED_ON and name.casefold() not in _ROUTED_BY:
+            # `Name` beside `name` would be a second name to a server that ignores case.
+            parts.append(b",%b:" % encode(name))
             parts.append(single_line(value))
     parts.append(b"}")
     return b"".join(parts)

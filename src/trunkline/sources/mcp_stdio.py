@@ -20,20 +20,22 @@ def build(name: str, section: McpStdioSection, parts: Parts) -> Source:
     environment = child_environment(parts.environ, extra=section.env, inherit=inherit)
 
     async def open_session(era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
-        lane = await open_stdio_lane(
-            name,
-            count,
-            parts.children,
-            [section.command, *section.args],
-            env=environment,
-            cwd=None if section.cwd is None else str(section.cwd),
-            limit_bytes=parts.message_bytes,
-        )
-        try:
-            return await shake_hands(lane, era, capabilities, section.start_timeout)
-        except BaseException:
-            await lane.close()
-            raise
+        async with parts.starts.turn():
+            lane = await open_stdio_lane(
+                name,
+                count,
+                parts.children,
+                [section.command, *section.args],
+                env=environment,
+                cwd=None if section.cwd is None else str(section.cwd),
+                limit_bytes=parts.message_bytes,
+                redact=parts.redact,
+            )
+            try:
+                return await shake_hands(lane, era, capabilities, section.start_timeout)
+            except BaseException:
+                await lane.close()
+                raise
 
     tuning = Tuning(
         shared=section.sessions == "shared",

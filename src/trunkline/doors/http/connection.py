@@ -69,15 +69,6 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._stuck_since = 0.0
 
-    def eof_received(self) -> bool:
-        """A client that stops sending may still read: the connection stays until its answer is written."""
-        if self._exchange is None and not self._queue:
-            return False
-        if self._exchange is not None and self._exchange.streaming:
-            return False
-        self._closing = True
-        return True
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._parser.close()

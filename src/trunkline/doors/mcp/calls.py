@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Final
 
 from trunkline.core.call import Call, Caller, Json, Result
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_PARAMS, INVALID_REQUEST, Problem
@@ -19,7 +20,9 @@ from trunkline.wire.jsonrpc import (
 )
 from trunkline.wire.mcp.modern import HOP_OWNED, complete
 
-PROGRESS = "notifications/progress"
+PROGRESS: Final = "notifications/progress"
+_HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
+"""Compared without case: a server that ignores case must not find a second progress token."""
 
 
 class ClientCalls:
@@ -82,7 +85,9 @@ class ToolCall:
         passed_on: dict[str, Json] | None = None
         notice: Callable[[str, Json], None] | None = None
         if meta is not None:
-            passed_on = {key: single_line(value) for key, value in meta.items() if key not in HOP_OWNED} or None
+            passed_on = {
+                key: single_line(value) for key, value in meta.items() if key.casefold() not in _HOP_OWNED
+            } or None
             token = meta.get("progressToken")
             if token is not None:
                 self._token = single_line(token)

@@ -59,6 +59,7 @@ class McpServer:
         self._subscriptions: dict[Hashable, Subscription] = {}
         self._stateless: dict[str, ClientCalls] = {}
         self._telling: asyncio.TimerHandle | None = None
+        self._told_listing = router.catalog.listing
         self._loop = asyncio.get_running_loop()
         router.on_list_changed.append(self._list_changed)
 
@@ -199,6 +200,10 @@ class McpServer:
 
     def _tell(self) -> None:
         self._telling = None
+        self.router.report_collisions()
+        if self.router.catalog.listing == self._told_listing:
+            return
+        self._told_listing = self.router.catalog.listing
         message = encode_notification(LIST_CHANGED)
         for conversation in list(self.conversations):
             if conversation.push is not None:

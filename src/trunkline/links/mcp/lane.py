@@ -29,7 +29,7 @@ from trunkline.wire.jsonrpc import (
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
 _METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
-_QUIET_METHODS: Final = frozenset({"initialize"})
+_NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 
 
 class Lane:
@@ -56,6 +56,11 @@ class Lane:
     def notify(self, method: str, params: Json | None = None) -> None:
         self._write(None, encode_notification(method, params))
 
+    @property
+    def usable(self) -> bool:
+        """Whether a request sent now has a chance. One that has not was never written, and may go elsewhere."""
+        return not self.lost.done()
+
     async def ask(self, method: str, params: Json, timeout_s: float) -> Outcome:
         """A request of our own: awaited, with a deadline."""
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -79,7 +84,7 @@ class Lane:
 
     def abandon(self, request: Request) -> None:
         """Nobody waits for this answer: tell the server, free the slot, drop what may still come."""
-        if self.pending.pop(request.upstream_id, None) is None or request.method in _QUIET_METHODS:
+        if self.pending.pop(request.upstream_id, None) is None or request.method in _NEVER_CANCELLED:
             return
         if not self.lost.done():
             self.notify("notifications/cancelled", b'{"requestId":%d}' % request.upstream_id)

@@ -60,7 +60,7 @@ class ClientLanes:
 
     def submit(self, call: Call, key: LaneKey) -> None:
         slot = self._slots.get(key)
-        if slot is None:
+        if slot is None or (slot.lane is not None and not slot.lane.usable):
             slot = self._new_slot(call, key)
             if slot is None:
                 return

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Json, RemoteError, Request
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, GatewayError, Problem
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
@@ -63,7 +63,7 @@ class McpSource:
         key = None if self._tuning.shared or self._era == "modern" else lane_key(call.caller)
         if key is not None and self._lanes is not None:
             self._lanes.submit(call, key)
-        elif self._scout is not None and not self._scout.lane.lost.done():
+        elif self._scout is not None and self._scout.lane.usable:
             self._scout.lane.send(call)
         else:
             self._parked.append(call)
@@ -224,7 +224,7 @@ class McpSource:
                 continue
             reason = self._health.reason or self._health.last_error or "not connected"
             problem = Problem(
-                code=SOURCE_LOST,
+                code=SOURCE_DOWN,
                 message=f"Server {self.name} is {self._health.state}: {reason}",
                 source=self.name,
                 tool=call.tool,

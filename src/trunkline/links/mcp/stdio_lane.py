@@ -24,9 +24,12 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class StdioLane(Lane):
     """Writes that happen in one turn of the loop leave in one write; the server's pipe is the only queue."""
 
-    def __init__(self, source: str, count: Count, child: Child, limit_bytes: int) -> None:
+    def __init__(
+        self, source: str, count: Count, child: Child, *, limit_bytes: int, redact: Callable[[str], str]
+    ) -> None:
         super().__init__(source, count)
         self.child = child
+        self._redact = redact
         self._limit_bytes = limit_bytes
         self._framer = LineFramer(limit_bytes)
         self._out: list[bytes] = []
@@ -37,6 +40,10 @@ class StdioLane(Lane):
         self._stderr = bytearray()
         self._ending: asyncio.Task[None] | None = None
         child.exited.add_done_callback(lambda _: self._end())
+
+    @property
+    def usable(self) -> bool:
+        return self._ending is None and not self.lost.done()
 
     async def connect(self) -> None:
         """Take over the child's pipes. The transports own the descriptors from here on."""
@@ -54,7 +61,7 @@ class StdioLane(Lane):
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _write(self, request: Request | None, message: bytes) -> None:
-        if request is not None and (self.lost.done() or self._ending is not None):
+        if request is not None and not self.usable:
             self._refuse(request, self.problem(SOURCE_LOST, "the process has ended"))
             return
         if request is not None and self._stdin_full and self._unread_bytes() > self._limit_bytes:
@@ -114,7 +121,7 @@ class StdioLane(Lane):
     def stderr_tail(self) -> str:
         """The end of what the server wrote to stderr, safe to show."""
         text = self._stderr[-_SHOWN_TAIL_BYTES:].decode(errors="replace")
-        return _UNPRINTABLE.sub("", text).strip()
+        return self._redact(_UNPRINTABLE.sub("", text).strip())
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -193,9 +200,10 @@ async def open_stdio_lane(
     env: Mapping[str, str],
     cwd: str | None,
     limit_bytes: int,
+    redact: Callable[[str], str],
 ) -> StdioLane:
     child = await children.spawn(argv, env=env, cwd=cwd, label=source)
-    lane = StdioLane(source, count, child, limit_bytes)
+    lane = StdioLane(source, count, child, limit_bytes=limit_bytes, redact=redact)
     try:
         await lane.connect()
     except BaseException:
