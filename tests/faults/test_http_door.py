@@ -414,7 +414,7 @@ async def test_session_ids_are_long_and_differ(gateway: Gateway) -> None:
 
 async def test_sessions_beyond_the_limit_are_refused_until_one_ends(tmp_path: Path) -> None:
     with Gateway(tmp_path, limits={"sessions": 2}) as gateway:
-        async with gateway.client() as one, gateway.client():
+        async with gateway.client() as one, gateway.client() as two, one.listen(), two.listen():
             reply = await fetch(gateway.port, "POST", "/mcp", JSON_HEADERS, INITIALIZE)
             assert reply.status == 429
             assert json.loads(reply.body)["error"]["data"]["code"] == "TL405"

@@ -252,7 +252,7 @@ async def test_the_sessions_of_a_gateway_are_ended_with_it(tmp_path: Path) -> No
             async with gateway.client() as client:
                 await client.call("h_echo")
         opened = {event["session"] for event in server.events("initialize")}
-        await until(lambda: {event["session"] for event in server.events("deleted")} == opened, "DELETE was sent")
+        await until(lambda: opened <= {event["session"] for event in server.events("deleted")}, "DELETE was sent")
 
 
 async def test_a_changed_tool_set_is_passed_on(tmp_path: Path) -> None:

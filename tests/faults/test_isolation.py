@@ -71,7 +71,7 @@ async def test_an_http_session_that_ends_is_ended_at_the_server(tmp_path: Path) 
 
 async def test_an_idle_process_is_ended_and_the_next_call_starts_another(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "x")
-    with Gateway(tmp_path, server.entry(), limits={"lane_idle": 1}) as gateway:
+    with Gateway(tmp_path, server.entry(timeout=1), limits={"lane_idle": 1}) as gateway:
         async with gateway.client() as client:
             first = (await client.call("x_pid")).structured["pid"]
             await until(lambda: not alive(first), "the idle process is gone")
@@ -83,7 +83,10 @@ async def test_more_clients_than_lanes_are_refused_not_mixed(tmp_path: Path) -> 
     with Gateway(tmp_path, server.entry(), limits={"lanes_per_source": 1}) as gateway:
         async with gateway.client() as one, gateway.client() as two:
             assert (await one.call("x_counter", {"add": 5})).structured == {"count": 5}
+            busy = asyncio.ensure_future(one.call("x_sleep", {"seconds": 1}))
+            await server.wait_for("call", tool="sleep")
             assert (await two.call("x_counter")).situation == TOO_MANY_LANES
+            assert (await busy).text == "slept"
             assert (await one.call("x_counter")).structured == {"count": 5}
             await one.delete()
 
@@ -144,15 +147,15 @@ async def test_a_posted_cancellation_from_a_modern_client_cancels_nothing(tmp_pa
 
 
 async def test_a_server_sees_only_the_environment_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRUNKLINE_TEST_SECRET", "do not pass on")
-    monkeypatch.setenv("TRUNKLINE_TEST_WANTED", "pass on")
+    monkeypatch.setenv("SOME_SECRET", "do not pass on")
+    monkeypatch.setenv("SOME_SETTING", "pass on")
     server = StdioFaults(tmp_path, "x")
-    entry = server.entry(env={"GIVEN": "yes"}, inherit_env=["TRUNKLINE_TEST_WANTED"])
+    entry = server.entry(env={"GIVEN": "yes"}, inherit_env=["SOME_SETTING"])
     with Gateway(tmp_path, entry) as gateway:
         async with gateway.client() as client:
             seen = (await client.call("x_env")).structured
             assert seen["GIVEN"] == "yes"
-            assert seen["TRUNKLINE_TEST_WANTED"] == "pass on"
+            assert seen["SOME_SETTING"] == "pass on"
             assert seen["PATH"] == os.environ["PATH"]
-            assert "TRUNKLINE_TEST_SECRET" not in seen
+            assert "SOME_SECRET" not in seen
             assert "do not pass on" not in seen.values()

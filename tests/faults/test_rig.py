@@ -78,9 +78,10 @@ async def test_a_spawned_grandchild_outlives_its_server(tmp_path: Path) -> None:
         await client.wait()
         assert alive(grandchild)
         assert grandchild in {process.pid for process in descendants(os.getpid())}
-        for process in descendants(grandchild):
-            kill(process.pid)
+        below = descendants(grandchild)
         kill(grandchild)
+        for process in below:
+            kill(process.pid)
 
 
 @pytest.mark.parametrize("answers", ["json", "sse"])

@@ -69,7 +69,7 @@ class Exchange:
     def answer_raw(self, result: bytes) -> None:
         self.send(self.envelope("result", result), last=True)
 
-    def text(self, text: str, **structured: Any) -> None:
+    def text(self, text: str, /, **structured: Any) -> None:
         result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
         if structured:
             result["structuredContent"] = structured
@@ -218,8 +218,8 @@ class Server:
         name = exchange.params.get("name", "")
         self.journal.write("call", id=exchange.id, tool=name, session=exchange.session.name)
         tool = self.tools.get(name)
-        if tool is None:
-            exchange.error(-32602, f"unknown tool `{name}`")
+        if tool is None or not isinstance(exchange.args, dict):
+            exchange.error(-32602, f"unknown tool `{name}`, or arguments that are no object")
             return
         exchange.session.running[exchange.id] = exchange
         self.run(exchange, tool)
