@@ -5,7 +5,7 @@ Clients agree on a few keys and differ in the rest, so what only they understand
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from trunkline.config.listen import Listen
 from trunkline.config.own_entry import is_own_entry
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
-from trunkline.config.section import Section, key, key_names, section, section_schema
+from trunkline.config.section import Section, key, section_schema
 from trunkline.config.shapes import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text
 from trunkline.config.source_list import SourceList
 from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
@@ -53,17 +53,16 @@ _CLIENT_ONLY: Final = frozenset(
 _LEAST_LIKELY_TIMEOUT_S: Final = 1.0
 
 
-@section
 class ClientEntry(Section):
     """One server as clients describe it: the known keys, for editors and for telling a typo from a client's own key."""
 
-    command: str = key(Text(may_be_empty=False), default="", doc="The program to start")
+    command: str | None = key(Text(may_be_empty=False), default=None, doc="The program to start")
     args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments")
     env: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Environment variables of the program")
     cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in")
-    url: str = key(Text(may_be_empty=False), default="", doc="Where the server answers")
+    url: str | None = key(Text(may_be_empty=False), default=None, doc="Where the server answers")
     headers: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Headers sent with every request")
-    type: str = key(Choice(*_TRANSPORT_OF), default="", doc="How to speak to the server")
+    type: str | None = key(Choice(*_TRANSPORT_OF), default=None, doc="How to speak to the server")
     disabled: bool = key(Boolean(), default=False, doc="`true` leaves the server out")
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the server out")
     timeout: float = key(
@@ -110,7 +109,7 @@ def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: List
 
 def _known_keys(table: Table, reader: Reader) -> dict[str, Entry]:
     """The entry's keys by their usual names. Of the others, a likely typo is an error and the rest a warning."""
-    known = key_names(ClientEntry)
+    known = ClientEntry.declared
     given: dict[str, Entry] = {}
     for entry in table.entries:
         name = _usual_name(entry)
@@ -130,9 +129,9 @@ def _usual_name(entry: Entry) -> str:
     return _SYNONYMS.get(entry.key.text, entry.key.text)
 
 
-def _report_unknown(name: Scalar, known: tuple[str, ...], reader: Reader) -> None:
+def _report_unknown(name: Scalar, known: Iterable[str], reader: Reader) -> None:
     message = f"Unknown key `{name.text}`"
-    if name.text == "kind" or name.text in key_names(SourceSection):
+    if name.text == "kind" or name.text in SourceSection.declared:
         reader.error(UNKNOWN_KEY, name, message, "keys of our own stand under `sources`, not under `mcpServers`")
         return
     guess = None if name.text in _CLIENT_ONLY else nearest(name.text, known, cutoff=0.8)

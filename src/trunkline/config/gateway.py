@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from trunkline.config.listen import MAX_PORT, Listen, ListenAddress
-from trunkline.config.section import Inner, Places, Section, key, section
+from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
 from trunkline.core.errors import BAD_VALUE, TOKEN_REQUIRED, GatewayError, Problem
@@ -28,7 +27,6 @@ def _wrong_with_token(token: str) -> str | None:
     return None if one_word else "A token is one word of plain ASCII"
 
 
-@section
 class SearchSettings(Section):
     """How tools are found by what they do."""
 
@@ -44,7 +42,6 @@ class SearchSettings(Section):
     )
 
 
-@section
 class LogSettings(Section):
     """What is logged, and how."""
 
@@ -54,7 +51,6 @@ class LogSettings(Section):
     )
 
 
-@section
 class TelemetrySettings(Section):
     """Where traces go."""
 
@@ -62,7 +58,6 @@ class TelemetrySettings(Section):
     endpoint: str = key(Text(), default="", doc="Where they go: a URL for `otlp`, a path for `file`")
 
 
-@section
 class LimitSettings(Section):
     """How much is too much. Nothing here can be switched off."""
 
@@ -94,7 +89,6 @@ class LimitSettings(Section):
     )
 
 
-@section
 class GatewaySettings(Section):
     """Everything that is not about one source."""
 
@@ -157,9 +151,10 @@ def needs_token(listen: Listen, token: str) -> bool:
 
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
     """The settings with the address a command line asks for; raises GatewayError where that may not be listened on."""
-    listen = Listen(settings.listen.host if host is None else host, settings.listen.port if port is None else port)
+    host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
+    listen = Listen(host, settings.listen.port if port is None else port)
     if not listen.host or "/" in listen.host or listen.port not in range(MAX_PORT + 1):
         raise GatewayError(Problem(code=BAD_VALUE, message=f"`{listen}` is not an address to listen on"))
     if needs_token(listen, settings.token):
         raise GatewayError(Problem(code=TOKEN_REQUIRED, message=_TOKEN_MESSAGE, where=str(listen), hint=_TOKEN_HINT))
-    return replace(settings, listen=listen)
+    return settings.replace(listen=listen)

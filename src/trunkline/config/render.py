@@ -39,17 +39,19 @@ def render_json(problems: Iterable[Problem]) -> str:
 
 
 def _plain(problem: Problem) -> dict[str, Any]:
-    span = problem.span if isinstance(problem, FileProblem) else None
-    place = {"line": None, "column": None, "endLine": None, "endColumn": None}
-    if span is not None:
-        place = {"line": span.line, "column": span.column, "endLine": span.end_line, "endColumn": span.end_column}
+    file, span = (problem.file, problem.span) if isinstance(problem, FileProblem) else ("", None)
+    line, column, end_line, end_column = span or (None, None, None, None)
     return {
         "code": problem.code.id,
         "severity": problem.severity,
         "message": _showable(problem.message),
         "hint": _showable(problem.hint) or None,
         "where": _showable(problem.where),
-        **place,
+        "file": _showable(file) or None,
+        "line": line,
+        "column": column,
+        "endLine": end_line,
+        "endColumn": end_column,
     }
 
 

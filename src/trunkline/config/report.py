@@ -27,6 +27,7 @@ class Invalid(Exception):
 class FileProblem(Problem):
     """A problem with a place in the file; `span` is None when the file as a whole is meant."""
 
+    file: str = ""
     span: Span | None = None
 
 
@@ -54,6 +55,8 @@ class Report:
     def _record(self, code: Code, span: Span | None, message: str, hint: str, severity: Severity) -> None:
         message = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
         where = self.file if span is None else f"{self.file}:{span.line}:{span.column}"
-        problem = FileProblem(code=code, message=message, where=where, hint=hint, severity=severity, span=span)
+        problem = FileProblem(
+            code=code, message=message, where=where, hint=hint, severity=severity, file=self.file, span=span
+        )
         # a value used through several aliases is wrong once
         self._found.setdefault((code.id, span, message), problem)

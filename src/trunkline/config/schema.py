@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +21,6 @@ from trunkline.config.sources import SourceSection
 def config_schema(kinds: Kinds) -> JsonSchema:
     """The schema of a whole file whose sources may be of these kinds."""
     sections = {name: _kind_schema(name, load()) for name, load in kinds.items()}
-    any_kind = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in sections]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Trunkline configuration",
@@ -35,7 +34,7 @@ def config_schema(kinds: Kinds) -> JsonSchema:
                 "description": "Sources of tools, by name",
                 "type": ["object", "null"],
                 "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "not": {"const": "trunkline"}},
-                "additionalProperties": any_kind,
+                "additionalProperties": _source_schema(sections),
             },
         },
         "$defs": {
@@ -49,13 +48,26 @@ def config_schema(kinds: Kinds) -> JsonSchema:
     }
 
 
+def _source_schema(names: Iterable[str]) -> JsonSchema:
+    """Chosen by `kind`, so that an editor names the key that is wrong and not every kind that does not fit."""
+    kind = {"enum": list(names), "description": "What sort of source this is"}
+    return {
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": kind},
+        "allOf": [
+            {
+                "if": {"required": ["kind"], "properties": {"kind": {"const": name}}},
+                "then": {"$ref": f"#/$defs/{name}"},
+            }
+            for name in names
+        ],
+    }
+
+
 def _kind_schema(name: str, section: type[SourceSection]) -> JsonSchema:
     schema = section_schema(section)
-    kind = {"const": name, "description": "What sort of source this is"}
-    return schema | {
-        "properties": {"kind": kind, **schema["properties"]},
-        "required": ["kind", *schema.get("required", [])],
-    }
+    return schema | {"properties": {"kind": {"const": name}, **schema["properties"]}}
 
 
 def main() -> None:

@@ -1,10 +1,13 @@
-"""A section: a group of known keys, declared once as a frozen dataclass, and from that read, checked and described."""
+"""A section: a group of known keys, declared once as a class, and from that read, checked and described.
+
+Sections look like frozen dataclasses to readers and type checkers. They are not: generating the code of one takes about
+a millisecond at every start, and there are many.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Final, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
@@ -13,30 +16,68 @@ from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
 
-T = TypeVar("T")
 S = TypeVar("S", bound="Section")
-_SHAPE: Final = "shape"
-_DOC: Final = "doc"
-_REQUIRED: Final[Any] = MISSING
+T = TypeVar("T")
+_REQUIRED: Final[Any] = object()
 
 
-def key(shape: Shape[T], *, default: Any = _REQUIRED, doc: str, secret: bool = False) -> Any:
+class Key:
+    """The declaration of one key."""
+
+    __slots__ = ("default", "doc", "secret", "shape")
+
+    def __init__(self, shape: Shape[Any], default: Any, doc: str, secret: bool) -> None:
+        self.shape = shape
+        self.default = default
+        self.doc = doc
+        self.secret = secret
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED
+
+
+def key(shape: Shape[Any], *, default: Any = _REQUIRED, doc: str, secret: bool = False) -> Any:
     """Declare one key. Without a default it is required; a secret one never shows in a repr."""
-    metadata = {_SHAPE: shape, _DOC: doc}
-    if default is not MISSING and default.__class__.__hash__ is None:
-        return field(default_factory=lambda: default, metadata=metadata, repr=not secret)
-    return field(default=default, metadata=metadata, repr=not secret)
+    return Key(shape, default, doc, secret)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
-def section(cls: type[T]) -> type[T]:
-    """Make a class a section: a frozen dataclass with keyword arguments only."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
+    """Base of all sections: immutable, made from keyword arguments, equal when all keys are."""
 
+    declared: ClassVar[Mapping[str, Key]] = {}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """Base of all sections."""
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
+        for name in own:
+            delattr(cls, name)
+        cls.declared = {**cls.declared, **own}
+
+    def __init__(self, **values: Any) -> None:
+        unknown = values.keys() - self.declared.keys()
+        missing = [name for name, item in self.declared.items() if item.required and name not in values]
+        if unknown or missing:
+            raise TypeError(f"{type(self).__name__}: unknown {sorted(unknown)}, missing {missing}")
+        for name, item in self.declared.items():
+            self.__dict__[name] = values.get(name, item.default)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; use replace()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self.__dict__.items() if not self.declared[name].secret)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def replace(self: S, **changes: Any) -> S:
+        """The same section with some keys changed."""
+        return type(self)(**(self.__dict__ | changes))
 
     @classmethod
     def check(cls, values: Mapping[str, Any], places: Places) -> None:
@@ -52,9 +93,12 @@ class Places:
         self._table = table
         self.reader = reader
 
-    def of(self, name: str) -> Node:
-        """The value of a key, or the whole section where the key is not written."""
-        return self._table.get(name) or self._table
+    def of(self, *path: str) -> Node:
+        """The value of a key, or of a key inside it; where it is not written, what would hold it."""
+        node: Node = self._table
+        for name in path:
+            node = (node.get(name) if isinstance(node, Table) else None) or node
+        return node
 
 
 def read_section(
@@ -75,16 +119,15 @@ def read_section(
         node = Table(node.span)
     if not isinstance(node, Table):
         raise reader.wrong_type(node, "a group of keys")
-    declared = {item.name: item for item in fields(kind)}
-    values = _defaults(declared) | dict(presets or {})
-    valid = _nothing_missing(declared, node, at or node, reader)
+    values = {name: item.default for name, item in kind.declared.items() if not item.required} | dict(presets or {})
+    valid = _nothing_missing(kind, node, at or node, reader)
     for entry in node.entries:
         name = entry.key.text
         if name in also_known:
             continue
         values.pop(name, None)
         try:
-            values[name] = _read_entry(declared, entry, reader)
+            values[name] = _read_entry(kind, entry, reader, also_known)
         except Invalid:
             valid = False
     kind.check(values, Places(node, reader))
@@ -93,38 +136,22 @@ def read_section(
     return kind(**values)
 
 
-def key_names(kind: type[Section]) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(kind))
-
-
-def _read_entry(declared: Mapping[str, Field[Any]], entry: Entry, reader: Reader) -> Any:
+def _read_entry(kind: type[Section], entry: Entry, reader: Reader, also_known: tuple[str, ...]) -> Any:
     name = entry.key.text
-    if name not in declared:
-        hint = hint_for(name, declared, "keys here")
+    declared = kind.declared.get(name)
+    if declared is None:
+        hint = hint_for(name, (*also_known, *kind.declared), "keys here")
         raise reader.error(UNKNOWN_KEY, entry.key, f"Unknown key `{name}`", hint)
-    if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared[name].default is None:
+    if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared.default is None:
         return None
-    return declared[name].metadata[_SHAPE].read(entry.value, reader)
+    return declared.shape.read(entry.value, reader)
 
 
-def _nothing_missing(declared: Mapping[str, Field[Any]], table: Table, at: Node, reader: Reader) -> bool:
-    written = {entry.key.text for entry in table.entries}
-    missing = [item.name for item in declared.values() if _is_required(item) and item.name not in written]
+def _nothing_missing(kind: type[Section], table: Table, at: Node, reader: Reader) -> bool:
+    missing = [name for name, item in kind.declared.items() if item.required and table.get(name) is None]
     for name in missing:
-        reader.error(MISSING_KEY, at, f"Missing key `{name}`", declared[name].metadata[_DOC])
+        reader.error(MISSING_KEY, at, f"Missing key `{name}`", kind.declared[name].doc)
     return not missing
-
-
-def _defaults(declared: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    return {item.name: _default(item) for item in declared.values() if not _is_required(item)}
-
-
-def _default(item: Field[Any]) -> Any:
-    return item.default if item.default_factory is MISSING else item.default_factory()
-
-
-def _is_required(item: Field[Any]) -> bool:
-    return item.default is MISSING and item.default_factory is MISSING
 
 
 class Inner(Shape[S]):
@@ -145,16 +172,17 @@ class Inner(Shape[S]):
 
 def section_schema(kind: type[Section]) -> JsonSchema:
     """The JSON Schema of a section: what editors complete and underline."""
-    schema: JsonSchema = {"type": "object", "additionalProperties": False, "properties": {}}
-    for item in fields(kind):
-        schema["properties"][item.name] = _key_schema(item)
-    required = [item.name for item in fields(kind) if _is_required(item)]
-    return schema | ({"required": required} if required else {})
+    properties = {name: _key_schema(item) for name, item in kind.declared.items()}
+    required = [name for name, item in kind.declared.items() if item.required]
+    schema: JsonSchema = {"type": ["object", "null"], "additionalProperties": False, "properties": properties}
+    return schema | ({"type": "object", "required": required} if required else {})
 
 
-def _key_schema(item: Field[Any]) -> JsonSchema:
-    shape: Shape[Any] = item.metadata[_SHAPE]
-    schema: JsonSchema = {"description": item.metadata[_DOC], **shape.schema()}
-    default = None if _is_required(item) else _default(item)
-    example = None if default is None else shape.example(default)
+def _key_schema(declared: Key) -> JsonSchema:
+    schema: JsonSchema = {"description": declared.doc, **declared.shape.schema()}
+    if declared.required:
+        return schema
+    if declared.default is None:
+        return {"description": declared.doc, "anyOf": [declared.shape.schema(), {"type": "null"}]}
+    example = declared.shape.example(declared.default)
     return schema if example is None else schema | {"default": example}

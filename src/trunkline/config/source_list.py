@@ -9,7 +9,6 @@ from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import read_section
-from trunkline.config.shapes import Text
 from trunkline.config.sources import SourceSection
 from trunkline.config.suggest import hint_for, listed
 from trunkline.config.tree import Entry, Node, Scalar, Table
@@ -111,13 +110,14 @@ def _kind_of(key: Scalar, table: Table, reader: Reader, kinds: Kinds) -> str:
     node = table.get(_KIND)
     if node is None:
         raise reader.error(MISSING_KEY, key, f"Missing key `{_KIND}`", _likely_kind(table, kinds))
-    kind = Text().read(node, reader)
-    if kind in kinds:
-        return kind
-    assert isinstance(node, Scalar)
-    if kind in _LATER:
+    if not isinstance(node, Scalar) or node.kind != "text":
+        raise reader.wrong_type(node, "the name of a kind", f"kinds: {listed(kinds)}")
+    kind = node.text
+    if kind in _LATER - kinds.keys():
         raise reader.error(BAD_VALUE, node, f"This version has no sources of kind `{kind}`", f"kinds: {listed(kinds)}")
-    raise reader.error(BAD_VALUE, node, f"Unknown kind `{node.text}`", hint_for(node.text, kinds, "kinds"))
+    if kind not in kinds:
+        raise reader.error(BAD_VALUE, node, f"Unknown kind `{kind}`", hint_for(kind, kinds, "kinds"))
+    return kind
 
 
 def _likely_kind(table: Table, kinds: Kinds) -> str:

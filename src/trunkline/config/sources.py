@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from trunkline.config.section import Inner, Section, key, section
+from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
+from trunkline.core.errors import BAD_VALUE
 from trunkline.core.names import SOURCE_NAME
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 ONE_DAY_S: Final = 86_400.0
+_NEW_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
 def _wrong_with_prefix(prefix: str) -> str | None:
@@ -24,7 +27,10 @@ def _wrong_with_tool_name(name: str) -> str | None:
     return None if name else "A tool's name cannot be empty"
 
 
-@section
+def _wrong_with_new_name(name: str) -> str | None:
+    return None if _NEW_NAME.match(name) else "A tool's name has 1 to 128 letters, digits, `_`, `-` and `.`"
+
+
 class ToolSelection(Section):
     """Which tools of a source are shown, under which names and with which deadlines."""
 
@@ -35,7 +41,7 @@ class ToolSelection(Section):
         ListOf(Text(may_be_empty=False)), default=(), doc="Patterns of the tools to hide; they win over `allow`"
     )
     rename: Mapping[str, str] = key(
-        MapOf(Text(check=_wrong_with_tool_name), check_name=_wrong_with_tool_name),
+        MapOf(Text(check=_wrong_with_new_name), check_name=_wrong_with_tool_name),
         default=NOTHING,
         doc="Other names for tools: the server's name, then ours",
     )
@@ -45,15 +51,22 @@ class ToolSelection(Section):
         doc="Seconds a call of one tool may take, where they differ from the source's `timeout`",
     )
 
+    @classmethod
+    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+        new_names: dict[str, str] = {}
+        for old, new in values.get("rename", NOTHING).items():
+            first = new_names.setdefault(new, old)
+            if first != old:
+                message = f"`{first}` and `{old}` cannot both be renamed to `{new}`"
+                places.reader.error(BAD_VALUE, places.of("rename", old), message)
 
-@section
+
 class Guard(Section):
     """Checks on the arguments of calls."""
 
     path_traversal: bool = key(Boolean(), default=False, doc="Refuse arguments that climb out of a folder with `..`")
 
 
-@section
 class Cache(Section):
     """Which results may be given again without asking the server."""
 
@@ -63,7 +76,6 @@ class Cache(Section):
     ttl: float = key(Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept")
 
 
-@section
 class SourceSection(Section):
     """What all kinds of source have in common. `kind` is the kind's name in the table and in the file."""
 

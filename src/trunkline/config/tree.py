@@ -6,7 +6,6 @@ The builder owns what no file may do whatever its syntax: nest too deeply, expan
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from trunkline.config.report import Report, Span
@@ -27,25 +26,35 @@ LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """The line breaks of YAML, used for JSON too so that lines are counted in one way."""
 
 
-@dataclass(slots=True, eq=False)
 class Scalar:
     """One value as written. Numbers stay text until somebody wants a number."""
 
-    span: Span
-    kind: ScalarKind
-    text: str
+    __slots__ = ("kind", "span", "text")
+
+    def __init__(self, span: Span, kind: ScalarKind, text: str) -> None:
+        self.span = span
+        self.kind: ScalarKind = kind
+        self.text = text
 
 
-@dataclass(slots=True, eq=False)
 class Items:
-    span: Span
-    items: list[Node] = field(default_factory=list["Node"])
+    """A list."""
+
+    __slots__ = ("items", "span")
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.items: list[Node] = []
 
 
-@dataclass(slots=True, eq=False)
 class Table:
-    span: Span
-    entries: list[Entry] = field(default_factory=list["Entry"])
+    """A group of keys, in the order of the file."""
+
+    __slots__ = ("entries", "span")
+
+    def __init__(self, span: Span, entries: list[Entry] | None = None) -> None:
+        self.span = span
+        self.entries: list[Entry] = [] if entries is None else entries
 
     def get(self, key: str) -> Node | None:
         return next((entry.value for entry in self.entries if entry.key.text == key), None)
@@ -85,16 +94,18 @@ def place_of(text: str, offset: int) -> Span:
     return Span(line, offset - start + 1, line, offset - start + 2)
 
 
-@dataclass(slots=True, eq=False)
 class _Open:
     """A list or table whose end has not been seen yet."""
 
-    node: Items | Table
-    seen: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
-    key: Node | None = None
-    nodes: int = 1
-    characters: int = 0
-    height: int = 1
+    __slots__ = ("characters", "height", "key", "node", "nodes", "seen")
+
+    def __init__(self, node: Items | Table) -> None:
+        self.node = node
+        self.seen: dict[str, Scalar] = {}
+        self.key: Node | None = None
+        self.nodes = 1
+        self.characters = 0
+        self.height = 1
 
 
 class Built(NamedTuple):

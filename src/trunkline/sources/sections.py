@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from trunkline.config.reader import Reader
-from trunkline.config.section import key, section
+from trunkline.config.section import key
 from trunkline.config.shapes import Choice, FilePath, JsonSchema, ListOf, MapOf, Shape, Text
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
@@ -18,7 +18,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)[^#]*\Z")
 _AUTHORITY: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?\Z", re.ASCII)
-_OWN_BY_THE_CONNECTION: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+_OF_THE_CONNECTION: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 ALL: Final = "all"
 
@@ -27,14 +27,12 @@ class Command(Shape[str]):
     """A program: a bare name is looked up in PATH, one with a slash is a path from the file's folder."""
 
     def read(self, node: Node, reader: Reader) -> str:
-        command = Text(may_be_empty=False).read(node, reader)
-        if "/" in command:
-            return str(reader.path(command))
-        if any(character.isspace() for character in command):
-            raise reader.error(
-                BAD_VALUE, node, "A command is one program, without its arguments", "put the arguments into `args`"
-            )
-        return command
+        command = Text(check=_wrong_with_command).read(node, reader)
+        first, *rest = command.split(maxsplit=1)
+        if rest and "/" not in first:
+            message = "A command is one program, without its arguments"
+            raise reader.error(BAD_VALUE, node, message, "put the arguments into `args`, one item each")
+        return str(reader.path(command)) if "/" in command else command
 
     def schema(self) -> JsonSchema:
         return {"type": "string", "minLength": 1}
@@ -59,12 +57,16 @@ class NamesOrAll(Shape[tuple[str, ...] | str]):
         return value if isinstance(value, str) else list(value)
 
 
-def wrong_with_url(url: str) -> str | None:
+def _wrong_with_command(command: str) -> str | None:
+    return None if command.strip() else "The command is empty"
+
+
+def _wrong_with_url(url: str) -> str | None:
     match = _URL.match(url)
     if match is None or match["scheme"].lower() not in ("http", "https"):
         return "A URL starts with `http://` or `https://`, names a host, and has no `#` part"
     if "@" in match["authority"]:
-        return "A URL may not carry a user or password"
+        return "A URL may not carry a user or password; use `headers`"
     authority = _AUTHORITY.match(match["authority"])
     if authority is None or int(authority["port"] or 1) not in range(1, 65536):
         return "The host or port of the URL is not valid"
@@ -76,7 +78,7 @@ def wrong_with_url(url: str) -> str | None:
 def _wrong_with_header_name(name: str) -> str | None:
     if _HEADER_NAME.match(name) is None:
         return "This is not the name of an HTTP header"
-    if name.lower() in _OWN_BY_THE_CONNECTION:
+    if name.lower() in _OF_THE_CONNECTION:
         return f"The header `{name}` belongs to the connection and cannot be set"
     return None
 
@@ -89,7 +91,6 @@ def _wrong_with_variable(name: str) -> str | None:
     return None if name and "=" not in name else "This is not the name of an environment variable"
 
 
-@section
 class McpStdioSection(SourceSection):
     """A server that is a command."""
 
@@ -109,17 +110,12 @@ class McpStdioSection(SourceSection):
     )
 
 
-@section
 class McpHttpSection(SourceSection):
     """A server that is reached at a URL."""
 
     kind: ClassVar[str] = "mcp_http"
 
-    url: str = key(
-        Text(check=wrong_with_url, hint="credentials belong into `headers`"),
-        doc="Where the server answers",
-        secret=True,
-    )
+    url: str = key(Text(check=_wrong_with_url), doc="Where the server answers", secret=True)
     headers: Mapping[str, str] = key(
         MapOf(Text(written=True, check=_wrong_with_header_value), check_name=_wrong_with_header_name),
         default=NOTHING,
