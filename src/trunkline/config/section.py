@@ -1,12 +1,13 @@
 """A section: a group of known keys, declared once as a class, and from that read, checked and described.
 
-Sections look like frozen dataclasses to readers and type checkers. They are not: generating the code of one takes about
-a millisecond at every start, and there are many.
+Sections are frozen dataclasses whose methods are written here once: generating them for each class, as `dataclass`
+usually does, takes about a millisecond per class at every start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from trunkline.config.reader import Reader
@@ -19,6 +20,7 @@ from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
 S = TypeVar("S", bound="Section")
 T = TypeVar("T")
 _REQUIRED: Final[Any] = object()
+_KEY: Final = "key"
 
 
 class Key:
@@ -39,7 +41,11 @@ class Key:
 
 def key(shape: Shape[Any], *, default: Any = _REQUIRED, doc: str, secret: bool = False) -> Any:
     """Declare one key. Without a default it is required; a secret one never shows in a repr."""
-    return Key(shape, default, doc, secret)
+    declaration = {_KEY: Key(shape, default, doc, secret)}
+    if default is _REQUIRED:
+        return field(metadata=declaration)
+    # a factory, because `dataclass` takes defaults without a hash for mutable ones; ours never change
+    return field(default_factory=lambda: default, metadata=declaration)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
@@ -49,10 +55,8 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
     declared: ClassVar[Mapping[str, Key]] = {}
 
     def __init_subclass__(cls) -> None:
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
-        for name in own:
-            delattr(cls, name)
-        cls.declared = {**cls.declared, **own}
+        made: Any = dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+        cls.declared = {item.name: item.metadata[_KEY] for item in fields(made)}
 
     def __init__(self, **values: Any) -> None:
         unknown = values.keys() - self.declared.keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from trunkline.config.section import Inner, Places, Section, key
@@ -12,7 +11,7 @@ from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Tex
 from trunkline.core.errors import BAD_VALUE
 from trunkline.core.names import SOURCE_NAME
 
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+NOTHING: Final[Mapping[str, Any]] = {}
 ONE_DAY_S: Final = 86_400.0
 _NEW_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
