@@ -34,12 +34,15 @@ def read(chunks: list[bytes]) -> list[bytes | str]:
 
 def expected(data: bytes) -> list[bytes | str]:
     lines: list[bytes | str] = []
-    *whole, tail = data.split(b"\n")
-    for line in [*whole, tail]:
+    *ended, unended = data.split(b"\n")
+    for line in ended:
+        text = line.removesuffix(b"\r")
         if len(line) > LIMIT:
             lines.append(f"too long: {line[: LIMIT + 1]!r}")
-        elif line is not tail and line.removesuffix(b"\r"):
-            lines.append(line.removesuffix(b"\r"))
+        elif text:
+            lines.append(text)
+    if len(unended) > LIMIT:
+        lines.append(f"too long: {unended[: LIMIT + 1]!r}")
     return lines
 
 
