@@ -31,9 +31,12 @@ class Door:
         return self.requests
 
     def refused(self, *chunks: bytes) -> int:
-        with pytest.raises(HttpProblem) as caught:
+        """The status of the problem; 0 when there was none."""
+        try:
             self.feed(*chunks)
-        return caught.value.status
+        except HttpProblem as problem:
+            return problem.status
+        return 0
 
 
 def single_bytes(data: bytes) -> list[bytes]:
@@ -146,13 +149,12 @@ def test_nothing_is_read_after_the_last_request_of_a_connection() -> None:
     assert not together.parser.mid_message
 
 
-@pytest.mark.parametrize("name", NASTY_REQUESTS)
-def test_what_could_be_read_two_ways_is_refused(name: str) -> None:
-    data, status = NASTY_REQUESTS[name]
-    for chunks in ([data], single_bytes(data)):
-        door = Door()
-        assert door.refused(*chunks) == status
-        assert door.requests == []
+def test_what_could_be_read_two_ways_is_refused() -> None:
+    for name, (data, status) in NASTY_REQUESTS.items():
+        for chunks in ([data], single_bytes(data)):
+            door = Door()
+            assert door.refused(*chunks) == status, name
+            assert door.requests == [], name
 
 
 def test_a_nasty_request_behind_a_good_one_does_not_cost_the_good_one() -> None:
