@@ -17,6 +17,9 @@ NGINX, DIRECT, MANY = "nginx:http-http", "direct:http", "trunkline:50x20"
 NGINX_UNBUFFERED = "nginx:http-http:unbuffered"
 
 
+Show = Callable[[float], str]
+
+
 @dataclass(frozen=True)
 class Measured:
     value: float
@@ -28,7 +31,7 @@ class Measured:
 class Bar:
     what: str
     limit: float
-    show: Callable[[float], str]
+    show: Show
     measure: Callable[[Record], Measured | None]
 
     def verdict(self, measured: Measured | None) -> str:
@@ -59,15 +62,17 @@ def milliseconds(value_us: float) -> str:
     return f"{value_us / 1000:.2f} ms"
 
 
-def cpu_ratio(cell: str, peer: str, other: str, other_cell: str | None = None) -> Callable[[Record], Measured | None]:
+def cpu_ratio(cell: str, peer: str, other: str, show: Show = times) -> Callable[[Record], Measured | None]:
     """CPU per call of one peer as a share of another's."""
 
     def measure(record: Record) -> Measured | None:
-        ours, theirs = record.median(peer, cell, "cpu_us"), record.median(other, other_cell or cell, "cpu_us")
+        ours, theirs = record.median(peer, cell, "cpu_us"), record.median(other, cell, "cpu_us")
         if ours is None or not theirs:
             return None
-        disturbed = record.is_disturbed(peer, cell) or record.is_disturbed(other, other_cell or cell)
-        return Measured(ours / theirs, f"{ours:,.1f} against {theirs:,.1f} µs CPU", disturbed)
+        disturbed = record.is_disturbed(peer, cell) or record.is_disturbed(other, cell)
+        ratios = record.ratios((peer, cell), (other, cell), "cpu_us")
+        between = f"; {show(min(ratios))} to {show(max(ratios))}" if len(ratios) > 1 else ""
+        return Measured(ours / theirs, f"{ours:,.1f} against {theirs:,.1f} µs CPU{between}", disturbed)
 
     return measure
 
@@ -93,7 +98,9 @@ def added_latency(record: Record) -> Measured | None:
 def start(peer: str, key: str) -> Callable[[Record], Measured | None]:
     def measure(record: Record) -> Measured | None:
         value = record.start_s(peer, key)
-        return None if value is None else Measured(value, f"median of {len(record.starts[peer])} starts")
+        if value is None:
+            return None
+        return Measured(value, f"{len(record.starts[peer])} started", record.start_is_disturbed(peer))
 
     return measure
 
@@ -109,14 +116,14 @@ BARS: tuple[Bar, ...] = (
         "HTTP → stdio, echo, 64 in flight, against FastMCP",
         1 / 50,
         one_in,
-        cpu_ratio("echo@64", HTTP_STDIO, "fastmcp:http-stdio"),
+        cpu_ratio("echo@64", HTTP_STDIO, "fastmcp:http-stdio", one_in),
     ),
     Bar("HTTP → HTTP, echo, 64 in flight, against nginx", 3.0, times, cpu_ratio("echo@64", HTTP_HTTP, NGINX)),
     Bar(
         "stdio → stdio, echo, 64 in flight, against FastMCP",
         1 / 100,
         one_in,
-        cpu_ratio("echo@64", STDIO_STDIO, "fastmcp:stdio-stdio"),
+        cpu_ratio("echo@64", STDIO_STDIO, "fastmcp:stdio-stdio", one_in),
     ),
     Bar("HTTP → stdio, p50 added at 1 in flight, against what nginx adds", 3.0, times, added_latency),
     Bar("1 MB result, HTTP → stdio, 1 in flight, against nginx", 1.0, times, cpu_ratio("1mb@1", HTTP_STDIO, NGINX)),

@@ -38,6 +38,7 @@ class Run:
     def __init__(self, plan: Plan, programs: Programs, record: Record) -> None:
         self.plan, self.programs, self.record = plan, programs, record
         self.running: list[Running] = []
+        self.quiet = machine.Quiet(plan.quiet_budget_s)
 
     def run(self) -> None:
         """Fills the record. Whatever happens, nothing that was started is left running."""
@@ -47,9 +48,8 @@ class Run:
         try:
             for peer in self.plan.peers:
                 self._start(peer, folder)
-            quiet = machine.Quiet(self.plan.quiet_budget_s)
             for repetition in range(self.plan.repetitions):
-                self._round(repetition, quiet)
+                self._round(repetition)
         finally:
             self._end()
 
@@ -82,6 +82,8 @@ class Run:
 
     def _start_once(self, peer: Peer, folder: Path) -> Running | None:
         """If it cannot be started, the report says so and the rest goes on."""
+        self.quiet.wait()
+        disturbance = machine.Disturbance()
         try:
             started = Running(peer, self.programs, folder)
         except Exception as failure:
@@ -89,10 +91,11 @@ class Run:
             print(f"{peer.name}: did not start: {failure}", flush=True)
             return None
         self.running.append(started)
-        self.record.starts.setdefault(peer.name, []).append(asdict(started.start))
+        times = {**asdict(started.start), "others_cores": round(disturbance.cores(), 2)}
+        self.record.starts.setdefault(peer.name, []).append(times)
         return started
 
-    def _round(self, repetition: int, quiet: machine.Quiet) -> None:
+    def _round(self, repetition: int) -> None:
         plan = self.plan
         cells = dict.fromkeys(cell for started in self.running for cell in plan.cells_of(started.peer))
         for cell in cells:
@@ -100,7 +103,7 @@ class Run:
             first = repetition % len(visited)
             for started in visited[first:] + visited[:first]:
                 if f"{started.peer.name} {cell}" not in self.record.failures:
-                    quiet.wait()
+                    self.quiet.wait()
                     self._window(started, cell, repetition)
 
     def _window(self, started: Running, cell: Cell, repetition: int) -> None:

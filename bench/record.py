@@ -61,12 +61,21 @@ class Record:
         windows = self.of(peer, cell)
         return statistics.median(getattr(window, key) for window in windows) if windows else None
 
+    def ratios(self, ours: tuple[str, str], theirs: tuple[str, str], key: str) -> list[float]:
+        """One peer and cell as a share of another, repetition by repetition: how far the medians can be trusted."""
+        by_repetition = {window.repetition: getattr(window, key) for window in self.of(*theirs)}
+        shared = [window for window in self.of(*ours) if by_repetition.get(window.repetition)]
+        return [getattr(window, key) / by_repetition[window.repetition] for window in shared]
+
     def is_disturbed(self, peer: str, cell: str) -> bool:
         return any(window.disturbed for window in self.of(peer, cell))
 
     def start_s(self, peer: str, key: str = "first_answer_s") -> float | None:
         starts = self.starts.get(peer)
         return statistics.median(start[key] for start in starts) if starts else None
+
+    def start_is_disturbed(self, peer: str) -> bool:
+        return any(start["others_cores"] > DISTURBED_CORES for start in self.starts.get(peer, []))
 
     def loaded_rss_mb(self, peer: str) -> float:
         return max((window.rss_mb for window in self.windows if window.peer == peer), default=0.0)

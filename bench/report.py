@@ -64,7 +64,8 @@ def _bars(record: Record) -> str:
         rows.append(
             [bar.what, f"≤ {bar.show(bar.limit)}", value, bar.verdict(measured), measured.basis if measured else ""]
         )
-    return table(["bar", "limit", "measured", "", "from"], rows)
+    few = "Fewer than three repetitions: a look, not a verdict.\n\n" if record.settings["repetitions"] < 3 else ""
+    return few + table(["bar", "limit", "measured", "", "from"], rows)
 
 
 def _load_section(record: Record, workload: Workload) -> str:
@@ -121,7 +122,8 @@ def _starts(record: Record) -> str:
         if answer_s is not None and result_s is not None:
             idle_mb, loaded_mb = record.idle_rss_mb.get(peer.name, 0.0), record.loaded_rss_mb(peer.name)
             memory = f"{idle_mb:.0f} / {loaded_mb:.0f}"
-            row = [peer.title, f"{answer_s * 1000:,.0f}", f"{result_s * 1000:,.0f}", memory]
+            mark = MARK if record.start_is_disturbed(peer.name) else ""
+            row = [peer.title, f"{answer_s * 1000:,.0f}{mark}", f"{result_s * 1000:,.0f}", memory]
             rows.append([*row, str(record.processes.get(peer.name, 0))])
     header = ["", "first answer ms", "first tool result ms", "RSS MB idle / loaded", "processes"]
     return table(header, rows)
