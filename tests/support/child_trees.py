@@ -7,9 +7,12 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.support.processes import PROC, alive
+
+from trunkline.links.children import Children
 
 MARK = "TEST_MARK"
 
@@ -55,6 +58,17 @@ def run_on(loop_factory: Callable[[], asyncio.AbstractEventLoop], main: Coroutin
         runner.run(main)
 
 
+@asynccontextmanager
+async def children_of(portable: bool = False):
+    faults: list[str] = []
+    children = Children(portable=portable, on_fault=faults.append)
+    try:
+        yield children
+    finally:
+        await children.close()
+    assert faults == []
+
+
 def close_pipes(child: Any) -> None:
     for fd in (child.stdin, child.stdout, child.stderr):
         os.close(fd)
@@ -90,3 +104,15 @@ async def _read_some(fd: int, limit: int) -> bytes:
                 await asyncio.wait_for(ready, 15)
             finally:
                 loop.remove_reader(fd)
+
+
+async def output_of(
+    children: Children, argv: list[str], env: dict[str, str] | None = None, cwd: str | None = None
+) -> str:
+    child = await children.spawn(argv, env=marked("") if env is None else env, cwd=cwd, label="test")
+    try:
+        output = await read_all(child.stdout)
+        assert await child.exited == 0, await read_all(child.stderr)
+    finally:
+        close_pipes(child)
+    return output.decode("utf-8", "surrogateescape")

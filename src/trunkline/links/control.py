@@ -38,6 +38,8 @@ class Inbox:
     """
 
     def __init__(self, sock: socket.socket) -> None:
+        self.ended = False
+        """The other side is gone, and the messages read last were its last."""
         self._sock = sock
         self._buffer = bytearray()
         self._wanted = _HEADER_BYTES
@@ -51,6 +53,7 @@ class Inbox:
             while self._fill():
                 self._advance(messages)
         except (EOFError, ConnectionError) as gone:
+            self.ended = True
             if not messages:
                 raise EOFError("the other side closed the control channel") from gone
         return messages

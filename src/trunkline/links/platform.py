@@ -22,6 +22,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUND_PAUSE_S = 0.01
+_CLEAR_ROUNDS = 3  # one look may miss a process that is just forking or in the middle of an exec
 _PROC_READ_BYTES = 4096
 
 
@@ -64,13 +65,14 @@ def process_table() -> dict[int, Process]:
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for pid in pids:
-        process = _read_process(pid)
+        process = read_process(pid)
         if process is not None:
             table[pid] = process
     return table
 
 
-def _read_process(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
+    """One process as it is now; None when there is no such process."""
     line = _read_proc(f"/proc/{pid}/stat")
     if not line:
         return None
@@ -158,9 +160,11 @@ def kill_run(run: str, leaders: Iterable[int], *, portable: bool, limit_s: float
     """Kill what a dead supervisor left behind. Blocks, for `limit_s` at most; False when something is still there."""
     sessions = frozenset(leaders)
     deadline = time.monotonic() + limit_s
+    clear_rounds = 0
     while time.monotonic() < deadline:
         left = _kill_groups(sessions) if portable else _kill_tagged(run, sessions)
-        if not left:
+        clear_rounds = 0 if left else clear_rounds + 1
+        if clear_rounds == _CLEAR_ROUNDS:
             return True
         time.sleep(_ROUND_PAUSE_S)
     return False

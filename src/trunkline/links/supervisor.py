@@ -118,6 +118,9 @@ class Supervisor:
         except EOFError:
             self._ended = True
             return
+        if self._inbox.ended:  # what a dead gateway asked for last is not begun any more
+            self._ended = True
+            return
         for verb, child, value, descriptors in requests:
             if verb == "spawn":
                 self._spawn(child, value, descriptors)

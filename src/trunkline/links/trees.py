@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from trunkline.links.platform import (
     Process,
@@ -22,12 +23,14 @@ from trunkline.links.platform import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Literal
 
     Phase = Literal["running", "closing", "terminating", "killing"]
 
 NEVER = float("inf")
 _SURVEY_RETRIES = 4
+_STRAY_S = 0.2  # far longer than an exec takes
 
 
 class Tree:
@@ -60,6 +63,7 @@ class Descendants:
         self._run = run
         self._trees = trees
         self._own_session = os.getsid(0)
+        self._strays: dict[int, float] = {}  # orphans without an owner, and since when
 
     def signal(self, tree: Tree, number: int) -> bool:
         """Signal all of a tree; False when nothing of it is left. Number 0 only looks."""
@@ -81,16 +85,20 @@ class Descendants:
         """What of a tree is alive, and whether "nothing" would be certain.
 
         The table is not read at one instant, so a process that forks and ends meanwhile could hide its child. It then
-        shows as a zombie of ours, because nobody else reaps an orphan: such a table proves nothing.
+        shows as a zombie of ours, because nobody else reaps an orphan. And a process in the middle of an exec has no
+        environment for a moment. A table with either proves nothing.
         """
         table = process_table()
         own = os.getpid()
-        top = [process for process in table.values() if process.parent == own]
-        members = with_descendants([process for process in top if self._owner(process) == tree.id], table)
+        owners = {process: self._owner(process) for process in table.values() if process.parent == own}
+        members = with_descendants([process for process, owner in owners.items() if owner == tree.id], table)
         tree.sessions.update(process.session for process in members if process.session != self._own_session)
-        return members, not self._bury(top)
+        some_died = self._reap_orphans(owners)
+        some_are_new = self._note_strays([process.pid for process, owner in owners.items() if owner is None])
+        return members, not (some_died or some_are_new)
 
     def _owner(self, top: Process) -> int | None:
+        """The tree that a direct child of the supervisor belongs to; None when that cannot be told."""
         for tree in self._trees.values():
             if tree.leader_alive and tree.leader == top.pid:
                 return tree.id
@@ -102,13 +110,18 @@ class Descendants:
                 return tree.id
         return next(iter(self._trees)) if len(self._trees) == 1 else None
 
-    def _bury(self, top: list[Process]) -> bool:
-        """Reap the dead orphans; whether there were any. Leaders are left to the supervisor, which reports them."""
+    def _reap_orphans(self, children: Iterable[Process]) -> bool:
+        """Take those that are dead by now; whether there were any. The supervisor takes leaders, and reports them."""
         leaders = {tree.leader for tree in self._trees.values() if tree.leader_alive}
-        dead = [process.pid for process in top if process.dead and process.pid not in leaders]
-        for pid in dead:
-            os.waitpid(pid, os.WNOHANG)
+        orphans = [process.pid for process in children if process.pid not in leaders]
+        dead = [pid for pid in orphans if os.waitpid(pid, os.WNOHANG)[0]]
         return bool(dead)
+
+    def _note_strays(self, pids: list[int]) -> bool:
+        """Whether one of them has not been without an owner for long enough to be believed."""
+        now = time.monotonic()
+        self._strays = {pid: self._strays.get(pid, now) for pid in pids}
+        return any(now - since < _STRAY_S for since in self._strays.values())
 
 
 class Groups:

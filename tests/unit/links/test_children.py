@@ -3,10 +3,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import sys
-from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 import uvloop
@@ -15,9 +13,11 @@ from tests.support.child_trees import (
     PLAIN_TREE_SIZE,
     WILD_TREE,
     WILD_TREE_SIZE,
+    children_of,
     close_pipes,
     marked,
     new_mark,
+    output_of,
     read_all,
     read_line,
     run_on,
@@ -26,7 +26,7 @@ from tests.support.child_trees import (
 from tests.support.processes import descendants, open_files
 from tests.support.waiting import until
 
-from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError
+from trunkline.core.errors import DRAINING, GatewayError
 from trunkline.links.children import Child, Children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
@@ -48,17 +48,6 @@ def portable(request):
     return request.param
 
 
-@asynccontextmanager
-async def children_of(portable: bool = False):
-    faults: list[str] = []
-    children = Children(portable=portable, on_fault=faults.append)
-    try:
-        yield children
-    finally:
-        await children.close()
-    assert faults == []
-
-
 async def shell(children: Children, script: str, mark: str) -> Child:
     return await children.spawn(["sh", "-c", script], env=marked(mark), cwd=None, label="test")
 
@@ -74,18 +63,6 @@ async def grow(children: Children, script: str, mark: str, size: int) -> Child:
 
 async def none_left(mark: str) -> None:
     await until(lambda: not survivors(mark), "no process with the mark is left")
-
-
-async def output_of(
-    children: Children, argv: list[str], env: dict[str, str] | None = None, cwd: str | None = None
-) -> str:
-    child = await children.spawn(argv, env=marked("") if env is None else env, cwd=cwd, label="test")
-    try:
-        output = await read_all(child.stdout)
-        assert await child.exited == 0, await read_all(child.stderr)
-    finally:
-        close_pipes(child)
-    return output.decode("utf-8", "surrogateescape")
 
 
 # --- a running child
@@ -212,132 +189,6 @@ def test_a_request_larger_than_the_socket_arrives_whole(loop_factory):
     run_on(loop_factory, main())
 
 
-# --- what cannot be started
-
-
-def not_executable(folder):
-    (folder / "plain").write_text("echo hi")
-    return [str(folder / "plain")]
-
-
-def without_interpreter(folder):
-    (folder / "script").write_text("#!/no/such/interpreter\n")
-    (folder / "script").chmod(0o755)
-    return [str(folder / "script")]
-
-
-def without_first_line(folder):
-    (folder / "script").write_text("\x00\x01")
-    (folder / "script").chmod(0o755)
-    return [str(folder / "script")]
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda folder: ["no-such-program", "--flag"], "command not found: `no-such-program`"),
-        (lambda folder: ["/no/such/program"], "command not found: `/no/such/program`"),
-        (lambda folder: [str(folder)], "permission denied"),
-        (not_executable, "permission denied"),
-        (without_interpreter, "the interpreter it names is not"),
-        (without_first_line, "not a program this system can run"),
-        (lambda folder: ["true", "x" * 200_000], "too long"),
-        (lambda folder: ["true", "a\0b"], "NUL"),
-        (lambda folder: ["true", "\ud800"], "cannot encode"),
-        (lambda folder: [], "no command given"),
-        (lambda folder: [""], "no command given"),
-    ],
-)
-def test_what_cannot_be_started_is_said_precisely(tmp_path, portable, make, said):
-    async def main():
-        async with children_of(portable) as children:
-            with pytest.raises(GatewayError) as caught:
-                await children.spawn(make(tmp_path), env=marked(""), cwd=None, label="files")
-            problem = caught.value.problem
-            assert problem.code is SOURCE_START_FAILED
-            assert said in problem.message
-            assert (problem.where, problem.source, problem.executed) == ("files", "files", "no")
-            assert await output_of(children, ["echo", "still works"]) == "still works\n"
-
-    asyncio.run(main())
-
-
-def test_a_missing_working_directory_is_named():
-    async def main():
-        async with children_of() as children:
-            with pytest.raises(GatewayError, match="`/no/such/folder`: No such file"):
-                await children.spawn(["true"], env=marked(""), cwd="/no/such/folder", label="files")
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("name", ["", "A=B", "A\0B"])
-def test_an_impossible_name_in_the_environment_is_refused(name):
-    async def main():
-        async with children_of() as children:
-            with pytest.raises(GatewayError):
-                await children.spawn(["true"], env={name: "x"}, cwd=None, label="files")
-
-    asyncio.run(main())
-
-
-def test_failed_starts_leave_no_descriptor_and_no_process(loop_factory):
-    async def main():
-        async with children_of() as children:
-            await output_of(children, ["true"])
-            files = len(open_files())
-            for _ in range(20):
-                with pytest.raises(GatewayError):
-                    await children.spawn(["no-such-program"], env=marked(""), cwd=None, label="files")
-            assert len(open_files()) == files
-            await until(lambda: not descendants(children.supervisor_pid), "the failed children are reaped")
-
-    run_on(loop_factory, main())
-
-
-@contextmanager
-def few_descriptors_left(count: int):
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_files()) + 20, limits[1]))
-    taken: list[int] = []
-    try:
-        with suppress(OSError):
-            while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
-        for _ in range(count):
-            os.close(taken.pop())
-        yield
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_no_free_descriptor_is_an_error_and_passes_when_there_are_some_again():
-    async def main():
-        async with children_of() as children:
-            await output_of(children, ["true"])
-            with few_descriptors_left(5), pytest.raises(GatewayError, match="ulimit -n"):
-                await children.spawn(["true"], env=marked(""), cwd=None, label="files")
-            assert await output_of(children, ["echo", "again"]) == "again\n"
-
-    asyncio.run(main())
-
-
-def test_no_free_descriptor_in_the_supervisor_is_an_error_and_passes_too():
-    async def main():
-        async with children_of() as children:
-            await output_of(children, ["true"])
-            limits = resource.prlimit(children.supervisor_pid, resource.RLIMIT_NOFILE)
-            resource.prlimit(children.supervisor_pid, resource.RLIMIT_NOFILE, (8, limits[1]))
-            with pytest.raises(GatewayError, match="ulimit -n"):
-                await children.spawn(["true"], env=marked(""), cwd=None, label="files")
-            resource.prlimit(children.supervisor_pid, resource.RLIMIT_NOFILE, limits)
-            assert await output_of(children, ["echo", "again"]) == "again\n"
-
-    asyncio.run(main())
-
-
 # --- how a child ends
 
 
@@ -352,7 +203,7 @@ def test_no_free_descriptor_in_the_supervisor_is_an_error_and_passes_too():
     ],
     ids=["ends with its input", "with a code", "needs SIGTERM", "needs SIGKILL", "is stopped"],
 )
-def test_stop_ends_a_child_as_gently_as_it_allows(loop_factory, portable, script, code):
+def test_stop_ends_a_child_as_gently_as_it_allows(portable, script, code):
     async def main():
         async with children_of(portable) as children:
             child = await shell(children, f"echo ready; {script}", "")
@@ -362,7 +213,7 @@ def test_stop_ends_a_child_as_gently_as_it_allows(loop_factory, portable, script
             assert await child.stop(grace_s=grace_s) == code
             assert await child.stop() == code, "stopping again says the same"
 
-    run_on(loop_factory, main())
+    asyncio.run(main())
 
 
 def test_stop_ends_the_whole_tree_and_nothing_of_another(loop_factory, portable):
@@ -448,7 +299,8 @@ def test_a_daemon_that_wiped_its_environment_goes_with_the_last_child():
 def test_a_process_that_keeps_forking_away_is_caught(tmp_path, escape):
     trail = tmp_path / "trail"
     comet = f"""
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork():
     sys.stdin.read()
     os._exit(0)
@@ -464,6 +316,7 @@ while True:
     async def main():
         mark = new_mark()
         async with children_of() as children:
+            neighbour = await shell(children, "exec cat", "")
             child = await children.spawn([sys.executable, "-c", comet], env=marked(mark), cwd=None, label="comet")
             await until(trail.exists, "it is on its way")
             close_pipes(child)
@@ -472,6 +325,8 @@ while True:
             for _ in range(10):
                 assert survivors(mark) == []
             assert trail.stat().st_size == length
+            assert not neighbour.exited.done()
+            close_pipes(neighbour)
 
     asyncio.run(main())
 
@@ -543,7 +398,7 @@ def lasting_files(pid: int) -> dict[int, str]:
     return {fd: target for fd, target in open_files(pid).items() if not target.startswith("/proc")}
 
 
-def test_two_hundred_lives_leave_nothing_behind(loop_factory):
+def test_two_hundred_lives_leave_nothing_behind():
     async def main():
         mark = new_mark()
         async with children_of() as children:
@@ -558,7 +413,7 @@ def test_two_hundred_lives_leave_nothing_behind(loop_factory):
             assert lasting_files(children.supervisor_pid) == theirs
             await until(lambda: not descendants(children.supervisor_pid), "every child is reaped")
 
-    run_on(loop_factory, main())
+    run_on(uvloop.new_event_loop, main())
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
