@@ -107,6 +107,11 @@ def members_of(data: bytes | Raw, what: str, id_json: bytes = b"null") -> Member
     return members
 
 
+def has_member(data: bytes, name: str) -> bool:
+    """Whether a valid object has this member, however the name is spelled and however often it comes."""
+    return name in _decode_members(data)
+
+
 def _compact_length(members: Members) -> int:
     """How long the object is when written without spaces, escapes in names or repeated members.
 
@@ -124,7 +129,8 @@ def _repeats_a_name(data: bytes) -> bool:
     if _compact_length(members) == len(compact):
         return False
     try:
-        pairs: list[tuple[str, object]] = json.loads(compact, object_pairs_hook=list)
+        # Numbers stay text: the standard library refuses to read one of several thousand digits.
+        pairs: list[object] = json.loads(compact, object_pairs_hook=list, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return True
     return len(pairs) != len(members)

@@ -11,7 +11,7 @@ import msgspec
 
 from trunkline.core.call import Json
 from trunkline.core.errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION, Problem
-from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of
+from trunkline.wire.jsonrpc import BadMessage, Members, encode, has_member, members_of
 from trunkline.wire.mcp.versions import LATEST_MODERN, MODERN, SUPPORTED
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -134,7 +134,7 @@ def _looks_encoded(value: bytes) -> bool:
 def complete(result: Json) -> bytes:
     """A legacy server's result as a modern one: it says that it is complete."""
     text = bytes(result).lstrip()
-    if b'"resultType"' in text and "resultType" in members_of(text, "result"):
+    if (b'"resultType"' in text or b"\\u" in text) and has_member(text, "resultType"):
         return text
     rest = text[1:].lstrip()
     comma = b"" if rest.startswith(b"}") else b","
