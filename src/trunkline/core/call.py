@@ -30,11 +30,17 @@ class Caller:
 class Result:
     """The source's `result` object, byte for byte. A tool that failed is a result too (`isError`).
 
-    `single_line` is the source's word that there is no CR or LF in it, so that a door need not look.
+    `message` is the text that `raw` is a part of, where there is one: it is cheaper to look through than a view.
     """
 
     raw: Json
-    single_line: bool = False
+    message: bytes | None = None
+
+    @property
+    def single_line(self) -> bool:
+        """Whether it is known to be without CR and LF; only doors that frame by lines need to ask."""
+        message = self.message
+        return message is not None and b"\r" not in message and b"\n" not in message
 
 
 @dataclass(frozen=True, slots=True)

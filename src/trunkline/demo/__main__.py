@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def _answer(toolbox: Toolbox, message: dict[str, Any]) -> dict[str, Any]:
-    params = message.get("params") or {}
+    params = cast(dict[str, Any], message.get("params") or {})
     match message.get("method"):
         case "initialize":
             asked = params.get("protocolVersion")

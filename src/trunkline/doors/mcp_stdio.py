@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Final, cast
 
-from trunkline.core.call import Caller, Json
+from trunkline.core.call import Caller, Json, Result
 from trunkline.core.errors import INTERNAL, REQUEST_TOO_LARGE, Problem
 from trunkline.doors.mcp.server import CANCELLED, Conversation, McpServer, is_modern
 from trunkline.wire.jsonrpc import (
@@ -170,9 +170,9 @@ class StdioAnswer:
         self._open = True
         door.unanswered += 1
 
-    def result(self, raw: Json, one_line: bool) -> None:
+    def result(self, result: Result) -> None:
         if self._close():
-            text = raw if one_line else single_line(raw)
+            text = result.raw if result.single_line else single_line(result.raw)
             self._door.write(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id_json, text, b"}")
 
     def error(self, raw: Json, problem: Problem | None) -> None:

@@ -18,6 +18,7 @@ IDLE_S: Final = 75.0
 WRITE_S: Final = 10.0
 STREAM_AFTER_S: Final = 10.0
 KEEP_ALIVE_S: Final = 15.0
+LINGER_S: Final = 2.0
 _MAX_PIPELINED: Final = 16
 _MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
 
@@ -33,6 +34,7 @@ class Connection(asyncio.Protocol):
         "_on_closed",
         "_parser",
         "_queue",
+        "_served",
         "_since",
         "_stuck_since",
         "_transport",
@@ -46,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._exchange: HttpExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._served = False
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._stuck_since = 0.0
@@ -89,6 +92,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _start(self, request: HttpRequest) -> None:
+        self._served = True
         exchange = self._exchange = HttpExchange(self, request)
         exchange.started_at = self._since
         self._handle(exchange, request)
@@ -114,7 +118,10 @@ class Connection(asyncio.Protocol):
         self.write([CONTINUE])
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Nothing after a request we cannot read can be trusted: answer and close."""
+        """Nothing after a request we cannot read can be trusted: answer, and close once the client has seen it.
+
+        Closing while it still sends would reset the connection, and it might never read the answer.
+        """
         code = REQUEST_TOO_LARGE if status in (413, 431) else BAD_HTTP
         body = error_message(b"null", encode_error(Problem(code=code, message=f"HTTP request refused: {reason}")))
         if self._exchange is None or not self._exchange.streaming:
@@ -124,7 +131,10 @@ class Connection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()
-        self._close_after_writing()
+        self._closing = True
+        self._since = self._loop.time()
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
 
     # -- writing and closing --------------------------------------------------------------------------------------
 
@@ -169,8 +179,11 @@ class Connection(asyncio.Protocol):
         elif self._parser.mid_message:
             if now - self._since > READ_S:
                 self._refuse(408, f"not complete within {READ_S:g} seconds")
-        elif now - self._since > (READ_S if self._closing else IDLE_S):
-            self.abort() if self._closing else self._close_after_writing()
+        elif self._closing:
+            if now - self._since > LINGER_S:
+                self.abort()
+        elif now - self._since > (IDLE_S if self._served else READ_S):
+            self._close_after_writing()
 
     def _tick_exchange(self, exchange: HttpExchange, now: float) -> None:
         if exchange.streaming:

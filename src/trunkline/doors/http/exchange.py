@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from trunkline.core.call import Json
+from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
 from trunkline.wire.http1 import HttpRequest, response_head
 from trunkline.wire.jsonrpc import encode_error, error_message, single_line
@@ -84,12 +84,13 @@ class HttpExchange:
 
     # -- JSON-RPC answers (the Answer protocol) -------------------------------------------------------------------
 
-    def result(self, raw: Json, one_line: bool) -> None:
+    def result(self, result: Result) -> None:
         if self._over:
             return
+        raw = result.raw
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % self.id_json
         if self.streaming or not self.takes_json:
-            self._last_event([head, raw if one_line else single_line(raw), b"}"])
+            self._last_event([head, raw if result.single_line else single_line(raw), b"}"])
             return
         length = len(head) + len(raw) + 1
         if self._extra or not self._request.keep_alive:

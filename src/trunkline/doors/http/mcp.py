@@ -59,7 +59,7 @@ class McpRoute:
 
     def _post(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         headers = request.headers
-        if not headers.get(b"content-type", b"").lower().startswith(JSON):
+        if headers.get(b"content-type", b"").split(b";", 1)[0].strip().lower() != JSON:
             raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
         exchange.takes_json, exchange.takes_events = _accepted(headers.get(b"accept", b"*/*"))
         if not (exchange.takes_json or exchange.takes_events):

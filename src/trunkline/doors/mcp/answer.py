@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError
+from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, Problem
 from trunkline.wire.jsonrpc import encode, encode_error
 
@@ -12,7 +12,7 @@ from trunkline.wire.jsonrpc import encode, encode_error
 class Answer(Protocol):
     """One client request waiting for its one answer. Messages are JSON; framing is the door's business."""
 
-    def result(self, raw: Json, single_line: bool, /) -> None: ...
+    def result(self, result: Result, /) -> None: ...
     def error(self, raw: Json, problem: Problem | None, /) -> None:
         """A JSON-RPC error object; `problem` when it is ours and not a server's."""
         ...
@@ -24,6 +24,11 @@ class Answer(Protocol):
     def cancelled(self, problem: Problem, /) -> None:
         """The client took the request back. Doors that owe an answer all the same give one."""
         ...
+
+
+def result_of_ours(raw: bytes) -> Result:
+    """A result that we wrote ourselves, on one line."""
+    return Result(raw, raw)
 
 
 def refuse(answer: Answer, problem: Problem, extra: dict[str, object] | None = None) -> None:
@@ -46,4 +51,4 @@ def deliver(answer: Answer, call: Call) -> None:
     elif isinstance(outcome, RemoteError):
         answer.error(outcome.raw, None)
     else:
-        answer.result(outcome.raw, getattr(outcome, "single_line", False))
+        answer.result(outcome if isinstance(outcome, Result) else Result(outcome.raw))

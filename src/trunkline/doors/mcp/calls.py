@@ -20,6 +20,7 @@ from trunkline.wire.jsonrpc import (
 )
 from trunkline.wire.mcp.modern import HOP_OWNED, complete
 
+_OPEN_BRACE: Final = 0x7B
 PROGRESS: Final = "notifications/progress"
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
 """Compared without case: a server that ignores case must not find a second progress token."""
@@ -58,6 +59,14 @@ class ClientCalls:
             call.cancel(why)
 
 
+def _bad_arguments(members: Members) -> Problem | None:
+    """Arguments are an object. Some clients write null for none; whether that will do is for the server to say."""
+    arguments = members.get("arguments")
+    if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":
+        return None
+    return Problem(code=INVALID_PARAMS, message="`params.arguments` must be an object")
+
+
 class ToolCall:
     """Ties one call to its answer. Modern clients get results that say they are complete."""
 
@@ -78,7 +87,7 @@ class ToolCall:
         if name is None:
             refuse(self._answer, Problem(code=INVALID_PARAMS, message="`params.name` must be a string"))
             return
-        refusal = self._calls.refusal(self._key)
+        refusal = self._calls.refusal(self._key) or _bad_arguments(members)
         if refusal is not None:
             refuse(self._answer, refusal)
             return
@@ -100,7 +109,7 @@ class ToolCall:
         self._calls.remove(self._key)
         outcome = call.outcome
         if self._modern and isinstance(outcome, Result):
-            self._answer.result(complete(outcome.raw), outcome.single_line)
+            self._answer.result(Result(complete(outcome.raw), outcome.message))
         else:
             deliver(self._answer, call)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_METHOD, Problem
-from trunkline.doors.mcp.answer import Answer, refuse
+from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.calls import ClientCalls, ToolCall
 from trunkline.router.router import Router
 from trunkline.version import __version__
@@ -77,7 +77,7 @@ class McpServer:
             elif method == "tools/list":
                 self._list_tools(answer, params, modern=False)
             elif method == "ping":
-                answer.result(b"{}", True)
+                answer.result(result_of_ours(b"{}"))
             elif method == "initialize":
                 self._initialize(conversation, params, answer)
             else:
@@ -93,7 +93,7 @@ class McpServer:
             return
         conversation.version = negotiate(version)
         self.conversations.add(conversation)
-        answer.result(initialize_result(conversation.version, CAPABILITIES, INFO, ""), True)
+        answer.result(result_of_ours(initialize_result(conversation.version, CAPABILITIES, INFO, "")))
 
     def legacy_notification(self, conversation: Conversation, message: Message) -> None:
         """Only `cancelled` needs anything done; the rest is news that we have no use for."""
@@ -151,7 +151,8 @@ class McpServer:
             self._list_tools(answer, params, modern=True)
         elif method == "server/discover":
             versions = encode({"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES})
-            answer.result(b'{"resultType":"complete",%b,%b}' % (versions[1:-1], _HINTS), True)
+            hello = b'{"resultType":"complete",%b,%b}' % (versions[1:-1], _HINTS)
+            answer.result(result_of_ours(hello))
         elif method == "subscriptions/listen":
             self._subscribe(message, params, answer, key)
         else:
@@ -187,9 +188,9 @@ class McpServer:
         def give() -> None:
             listing = self.router.catalog.listing
             if modern:
-                answer.result(b'{"resultType":"complete","tools":%b,%b}' % (listing, _HINTS), True)
+                answer.result(result_of_ours(b'{"resultType":"complete","tools":%b,%b}' % (listing, _HINTS)))
             else:
-                answer.result(b'{"tools":%b}' % listing, True)
+                answer.result(result_of_ours(b'{"tools":%b}' % listing))
 
         self.router.when_listed(give)
 

@@ -65,10 +65,14 @@ async def _probe(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
 
 
 async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: bytes, timeout_s: float) -> Session:
+    """A server that was only slow answers both, and one that took the probe for the opening refuses `initialize`:
+    so a good answer to the probe decides even when the other one is there already."""
     greeting = asyncio.ensure_future(_initialize(lane, capabilities, timeout_s))
     try:
         await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
-        if probe.done() and not greeting.done() and _is_modern(probe.result()):
+        if greeting.done() and greeting.exception() is not None:
+            await asyncio.wait([probe], timeout=_PROBE_S)
+        if probe.done() and _is_modern(probe.result()):
             return _modern(lane, probe.result())
         return await greeting
     finally:

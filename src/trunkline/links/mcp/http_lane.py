@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -29,6 +30,8 @@ _EVENTS: Final = b"text/event-stream"
 _DELETE_WAIT_S: Final = 2.0
 _LISTEN_AGAIN_S: Final = 1.0
 _SESSION_ID: Final = b"mcp-session-id"
+_EXCERPT_BYTES: Final = 1024
+_NO_SESSION: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
 RETIRED_AFTER_FAILURES: Final = 3
 
 
@@ -128,7 +131,7 @@ class HttpLane(Lane):
         request.finish(Failure(problem))
 
     def session_lost(self, request: Request) -> None:
-        """404: the server knows nothing of our session, so it cannot have run the call; it may go to a new one."""
+        """The server knows nothing of our session, so it cannot have run the call; it may go to a new one."""
         self.pending.pop(request.upstream_id, None)
         self._count("sessions_lost")
         problem = self.problem(SOURCE_LOST, "lost our session")
@@ -149,14 +152,20 @@ class HttpLane(Lane):
         self._listener = asyncio.get_running_loop().create_task(self._keep_listening())
 
     async def _keep_listening(self) -> None:
+        """A server that served the stream once is asked again, however long it is away; if it then refuses, it has
+        forgotten our session."""
+        served_before = False
         while not self.lost.done():
             stream = _Stream(self, self._build_head(b"GET", []) + b"\r\n")
             self.pool.send(stream)
             try:
-                served = await stream.closed
+                status = await stream.closed
             finally:
                 stream.abort()
-            if not served:
+            served_before = served_before or status == 200
+            if status not in (0, 200) and served_before and self.session_id:
+                self.retire(self.problem(SOURCE_LOST, "lost our session"))
+            if status not in (0, 200) or not served_before:
                 return
             await asyncio.sleep(stream.retry_s)
 
@@ -229,14 +238,14 @@ class _Post(Exchange):
         lane.ended(request, ok=True)
         if request is None or request.done:
             return
-        if self._status == 404 and lane.session_id and not lane.modern and request.method != "initialize":
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if lane.session_id and not lane.modern and request.method != "initialize" and _is_lost(self._status, body):
             lane.session_lost(request)
             return
         if self._status in (401, 403):
             hint = "give it a credential under `headers` in the configuration"
             lane.fail(request, lane.problem(SOURCE_AUTH_REQUIRED, f"answered HTTP {self._status}", hint=hint))
             return
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         if self._sse is None:
             self._read_body(request, body)
         if not request.done:
@@ -284,7 +293,8 @@ class _Stream(Exchange):
         self._sse = SseParser(lane.limit_bytes)
         self._status = 0
         self.retry_s = _LISTEN_AGAIN_S
-        self.closed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """How it was answered, once it is over; 0 if not at all."""
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self._status = status
@@ -318,7 +328,7 @@ class _Stream(Exchange):
 
     def _close(self) -> None:
         if not self.closed.done():
-            self.closed.set_result(self._served)
+            self.closed.set_result(self._status)
 
 
 class _Farewell(Exchange):
@@ -340,6 +350,11 @@ class _Farewell(Exchange):
 
 class _ErrorBody(msgspec.Struct):
     error: msgspec.Raw
+
+
+def _is_lost(status: int, body: bytes) -> bool:
+    """The protocol asks for 404; servers after the reference example, and older SDKs, say so in the text of a 400."""
+    return status == 404 or (status == 400 and _NO_SESSION.search(body[:_EXCERPT_BYTES]) is not None)
 
 
 def _error_in(body: bytes) -> Json | None:

@@ -120,7 +120,7 @@ class Lane:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                request.finish(Result(view, b"\r" not in text and b"\n" not in text))
+                request.finish(Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:
             request.finish(RemoteError(bytes(error)))

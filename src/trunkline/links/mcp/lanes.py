@@ -17,6 +17,7 @@ from trunkline.links.mcp.lane import Lane
 
 LaneKey = tuple[str, str, bytes]
 _STOP_WAIT_S: Final = 10.0
+_REAP_EVERY_S: Final = 15.0
 
 
 def lane_key(caller: Caller) -> LaneKey | None:
@@ -27,13 +28,17 @@ def lane_key(caller: Caller) -> LaneKey | None:
 class _Slot:
     """One client's lane: on its way, open, or lost."""
 
-    __slots__ = ("busy_until", "lane", "opening", "waiting")
+    __slots__ = ("lane", "opening", "used_at", "waiting")
 
     def __init__(self) -> None:
         self.lane: Lane | None = None
         self.opening: asyncio.Task[None] | None = None
         self.waiting: list[Call] = []
-        self.busy_until = 0.0
+        self.used_at = 0.0
+
+    @property
+    def idle(self) -> bool:
+        return self.lane is not None and not self.lane.pending
 
 
 class ClientLanes:
@@ -54,6 +59,8 @@ class ClientLanes:
         self._backoff = Backoff()
         self._not_before = 0.0
         self._loop = asyncio.get_running_loop()
+        self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
+        self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -64,7 +71,7 @@ class ClientLanes:
             slot = self._new_slot(call, key)
             if slot is None:
                 return
-        slot.busy_until = self._loop.time() + call.timeout
+        slot.used_at = self._loop.time()
         if slot.lane is not None:
             slot.lane.send(call)
         else:
@@ -114,18 +121,21 @@ class ClientLanes:
 
     def _make_room(self) -> bool:
         """Close the idle lane that was used longest ago, if there is one."""
-        idle = [(slot.busy_until, key) for key, slot in self._slots.items() if slot.lane and not slot.lane.pending]
+        idle = [(slot.used_at, key) for key, slot in self._slots.items() if slot.idle]
         if not idle:
             return False
         self._end(min(idle)[1], "another client needs it")
         return True
 
-    def reap(self) -> None:
+    def _reap(self) -> None:
         """Close what has been idle for too long."""
-        horizon = self._loop.time() - self._idle_s
+        now = self._loop.time()
         for key, slot in list(self._slots.items()):
-            if slot.lane is not None and not slot.lane.pending and slot.busy_until < horizon:
+            if not slot.idle:
+                slot.used_at = now
+            elif now - slot.used_at > self._idle_s:
                 self._end(key, "it was idle")
+        self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
 
     def forget(self, session: str) -> None:
         for key in [key for key in self._slots if key[1] == session]:
@@ -146,6 +156,7 @@ class ClientLanes:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        self._reaper.cancel()
         for key in list(self._slots):
             self._end(key, "the gateway closes it")
         if self._closing:

@@ -142,7 +142,7 @@ class McpSource:
         self._release_parked(session.lane)
 
     async def _tend(self, session: Session, sink: Sink) -> Problem:
-        """Follow the server until it is lost: changes of its list, signs of life, idle lanes."""
+        """Follow the server until it is lost: changes of its list, signs of life."""
         lane = session.lane
         lane.on_notification = self._heard
         self._listen(session)
@@ -163,8 +163,6 @@ class McpSource:
             if failed_probes >= _FAILED_PROBES:
                 return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
             self._listen_again(session)
-            if self._lanes is not None:
-                self._lanes.reap()
 
     async def _relist(self, session: Session, sink: Sink) -> None:
         try:
