@@ -11,11 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+IMPATIENT = "import tests.conftest\ntests.conftest.LEAK_PATIENCE_S = 0.5\n"
 LEAKS = {
     "process": "import subprocess\ndef test_it(tmp_path):\n    global p\n    p = subprocess.Popen(['sleep', '30'])\n",
     "orphan": "import subprocess\ndef test_it():\n    subprocess.run(['sh', '-c', 'setsid sleep 30 & exit 0'])\n",
     "file": "import os\ndef test_it():\n    os.open('/dev/null', os.O_RDONLY)\n",
-    "thread": "import threading, time\ndef test_it():\n    threading.Thread(target=time.sleep, args=(7,)).start()\n",
+    "thread": "import threading, time\ndef test_it():\n    threading.Thread(target=time.sleep, args=(3,)).start()\n",
     "task": (
         "import asyncio\nasync def test_it():\n    global t\n"
         "    t = asyncio.get_running_loop().create_task(asyncio.sleep(30))\n"
@@ -24,10 +25,10 @@ LEAKS = {
 
 
 def run_pytest(folder: Path, source: str, *, ci: bool = False) -> subprocess.CompletedProcess[str]:
-    (folder / "test_sample.py").write_text(source)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    (folder / "test_sample.py").write_text(IMPATIENT + source)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"CI": "true" if ci else "", "PYTHONPATH": str(ROOT)}
+    environment |= {"CI": "true" if ci else "", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(
         [*command, "--rootdir", str(folder), "test_sample.py"],
         cwd=folder,
@@ -38,7 +39,6 @@ def run_pytest(folder: Path, source: str, *, ci: bool = False) -> subprocess.Com
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(LEAKS))
 def test_a_leak_fails_the_test_that_leaked(tmp_path: Path, kind: str) -> None:
     ended = run_pytest(tmp_path, LEAKS[kind])

@@ -21,7 +21,7 @@ from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.servers import HttpFaults, Records, StdioFaults, kill
 
 ALLOWED = {LOST, TIMED_OUT, TIMED_OUT_UNSENT, *NOT_STARTED}
-CALLS_PER_CLIENT = 50
+CALLS_PER_CLIENT = 120
 AT_ONCE = 4
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
