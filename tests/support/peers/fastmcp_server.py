@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import McpError, ToolError
@@ -43,8 +44,21 @@ def journal(line: str) -> None:
     meta={"peer.example/kind": {"since": 2, "exact": 12345678901234567890}},
 )
 def add(a: int, b: int) -> Sum:
-    """Add two numbers – größer als 2⁶⁴ too."""
+    """Add two numbers, größer als 2⁶⁴ too."""
     return Sum(total=a + b, parts=[a, b])
+
+
+@server.tool
+def numbers() -> dict[str, Any]:
+    """Values that do not survive every reader of JSON."""
+    return {
+        "big": 2**64 + 1,
+        "whole": 1.0,
+        "small": 5e-324,
+        "sum": 0.1 + 0.2,
+        "text": '\u2028 \x7f \\ " 😀 é e\u0301',
+        "empty": {"": [], "none": None},
+    }
 
 
 @server.tool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -78,21 +79,33 @@ class HttpPeer:
         """Start, or start again: the port stays the same."""
         command = [part.replace("{port}", str(self.port)) for part in self.command]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         wait_until(self._listens, f"`{self.name}` listens", LISTEN_PATIENCE_S)
         return self
 
     def _listens(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self._log.read_text("utf-8", "replace")
+        return self._takes_connections()
+
+    def _takes_connections(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def stop(self) -> None:
+        """At once, and with it what it may have started: `node` is a launcher here."""
         if self.process is not None:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+            wait_until(lambda: not self._takes_connections(), f"`{self.name}` is gone")
 
     __enter__ = start
 
@@ -106,13 +119,13 @@ class HttpPeer:
 Peer = StdioPeer | HttpPeer
 
 
-def sdk(folder: Path, transport: str = "stdio", name: str = "peer") -> Peer:
+def sdk(folder: Path, transport: str = "stdio", name: str = "peer", **env: str) -> Peer:
     """A server on the official Python SDK: `stdio`, `http` or `sse`."""
     if transport == "stdio":
-        return StdioPeer(folder, name, [*SDK, "stdio"])
+        return StdioPeer(folder, name, [*SDK, "stdio"], **env)
     if transport == "http":
-        return HttpPeer(folder, name, [*SDK, "streamable-http", "{port}"])
-    return HttpPeer(folder, name, [*SDK, "sse", "{port}"], "/sse")
+        return HttpPeer(folder, name, [*SDK, "streamable-http", "{port}"], **env)
+    return HttpPeer(folder, name, [*SDK, "sse", "{port}"], "/sse", **env)
 
 
 def fastmcp(folder: Path, transport: str = "stdio", name: str = "peer") -> Peer:

@@ -1,13 +1,15 @@
-"""A server on the official Python SDK: `sdk_server.py stdio | streamable-http PORT | sse PORT`, journal in PEER_JOURNAL.
+"""A server on the official Python SDK: `sdk_server.py stdio | streamable-http PORT | sse PORT`.
 
 It has one tool for each thing a gateway must carry: text, structured data, an image, both kinds of error, progress,
-cancellation, and a list that changes.
+cancellation, and a list that changes. PEER_JOURNAL names a file for what
+tests want to know, PEER_START_DELAY_S makes it slow to start.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +50,21 @@ def journal(line: str) -> None:
     meta={"peer.example/kind": {"since": 2, "exact": 12345678901234567890}},
 )
 def add(a: int, b: int) -> Sum:
-    """Add two numbers – größer als 2⁶⁴ too."""
+    """Add two numbers, größer als 2⁶⁴ too."""
     return Sum(total=a + b, parts=[a, b])
+
+
+@server.tool()
+def numbers() -> dict[str, Any]:
+    """Values that do not survive every reader of JSON."""
+    return {
+        "big": 2**64 + 1,
+        "whole": 1.0,
+        "small": 5e-324,
+        "sum": 0.1 + 0.2,
+        "text": '\u2028 \x7f \\ " 😀 é e\u0301',
+        "empty": {"": [], "none": None},
+    }
 
 
 @server.tool()
@@ -105,6 +120,7 @@ def whoami() -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    time.sleep(float(os.environ.get("PEER_START_DELAY_S", "0")))
     journal(f"start {os.getpid()}")
     transport = sys.argv[1]
     server.run(transport, **({"port": int(sys.argv[2])} if len(sys.argv) > 2 else {}))
