@@ -140,8 +140,18 @@ def _secrets(settings: Settings) -> list[str]:
     return [secret for secret in secrets if secret]
 
 
+def _fill_standard_descriptors() -> None:
+    """Some launchers close them. A socket that then gets number 2 would receive our log."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run to the end on the fastest loop there is."""
+    _fill_standard_descriptors()
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if os.environ.get("TRUNKLINE_LOOP") != "asyncio":
         with contextlib.suppress(ImportError):

@@ -18,6 +18,7 @@ from trunkline.wire.jsonrpc import (
     error_message,
     members_of,
     parse_message,
+    readable_id,
     single_line,
 )
 from trunkline.wire.lines import LineFramer, LineTooLong
@@ -89,11 +90,16 @@ class StdioDoor:
     # -- in -------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        try:
-            lines = self._framer.feed(data)
-        except LineTooLong as error:
-            lines = error.lines
-            self._too_long()
+        while True:
+            try:
+                self._take(self._framer.feed(data))
+                return
+            except LineTooLong as error:
+                self._take(error.lines)
+                self._too_long(error.head)
+                data = b""
+
+    def _take(self, lines: list[bytes]) -> None:
         for line in lines:
             try:
                 self._message(line)
@@ -102,11 +108,12 @@ class StdioDoor:
                 problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
                 self.write(error_message(b"null", encode_error(problem)))
 
-    def _too_long(self) -> None:
-        """The rest of that line cannot be told from the next one: say so and end the conversation."""
+    def _too_long(self, head: bytes) -> None:
+        """That one message is refused, under its id where that can be read; the rest of its line is skipped."""
         reason = f"A message is larger than {self._limit_bytes} bytes (`limits.request_bytes`)"
-        self.write(error_message(b"null", encode_error(Problem(code=REQUEST_TOO_LARGE, message=reason))))
-        self.stop()
+        request_id = readable_id(head)
+        id_json = b"null" if request_id is None else b"%d" % request_id
+        self.write(error_message(id_json, encode_error(Problem(code=REQUEST_TOO_LARGE, message=reason))))
 
     def _message(self, line: bytes) -> None:
         try:

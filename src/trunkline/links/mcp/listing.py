@@ -12,7 +12,7 @@ from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, result_of
-from trunkline.wire.jsonrpc import encode, single_line
+from trunkline.wire.jsonrpc import BadMessage, encode, members_of, single_line, text_member
 
 MAX_PAGES: Final = 500
 MAX_ITEMS: Final = 20_000
@@ -22,10 +22,6 @@ LIST_TIMEOUT_S: Final = 30.0
 class _Page(msgspec.Struct, rename="camel"):
     tools: list[msgspec.Raw]
     next_cursor: str | None = None
-
-
-class _Named(msgspec.Struct):
-    name: str
 
 
 async def fetch_snapshot(session: Session, source: str) -> Snapshot:
@@ -49,11 +45,11 @@ async def fetch_snapshot(session: Session, source: str) -> Snapshot:
 async def _fetch_tools(lane: Lane, source: str, warnings: list[str]) -> tuple[Tool, ...]:
     tools: dict[str, Tool] = {}
     async for raw in _pages(lane, warnings):
-        definition = single_line(raw)
         try:
-            name = msgspec.json.decode(definition, type=_Named).name
-        except (msgspec.MsgspecError, RecursionError):
-            warnings.append(f"a tool definition without a valid name was left out: {definition[:80]!r}")
+            definition = single_line(raw)
+            name = text_member(members_of(definition, "tool"), "name")
+        except (BadMessage, RecursionError) as error:
+            warnings.append(f"a tool definition was left out ({error}): {bytes(raw)[:80]!r}")
             continue
         if not name or name in tools:
             warnings.append(f"tool `{name}` is defined twice; the first one holds" if name else "a tool has no name")

@@ -92,26 +92,29 @@ class StdioLane(Lane):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _read(self, data: bytes) -> None:
-        try:
-            lines = self._framer.feed(data)
-        except LineTooLong as error:
-            for line in error.lines:
-                self.received(line)
-            self._oversized(error.head)
-            return
-        for line in lines:
-            self.received(line)
+        while True:
+            try:
+                for line in self._framer.feed(data):
+                    self.received(line)
+                return
+            except LineTooLong as error:
+                for line in error.lines:
+                    self.received(line)
+                self._oversized(error.head)
+                data = b""
 
     def _oversized(self, head: bytes) -> None:
-        """Past the cap nothing on this pipe can be framed any more: that one call gets its own error, then all ends."""
+        """The call whose answer it was fails, and the line is skipped. If nobody can say whose it was, one call would
+        wait for ever: then all of them end, and the server with them."""
         self._count("oversized_messages")
         reason = f"a message is larger than {self._limit_bytes} bytes (`limits.message_bytes`)"
         upstream_id = readable_id(head)
         request = None if upstream_id is None else self.pending.pop(upstream_id, None)
         if request is not None:
             request.finish(Failure(self.problem(ANSWER_TOO_LARGE, reason, request)))
-        self.child.kill()
-        self.lose(self.problem(SOURCE_LOST, f"stopped because {reason}"))
+        elif upstream_id is None:
+            self.child.kill()
+            self.lose(self.problem(SOURCE_LOST, f"stopped because {reason}"))
 
     def _read_stderr(self, data: bytes) -> None:
         self._stderr += data
