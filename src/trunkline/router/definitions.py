@@ -15,6 +15,7 @@ from typing import Final, cast
 import msgspec
 
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.wire.jsonrpc import BadMessage, members_of
 
 _FORMAT: Final = 1
 
@@ -53,7 +54,9 @@ class Definitions:
     def load(self, source: str, key: str) -> Snapshot | None:
         try:
             stored = msgspec.json.decode((self._folder / f"{key}.json").read_bytes(), type=_Stored)
-        except (OSError, msgspec.MsgspecError, RecursionError):
+            for tool in stored.tools:
+                members_of(tool, "tool")
+        except (OSError, msgspec.MsgspecError, BadMessage, RecursionError):
             return None
         if stored.format != _FORMAT or len(stored.tools) != len(stored.names):
             return None
