@@ -158,6 +158,7 @@ async def test_a_broken_answer_fails_its_call_and_nothing_else(tmp_path: Path, t
             assert broken.situation == BROKE_PROTOCOL
             assert slow.text == "slept"
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+        assert await gateway.counted("protocol_errors", "s") == 1
 
 
 @pytest.mark.parametrize("tool", ["unreadable", "wrong_id", "string_id"])
@@ -169,6 +170,8 @@ async def test_an_answer_that_names_no_call_is_ignored_until_the_deadline(tmp_pa
             assert ignored.situation == TIMED_OUT
             assert slow.text == "slept"
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+        counter = "noise_lines" if tool == "unreadable" else "unmatched_answers"
+        assert await gateway.counted(counter, "s") == 1
 
 
 async def test_an_answer_with_two_ids_goes_to_nobody(tmp_path: Path) -> None:
@@ -197,6 +200,7 @@ async def test_banners_and_blank_lines_are_ignored(tmp_path: Path) -> None:
         async with gateway.client() as client:
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
             assert (await client.call("s_noise")).text == "quiet"
+        assert await gateway.counted("noise_lines", "s") > 0
 
 
 async def test_notifications_between_do_not_disturb_the_answer(tmp_path: Path) -> None:

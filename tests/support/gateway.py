@@ -125,6 +125,11 @@ class Gateway:
                 samples[f"{found[1]}{{{found[2] or ''}}}"] = float(found[3])
         return samples
 
+    async def counted(self, counter: str, source: str) -> float:
+        """How often something happened with one source."""
+        samples = await self.metrics()
+        return samples.get(f'trunkline_{counter}_total{{source="{source}"}}', 0)
+
 
 def stdio_gateway(folder: Path, *sources: dict[str, Any], **gateway: Any) -> StdioClient:
     """A client of `trunkline stdio` with this configuration."""
