@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from trunkline.core.call import Caller
@@ -14,7 +16,15 @@ from trunkline.router.router import Router
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, decode, encode, encode_notification, members_of
 from trunkline.wire.mcp.legacy import initialize_result
-from trunkline.wire.mcp.modern import PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID, Refused, check_meta, check_version
+from trunkline.wire.mcp.modern import (
+    CLIENT_INFO,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    SUBSCRIPTION_ID,
+    Refused,
+    check_meta,
+    check_version,
+)
 from trunkline.wire.mcp.versions import SUPPORTED, negotiate
 
 INFO: Final = {"name": "trunkline", "title": "Trunkline", "version": __version__}
@@ -23,6 +33,7 @@ LIST_CHANGED: Final = "notifications/tools/list_changed"
 CANCELLED: Final = "notifications/cancelled"
 MAX_SUBSCRIPTIONS: Final = 1024
 _SETTLE_S: Final = 0.05
+_CLIENT_NAME_LIMIT: Final = 64
 _HINTS: Final = b'"ttlMs":0,"cacheScope":"private","_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(INFO))
 
 
@@ -92,6 +103,7 @@ class McpServer:
             refuse(answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return
         conversation.version = negotiate(version)
+        conversation.caller = replace(conversation.caller, client=client_name(bytes(params.get("clientInfo", b"{}"))))
         self.conversations.add(conversation)
         answer.result(result_of_ours(initialize_result(conversation.version, CAPABILITIES, INFO, "")))
 
@@ -146,7 +158,8 @@ class McpServer:
         method = message.method
         if method == "tools/call":
             calls = self._stateless.setdefault(principal, ClientCalls(self.max_calls))
-            ToolCall(answer, calls, key, modern=True).start(self.router, Caller(principal), params, meta)
+            caller = Caller(principal, client=client_name(bytes(meta.get(CLIENT_INFO, b"{}"))))
+            ToolCall(answer, calls, key, modern=True).start(self.router, caller, params, meta)
         elif method == "tools/list":
             self._list_tools(answer, params, modern=True)
         elif method == "server/discover":
@@ -219,6 +232,17 @@ class McpServer:
             self.end(conversation, "the gateway is shutting down")
         for calls in self._stateless.values():
             calls.cancel_all("the gateway is shutting down")
+
+
+@lru_cache(maxsize=256)
+def client_name(info: bytes) -> str:
+    """What a client calls itself: shown in logs, and trusted for nothing."""
+    try:
+        name: object = members_of(info, "`clientInfo`").get("name")
+        value: object = None if name is None else decode(name)
+    except BadMessage:
+        return ""
+    return value[:_CLIENT_NAME_LIMIT] if isinstance(value, str) else ""
 
 
 def _unknown_method(method: str | None) -> Problem:
