@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from tests.support.stdio_client import StdioClient
 
 START_WAIT_S = 30
 Members = dict[str, msgspec.Raw]
-PYTHON_CALLS: dict[str, dict[str, Any]] = {
+Calls = dict[str, dict[str, Any]]
+PYTHON_CALLS: Calls = {
     "add": {"a": 2**64, "b": -1},
     "numbers": {},
     "picture": {},
@@ -26,7 +28,7 @@ PYTHON_CALLS: dict[str, dict[str, Any]] = {
     "refuse": {"reason": "not today"},
     "work": {"steps": 2},
 }
-EVERYTHING_CALLS: dict[str, dict[str, Any]] = {
+EVERYTHING_CALLS: Calls = {
     "echo": {"message": "größer\n\u2028"},
     "get-sum": {"a": 0.1, "b": 0.2},
     "get-tiny-image": {},
@@ -37,16 +39,20 @@ EVERYTHING_CALLS: dict[str, dict[str, Any]] = {
 
 
 class Case:
-    """A server, the era it speaks with the gateway, and calls to compare."""
+    """A server, the era it speaks with the gateway, and calls to compare.
 
-    def __init__(self, peer: Peer, era: str, calls: dict[str, dict[str, Any]]) -> None:
-        self.peer = peer
-        self.modern = era == "modern"
+    One that speaks the old HTTP+SSE is compared with the same program over stdio.
+    """
+
+    def __init__(self, make: Callable[[str], Peer], transport: str, modern: bool, calls: Calls) -> None:
+        self.peer = make(transport)
+        self.modern = modern and transport != "sse"
         self.calls = calls
+        self._asked_directly = make("stdio") if transport == "sse" else self.peer
 
     @asynccontextmanager
     async def directly(self, folder: Path) -> AsyncIterator[Client]:
-        peer = self.peer
+        peer = self._asked_directly
         if isinstance(peer, HttpPeer):
             async with (DirectModernClient if self.modern else DirectClient)(peer.port) as client:
                 yield client
@@ -71,26 +77,29 @@ class Case:
 def make_case(name: str, folder: Path) -> Case:
     program, _, transport = name.partition("-")
     if program == "sdk":
-        return Case(sdk(folder, transport), "modern", PYTHON_CALLS)
+        return Case(partial(sdk, folder), transport, True, PYTHON_CALLS)
     if program == "fastmcp":
-        return Case(fastmcp(folder, transport), "modern", PYTHON_CALLS)
+        return Case(partial(fastmcp, folder), transport, True, PYTHON_CALLS)
     if program == "everything":
-        return Case(everything(folder, transport), "legacy", EVERYTHING_CALLS)
+        return Case(partial(everything, folder), transport, False, EVERYTHING_CALLS)
     files = folder / "files"
     files.mkdir()
     (files / "note.txt").write_text("größer\n")
-    calls = {"read_text_file": {"path": str(files / "note.txt")}, "list_directory": {"path": str(files)}}
+    calls: Calls = {"read_text_file": {"path": str(files / "note.txt")}, "list_directory": {"path": str(files)}}
     calls |= {"read_media_file": {"path": str(files / "missing.png")}, "list_allowed_directories": {}}
-    return Case(filesystem(folder, files), "legacy", calls)
+    return Case(lambda _: filesystem(folder, files), transport, False, calls)
 
 
 CASES = [
     "sdk-stdio",
     "sdk-http",
+    "sdk-sse",
     "fastmcp-stdio",
     "fastmcp-http",
+    "fastmcp-sse",
     pytest.param("everything-stdio", marks=pytest.mark.node),
     pytest.param("everything-http", marks=pytest.mark.node),
+    pytest.param("everything-sse", marks=pytest.mark.node),
     pytest.param("filesystem-stdio", marks=pytest.mark.node),
 ]
 

@@ -1,0 +1,105 @@
+"""Five servers with twenty tools, four on stdio and one on HTTP: every one of them runs, under all of its names."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.client import Client
+from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.peers.clients import MODERN, connect
+from tests.support.peers.deployment_server import TOOLS
+from tests.support.peers.programs import HERE, HttpPeer, StdioPeer
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+START_WAIT_S = 60
+OVER_HTTP = "decisions-server"
+PROGRAM = [sys.executable, str(HERE / "deployment_server.py")]
+ADDRESSES = [f"{server}.{tool}" for server, tools in TOOLS.items() for tool in tools]
+SPELLINGS = {
+    "address": lambda address: address,
+    "exposed name": lambda address: address.replace(".", "_"),
+    "the gateway's name before it": lambda address: f"toolhive-gateway.{address}",
+}
+
+
+@pytest.fixture(scope="module")
+def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpPeer]:
+    with HttpPeer(tmp_path_factory.mktemp("decisions"), OVER_HTTP, [*PROGRAM, OVER_HTTP, "{port}"]) as server:
+        yield server
+
+
+def entries(folder: Path, decisions: HttpPeer) -> list[dict]:
+    """In the order of the table, as an operator would write them."""
+    return [
+        decisions.entry() if name == OVER_HTTP else StdioPeer(folder, name, [*PROGRAM, name]).entry() for name in TOOLS
+    ]
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, decisions: HttpPeer) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("deployment")
+    with Gateway(folder, *entries(folder, decisions), start_wait=START_WAIT_S) as gateway:
+        wait_until(lambda: all(f"{name} is ready" in gateway.log for name in TOOLS), "all five are up", START_WAIT_S)
+        yield gateway
+
+
+def test_the_deployment_is_the_one_described() -> None:
+    assert len(TOOLS) == 5
+    assert len(ADDRESSES) == 20
+
+
+async def test_all_twenty_tools_are_listed_in_the_order_of_the_file(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        assert [tool["name"] for tool in await client.tools()] == [address.replace(".", "_") for address in ADDRESSES]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_all_twenty_tools_run(gateway: Gateway, spelling: str) -> None:
+    async with gateway.client() as client:
+        for address in ADDRESSES:
+            await assert_runs(client, address, SPELLINGS[spelling](address))
+
+
+async def test_all_twenty_tools_run_from_the_stdio_door(decisions: HttpPeer, tmp_path: Path) -> None:
+    async with stdio_gateway(tmp_path, *entries(tmp_path, decisions), start_wait=START_WAIT_S) as client:
+        await client.open()
+        for address in ADDRESSES:
+            await assert_runs(client, address, address)
+
+
+async def assert_runs(client: Client, address: str, name: str) -> None:
+    server, _, tool = address.partition(".")
+    if tool == "capture_screenshot":
+        (image,) = (await client.call(name)).result["content"]
+        assert image["type"] == "image"
+        assert base64.b64decode(image["data"]).startswith(b"\x89PNG")
+    else:
+        answer = await client.call(name, {"subject": name})
+        assert answer.structured == {"server": server, "tool": tool, "subject": name}
+
+
+async def test_a_real_client_gets_the_screenshot(gateway: Gateway, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{gateway.port}/mcp"
+    async with connect("sdk", MODERN, url, tmp_path / "client.log") as client:
+        (image,) = (await client.call("foureyes-mcp_capture_screenshot")).content
+        assert (image.type, image.mime_type) == ("image", "image/png")
+
+
+@pytest.mark.parametrize("name", ["foureyes-mcp.nonsense", "nobody.check_health", "check_health", "toolhive-gateway."])
+async def test_a_name_that_means_nothing_or_too_much_is_refused_by_name(gateway: Gateway, name: str) -> None:
+    """`check_health` alone could be any of five."""
+    async with gateway.client() as client:
+        error = (await client.call(name)).error
+        assert error["code"] == -32602
+        assert name in error["message"]
+
+
+async def test_a_tool_that_only_one_server_has_needs_no_prefix(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        answer = await client.call("query_credentials")
+        assert answer.structured["server"] == "p4nth30n-mcp"
