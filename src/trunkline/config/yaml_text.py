@@ -40,7 +40,7 @@ def read_yaml(text: str, report: Report) -> Node:
             composer.take(event)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, report) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         # the pure-Python parser lets some bad escapes and directives through to int() and chr()
         raise report.error(CONFIG_SYNTAX, None, f"The file is not valid YAML: {error}") from None
     return composer.root()
@@ -131,6 +131,8 @@ def _span(event: Any) -> Span:
 def _syntax_error(error: yaml.MarkedYAMLError, report: Report) -> Invalid:
     mark: Any = error.problem_mark or error.context_mark
     what = str(error.problem or error.context)
+    if error.context is not None and error.context_mark is not None:
+        what += f" {error.context} that starts on line {error.context_mark.line + 1}"
     span = None if mark is None else Span(mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
     hint = next((hint for part, hint in _HINTS if part in what), "")
     return report.error(CONFIG_SYNTAX, span, f"The file is not valid YAML: {what}", hint)

@@ -1,0 +1,58 @@
+"""Loading configuration text in tests."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from trunkline.config.load import Loaded, load_config
+from trunkline.config.reader import Reader
+from trunkline.config.report import Report
+from trunkline.config.settings import Settings
+from trunkline.config.tree import Node
+from trunkline.sources.sections import McpHttpSection, McpStdioSection
+
+KINDS = {"mcp_stdio": lambda: McpStdioSection, "mcp_http": lambda: McpHttpSection}
+
+
+def load_text(
+    text: str | bytes, *, suffix: str = ".yaml", environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Loaded:
+    """Load a file that holds `text`, named `trunkline` with the suffix."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = (folder or Path(scratch)) / f"trunkline{suffix}"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_config(path, environ={"HOME": "/home/me"} if environ is None else environ, kinds=KINDS)
+
+
+load_json = partial(load_text, suffix=".json")
+
+
+def settings_of(loaded: Loaded) -> Settings:
+    assert loaded.settings is not None, [str(problem) for problem in loaded.problems]
+    return loaded.settings
+
+
+def found(loaded: Loaded) -> list[tuple[str, int, int]]:
+    """Code, line and column of every problem."""
+    return [(p.code.id, p.span.line if p.span else 0, p.span.column if p.span else 0) for p in loaded.problems]
+
+
+def codes(loaded: Loaded) -> list[str]:
+    return [problem.code.id for problem in loaded.problems]
+
+
+def reader_for(environ: Mapping[str, str] | None = None, folder: str = "/etc/trunkline") -> Reader:
+    return Reader(Report("file"), environ or {}, Path(folder))
+
+
+def node_of(text: str) -> Node:
+    """A node parsed from YAML that must be right."""
+    from trunkline.config.yaml_text import read_yaml
+
+    report = Report("file")
+    node = read_yaml(text, report)
+    assert not report.failed, report.in_file_order()
+    return node

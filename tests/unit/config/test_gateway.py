@@ -1,0 +1,103 @@
+"""The `gateway` section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.config_files import codes, found, load_text, settings_of
+
+from trunkline.config.gateway import GatewaySettings, with_listen
+from trunkline.config.listen import Listen
+from trunkline.core.errors import GatewayError
+
+
+def test_every_key_can_be_set() -> None:
+    loaded = load_text(
+        """
+gateway:
+  listen: 0.0.0.0:80
+  allowed_hosts: [gw.example.com]
+  token: ${TOKEN}
+  operator_token: ${OPERATOR}
+  disclosure: search
+  require_provisioning: false
+  context_tokens: 8000
+  search: {semantic: false, pinned: [a.b], tags: {files: ["fs.*"]}, show_all_to: []}
+  naming: original
+  max_name: 64
+  meta_tools: false
+  start_wait: 0
+  state_dir: state
+  log: {level: debug, format: json}
+  telemetry: {exporter: otlp, endpoint: "http://127.0.0.1:4318"}
+  socket: ~/gw.sock
+  limits:
+    message_bytes: 1048576
+    request_bytes: 1048576
+    header_bytes: 8192
+    connections: 10
+    in_flight_per_source: 1
+    in_flight_per_client: 1
+    queue_per_source: 1
+    sessions: 1
+    session_idle: 1
+    lanes_per_source: 1
+    lane_idle: 1
+    call_seconds: 1
+""",
+        environ={"TOKEN": "t0", "OPERATOR": "t1", "HOME": "/home/me"},
+    )
+    assert codes(loaded) == []
+    gateway = settings_of(loaded).gateway
+    changed = {name for name in GatewaySettings.declared if getattr(gateway, name) != getattr(GatewaySettings(), name)}
+    assert changed == set(GatewaySettings.declared)
+    assert gateway.listen == Listen("0.0.0.0", 80)
+    assert gateway.socket == Path("/home/me/gw.sock")
+    assert gateway.search.tags == {"files": ("fs.*",)}
+
+
+def test_the_state_folder_is_in_the_home_folder() -> None:
+    for text in ("", "gateway: {}", "gateway:"):
+        assert settings_of(load_text(text)).gateway.state_dir == Path("/home/me/.local/state/trunkline")
+
+
+def test_listening_beyond_loopback_needs_a_token() -> None:
+    assert found(load_text("gateway:\n  listen: 0.0.0.0:4747\n")) == [("TL112", 2, 11)]
+    assert codes(load_text("gateway: {listen: '0.0.0.0:1', token: '${T:-}'}")) == ["TL112"]
+    assert codes(load_text("gateway: {listen: '0.0.0.0:1', token: '${T}'}", environ={"T": "x"})) == []
+    assert codes(load_text("gateway: {listen: '[::1]:1'}")) == []
+
+
+def test_no_limit_can_be_switched_off() -> None:
+    for name in settings_of(load_text("")).gateway.limits.declared:
+        assert codes(load_text(f"gateway: {{limits: {{{name}: 0}}}}")) == ["TL104"]
+
+
+def test_values_out_of_bounds_are_refused() -> None:
+    for text in (
+        "max_name: 15",
+        "max_name: 129",
+        "start_wait: -1",
+        "disclosure: none",
+        "token: 'two words'",
+        "allowed_hosts: ['http://x']",
+        "log: {level: loud}",
+    ):
+        assert codes(load_text(f"gateway: {{{text}}}"))[-1:] == ["TL104"], text
+
+
+def test_the_repr_shows_no_token() -> None:
+    loaded = load_text("gateway: {token: '${A}', operator_token: '${B}'}", environ={"A": "hunter2", "B": "hunter3"})
+    assert settings_of(loaded).gateway.token == "hunter2"
+    assert "hunter" not in repr(loaded.settings)
+
+
+def test_a_command_line_can_move_the_door() -> None:
+    assert with_listen(GatewaySettings(), host=None, port=0).listen == Listen("127.0.0.1", 0)
+    assert with_listen(GatewaySettings(), host="[::1]", port=None).listen == Listen("::1", 4747)
+    assert with_listen(GatewaySettings(token="t"), host="0.0.0.0", port=80).listen == Listen("0.0.0.0", 80)
+    for host, port, code in (("0.0.0.0", None, "TL112"), ("", None, "TL104"), (None, 70000, "TL104")):
+        with pytest.raises(GatewayError) as caught:
+            with_listen(GatewaySettings(), host=host, port=port)
+        assert caught.value.problem.code.id == code

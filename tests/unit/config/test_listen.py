@@ -1,0 +1,49 @@
+"""Addresses to listen on."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.config_files import node_of, reader_for
+
+from trunkline.config.listen import Listen, ListenAddress, is_loopback
+from trunkline.config.report import Invalid
+
+
+def test_addresses_are_taken_apart_and_put_together() -> None:
+    for text, listen in {
+        "127.0.0.1:4747": Listen("127.0.0.1", 4747),
+        "'[::1]:80'": Listen("::1", 80),
+        "localhost:0": Listen("localhost", 0),
+        "0.0.0.0:65535": Listen("0.0.0.0", 65535),
+    }.items():
+        assert ListenAddress().read(node_of(text), reader_for()) == listen
+        assert str(listen) == text.strip("'")
+
+
+def test_other_texts_are_refused() -> None:
+    for text in ("localhost", "':80'", "1.2.3.4:70000", "http://x:80", "4747", "'::1:80'", "'a b:80'", "x:80x"):
+        reader = reader_for()
+        with pytest.raises(Invalid):
+            ListenAddress().read(node_of(text), reader)
+        assert reader.report.failed
+
+
+def test_a_missing_host_gets_a_hint() -> None:
+    reader = reader_for()
+    with pytest.raises(Invalid):
+        ListenAddress().read(node_of("':80'"), reader)
+    assert "127.0.0.1:80" in reader.report.in_file_order()[0].hint
+
+
+def test_only_certain_addresses_are_loopback() -> None:
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "::1"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "127.1", "127.0.0.1.evil.com", "localhost.x", ""))
+
+
+def test_an_address_knows_who_reaches_it() -> None:
+    assert Listen("127.0.0.1", 80).reaches("localhost", 80)
+    assert Listen("0.0.0.0", 80).reaches("127.0.0.1", 80)
+    assert Listen("gw.local", 80).reaches("gw.local", 80)
+    assert not Listen("127.0.0.1", 80).reaches("127.0.0.1", 81)
+    assert not Listen("127.0.0.1", 80).reaches("10.0.0.1", 80)
+    assert not Listen("127.0.0.1", 0).reaches("127.0.0.1", 0)

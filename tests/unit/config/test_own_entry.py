@@ -1,0 +1,54 @@
+"""Finding Trunkline among a client's servers."""
+
+from __future__ import annotations
+
+from tests.support.config_files import node_of, reader_for
+
+from trunkline.config.listen import Listen
+from trunkline.config.own_entry import is_own_entry
+from trunkline.config.tree import Table
+
+USUAL = Listen("127.0.0.1", 4747)
+
+
+def is_own(text: str, listen: Listen = USUAL) -> bool:
+    node = node_of(f"{{{text}}}")
+    assert isinstance(node, Table)
+    return is_own_entry(node, reader_for({"BIN": "/opt/bin"}), listen)
+
+
+def test_commands_that_start_this_program() -> None:
+    for text in (
+        "command: trunkline, args: [stdio]",
+        "command: /usr/local/bin/trunkline",
+        "command: '${BIN}/trunkline'",
+        "command: trunkline.exe",
+        "command: python3.12, args: [-X, dev, -m, trunkline, stdio]",
+        "command: uvx, args: [trunkline, stdio]",
+        "command: uv, args: [run, trunkline]",
+    ):
+        assert is_own(text), text
+
+
+def test_urls_that_reach_this_program() -> None:
+    for text in (
+        "url: 'http://127.0.0.1:4747/mcp'",
+        "httpUrl: 'http://localhost:4747'",
+        "serverUrl: 'http://[::1]:4747/'",
+    ):
+        assert is_own(text), text
+    assert is_own("url: 'http://localhost/mcp'", Listen("0.0.0.0", 80))
+
+
+def test_other_servers_are_left_alone() -> None:
+    for text in (
+        "command: npx, args: [trunkline]",
+        "command: python, args: [trunkline, -m]",
+        "command: trunkline-tools",
+        "url: 'http://127.0.0.1:4748/mcp'",
+        "url: 'http://example.com:4747/mcp'",
+        "url: nonsense",
+        "command: [trunkline]",
+        "",
+    ):
+        assert not is_own(text), text

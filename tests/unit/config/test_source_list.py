@@ -1,0 +1,72 @@
+"""The `sources` of a file: names and kinds."""
+
+from __future__ import annotations
+
+from tests.support.config_files import codes, found, load_text, settings_of
+
+
+def test_sources_keep_the_order_of_the_file() -> None:
+    text = """
+sources:
+  z: {kind: mcp_stdio, command: x}
+  a: {kind: mcp_http, url: "http://x"}
+mcpServers:
+  m: {command: x}
+"""
+    assert list(settings_of(load_text(text)).sources) == ["z", "a", "m"]
+
+
+def test_names_must_be_names() -> None:
+    assert found(load_text("sources:\n  a.b: {kind: mcp_stdio, command: x}\n")) == [("TL111", 2, 3)]
+    assert codes(load_text("sources: {trunkline: {kind: mcp_stdio, command: x}}")) == ["TL111"]
+
+
+def test_one_name_in_both_places_is_given_twice() -> None:
+    text = "mcpServers:\n  a: {command: x}\nsources:\n  a: {kind: mcp_stdio, command: x}\n"
+    assert found(load_text(text)) == [("TL106", 4, 3)]
+
+
+def test_an_unknown_kind_gets_a_suggestion() -> None:
+    loaded = load_text("sources:\n  a:\n    kind: mcp_htp\n    url: http://x\n")
+    assert found(loaded) == [("TL104", 3, 11)]
+    assert loaded.problems[0].hint == "did you mean `mcp_http`?"
+
+
+def test_a_kind_of_a_later_version_says_so() -> None:
+    for kind in ("app", "service", "plugin", "builtin"):
+        (problem,) = load_text(f"sources: {{a: {{kind: {kind}}}}}").problems
+        assert problem.code.id == "TL104"
+        assert "This version" in problem.message
+
+
+def test_a_missing_kind_is_guessed() -> None:
+    for key, kind in (("command: x", "mcp_stdio"), ("url: http://x", "mcp_http")):
+        (problem,) = load_text(f"sources: {{a: {{{key}}}}}").problems
+        assert problem.code.id == "TL105"
+        assert problem.hint == f"add `kind: {kind}`"
+
+
+def test_a_kind_that_is_no_text_is_refused() -> None:
+    for kind in ("5", "[]", "~", "'${HOME}'"):
+        assert len(load_text(f"sources: {{a: {{kind: {kind}}}}}").problems) == 1
+
+
+def test_a_missing_key_is_reported_at_the_sources_name() -> None:
+    assert found(load_text("sources:\n  a:\n    kind: mcp_stdio\n")) == [("TL105", 2, 3)]
+
+
+def test_the_keys_of_another_kind_are_unknown() -> None:
+    assert codes(load_text("sources: {a: {kind: mcp_http, url: 'http://x', args: []}}")) == ["TL102"]
+
+
+def test_a_source_that_is_switched_off_does_not_need_its_variables() -> None:
+    text = "sources:\n  a: {kind: mcp_http, enabled: false, url: '${NOWHERE}'}\n  b: {kind: mcp_stdio, command: x}\n"
+    loaded = load_text(text)
+    assert [(problem.code.id, problem.severity) for problem in loaded.problems] == [("TL110", "warning")]
+    assert list(settings_of(loaded).sources) == ["b"]
+
+
+def test_entries_of_the_wrong_shape_are_refused() -> None:
+    assert codes(load_text("sources: []")) == ["TL103"]
+    assert codes(load_text("sources: {a: 5}")) == ["TL103"]
+    assert codes(load_text("sources:")) == []
