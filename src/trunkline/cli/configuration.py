@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from trunkline.config.load import Loaded, find_config, load_config
-from trunkline.config.render import render, render_json
+from trunkline.config.render import render, render_json, summarize
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem
@@ -24,6 +24,7 @@ def load_or_exit(config: Path | None) -> Settings:
     if loaded.problems:
         click.echo(render(loaded.problems, loaded.text), err=True)
     if loaded.settings is None:
+        click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)
     return loaded.settings
 
@@ -36,6 +37,8 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     elif loaded.problems:
         click.echo(render(loaded.problems, loaded.text), err=True)
     if loaded.settings is None:
+        if not as_json:
+            click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
     if not as_json:
         count = len(loaded.settings.sources)

@@ -59,7 +59,7 @@ class McpRoute:
 
     def _post(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         headers = request.headers
-        if headers.get(b"content-type", b"").split(b";", 1)[0].strip().lower() != JSON:
+        if not _is_json(headers.get(b"content-type", b"")):
             raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
         exchange.takes_json, exchange.takes_events = _accepted(headers.get(b"accept", b"*/*"))
         if not (exchange.takes_json or exchange.takes_events):
@@ -157,6 +157,11 @@ def _version_refused(version: bytes | None) -> Problem:
 
 def _not_allowed(method: bytes) -> Problem:
     return Problem(code=METHOD_NOT_ALLOWED, message=f"{method.decode('latin-1')} is not allowed here")
+
+
+@lru_cache(maxsize=128)
+def _is_json(content_type: bytes) -> bool:
+    return content_type.split(b";", 1)[0].strip().lower() == JSON
 
 
 @lru_cache(maxsize=128)
