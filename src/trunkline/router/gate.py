@@ -41,6 +41,11 @@ class Gate:
         self._open = False
         self._serving_queue = False
 
+    @property
+    def refuses(self) -> bool:
+        """Whether a call that comes now is turned away, and not for want of room."""
+        return self.draining or self.health.state in _REFUSING
+
     def admit(self, call: Call) -> None:
         if self._open and self.in_flight < self._max_in_flight:
             self.in_flight += 1
@@ -118,7 +123,7 @@ class Gate:
                         self.admit(call)
             finally:
                 self._serving_queue = False
-        elif self.draining or self.health.state in _REFUSING:
+        elif self.refuses:
             waiting, self.queue = self.queue, deque()
             for call in waiting:
                 if not call.done:

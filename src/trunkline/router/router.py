@@ -68,6 +68,7 @@ class Router:
         self._unresolved: list[_Waiting] = []
         self._list_waiters: list[Callable[[], None]] = []
         self._reported: set[str] = set()
+        self._draining = False
         self._hide_timers: dict[str, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
@@ -125,8 +126,11 @@ class Router:
             gate.source.forget(session)
 
     def drain(self) -> None:
+        """Take no new calls; those that still wait for a server are refused now."""
+        self._draining = True
         for gate in self.gates.values():
             gate.drain()
+        self._settle()
 
     def close(self) -> None:
         for timer in self._hide_timers.values():
@@ -208,34 +212,40 @@ class Router:
         tool = entry.tool
         call.source, call.tool = tool.source, tool.name
         call.params = tool_params(entry, members)
-        if call.timer is None:
-            options = self._sources[tool.source]
-            self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
-        self.gates[tool.source].admit(call)
+        options = self._sources[tool.source]
+        self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
+        if not call.done:
+            self.gates[tool.source].admit(call)
 
     def _route_unknown(self, call: Call, name: str, members: Members) -> None:
         """No such tool, or a server that has not said yet what it offers."""
         call.tool = name
         silent = [s for s in self.catalog.sources_that_may_have(name) if self.catalog.snapshot(s) is None]
         starting = [s for s in silent if self.gates[s].health.state == "starting"]
-        if starting:
+        if starting and not self._draining:
             if call.timer is None:
                 self._set_deadline(call, max(self._sources[s].timeout_s for s in starting))
             self._unresolved.append(_Waiting(call, name, members))
             return
         address = split_address(without_own_prefix(name))
-        named = [s for s in silent if _is_named(name, s)]
-        if named:
-            call.source = named[0]
-            self.gates[named[0]].admit(call)
+        refusing = starting or [s for s in silent if _is_named(name, s) and self.gates[s].refuses]
+        if refusing:
+            call.source = refusing[0]
+            self.gates[refusing[0]].admit(call)
         elif address is not None and address[0] not in self.gates:
             call.finish(Failure(_unknown(f"Unknown tool: {name} (no server `{address[0]}`)", name)))
         else:
             call.finish(Failure(_unknown(f"Unknown tool: {name}", name)))
 
     def _set_deadline(self, call: Call, timeout_s: float) -> None:
-        call.timeout = timeout_s
-        call.timer = self._loop.call_later(timeout_s, self._expired, call)
+        call.timeout = left_s = timeout_s
+        if call.timer is not None:  # it waited until its server told what it offers, and that time counts
+            call.timer.cancel()
+            left_s -= monotonic() - call.started_at
+            if left_s <= 0:
+                self._expired(call)
+                return
+        call.timer = self._loop.call_later(left_s, self._expired, call)
 
     def _watch_progress(self, call: Call, notice: Notice) -> None:
         call.wants_progress = True

@@ -1,0 +1,102 @@
+"""A source that does what a test says, and a router around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trunkline.core.call import Call, Caller, Failure, Result
+from trunkline.core.errors import Problem
+from trunkline.core.events import Events
+from trunkline.core.source import Health, Sink, State
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.catalog import NameRules
+from trunkline.router.definitions import Definitions
+from trunkline.router.router import Notice, Router, RouterOptions, SourceOptions, SourceSink
+
+OK = Result(b'{"content":[]}')
+
+
+class FakeSource:
+    """Keeps every call it gets, unless `on_submit` does something with it."""
+
+    def __init__(self) -> None:
+        self.held: list[Call] = []
+        self.forgotten: list[str] = []
+        self.on_submit: Callable[[Call], None] = self.held.append
+
+    async def run(self, sink: Sink) -> None:
+        raise NotImplementedError
+
+    def submit(self, call: Call) -> None:
+        self.on_submit(call)
+
+    def forget(self, session: str) -> None:
+        self.forgotten.append(session)
+
+
+def offer(source: str, *names: str) -> Snapshot:
+    return Snapshot(tools=tuple(Tool(source, name, json.dumps({"name": name}).encode()) for name in names))
+
+
+class Desk:
+    """A router with fake sources, and the answers its calls got."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        defaults: dict[str, Any] = {
+            "naming": "prefixed",
+            "max_name": 48,
+            "start_wait_s": 1.5,
+            "call_s": 900.0,
+            "in_flight_per_source": 2,
+            "queue_per_source": 2,
+        }
+        self.events = Events()
+        self.router = Router(RouterOptions(**{**defaults, **options}), self.events, Definitions(folder))
+        self.sources: dict[str, FakeSource] = {}
+        self.sinks: dict[str, SourceSink] = {}
+        self.replies: list[Call] = []
+        self.ended: list[Call] = []
+        self.events.call_done.append(lambda call, _: self.ended.append(call))
+
+    def add(self, name: str, *tools: str, state: State | None = "ready", **options: Any) -> FakeSource:
+        defaults: dict[str, Any] = {
+            "rules": NameRules(prefix=name),
+            "timeout_s": 60.0,
+            "grace_s": 60.0,
+            "fingerprint": name,
+        }
+        source = self.sources[name] = FakeSource()
+        self.sinks[name] = self.router.add(name, source, SourceOptions(**{**defaults, **options}))
+        if tools:
+            self.publish(name, *tools)
+        if state is not None:
+            self.health(name, state)
+        return source
+
+    def publish(self, name: str, *tools: str) -> None:
+        self.sinks[name].publish(offer(name, *tools))
+
+    def health(self, name: str, state: State, reason: str = "") -> None:
+        self.sinks[name].health(Health(state=state, reason=reason))
+
+    def call(
+        self,
+        name: str,
+        members: dict[str, Any] | None = None,
+        *,
+        caller: Caller | None = None,
+        notice: Notice | None = None,
+        reply: Callable[[Call], None] | None = None,
+    ) -> Call:
+        raw = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (members or {}).items()}
+        return self.router.call_tool(caller or Caller(), name, raw, reply or self.replies.append, notice=notice)
+
+
+def problem_of(call: Call) -> Problem:
+    assert isinstance(call.outcome, Failure), call.outcome
+    return call.outcome.problem
