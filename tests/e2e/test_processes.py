@@ -1,0 +1,66 @@
+"""Real servers under `trunkline stdio`: however it ends, none of their processes is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.gateway import TRUNKLINE, stdio_gateway, write_config
+from tests.support.peers.clients import connect
+from tests.support.peers.programs import EVERYTHING, StdioPeer, everything, fastmcp, sdk
+from tests.support.processes import alive, descendants
+from tests.support.stdio_client import StdioClient
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.node
+START_WAIT_S = 60
+
+
+def servers(folder: Path) -> list[StdioPeer]:
+    """Python, Node behind its launcher, and a shell that leaves something behind."""
+    shell = ["sh", "-c", 'sleep 3600 & "$@"', "sh", *EVERYTHING, "stdio"]
+    return [sdk(folder), fastmcp(folder, name="fast"), everything(folder, name="node"), StdioPeer(folder, "sh", shell)]
+
+
+async def everyone(client: StdioClient) -> list[int]:
+    """Wait until all servers have answered; every process below the gateway."""
+    await client.open()
+    for server, tool in {"peer": "whoami", "fast": "whoami", "node": "get-env", "sh": "get-env"}.items():
+        assert not (await client.call(f"{server}_{tool}")).failed
+    below = [process.pid for process in descendants(client.process.pid)]
+    assert len(below) >= 7
+    return below
+
+
+async def gone(below: list[int]) -> None:
+    await until(lambda: not any(map(alive, below)), "every process below the gateway is gone")
+
+
+@pytest.mark.slow
+async def test_closing_its_input_ends_the_gateway_and_every_server(tmp_path: Path) -> None:
+    async with stdio_gateway(tmp_path, *(server.entry() for server in servers(tmp_path))) as client:
+        below = await everyone(client)
+        client.end_input()
+        assert await client.wait() == 0
+        await gone(below)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_to_the_gateway_ends_every_server(number: signal.Signals, tmp_path: Path) -> None:
+    async with stdio_gateway(tmp_path, *(server.entry() for server in servers(tmp_path))) as client:
+        below = await everyone(client)
+        os.kill(client.process.pid, number)
+        await client.wait()
+        await gone(below)
+
+
+@pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
+async def test_a_real_client_that_leaves_takes_everything_with_it(kind: str, tmp_path: Path) -> None:
+    """The leak fixture looks for what is left."""
+    peer = everything(tmp_path)
+    command = [TRUNKLINE, "stdio", "-c", str(write_config(tmp_path, peer.entry(), start_wait=START_WAIT_S))]
+    async with connect(kind, "auto", command, tmp_path / "client.log") as client:
+        assert (await client.call("peer_echo", {"message": "hello"})).content[0].text == "Echo: hello"

@@ -1,0 +1,130 @@
+"""What `make build` makes: a wheel that holds what it should, installs into an empty environment, and runs there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.peers.programs import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+CONSTRAINTS = str(ROOT / "constraints.txt")
+STEP_TIMEOUT_S = 240
+REQUESTS = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+    '"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
+    '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+    '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"text_reverse","arguments":{"text":"live"}}}\n'
+)
+
+
+def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A step that must succeed, with our pinned versions and without our environment."""
+    environment = {**os.environ, "PIP_CONSTRAINT": CONSTRAINTS, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=STEP_TIMEOUT_S,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, folder=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Path]:
+    """The `bin` of an environment that holds the wheel and what it depends on, nothing else."""
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder / "env", with_pip=True)
+    programs = folder / "env" / "bin"
+    run(programs / "python", "-m", "pip", "install", "--quiet", wheel, folder=folder)
+    yield programs
+
+
+def test_it_holds_the_package_and_its_licence_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "trunkline/py.typed" in names
+    assert "trunkline/cli/main.py" in names
+    assert [name for name in names if name.endswith("/licenses/LICENSE")]
+    assert not [name for name in names if name.split("/")[0] not in {"trunkline", dist_info(names)}]
+    assert not [name for name in names if "test" in name or name.endswith((".pyc", ".so"))]
+
+
+def dist_info(names: list[str]) -> str:
+    (folder,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
+    return folder
+
+
+def test_its_metadata_names_the_licence_and_few_dependencies(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"{dist_info(archive.namelist())}/METADATA").decode()
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "Requires-Python: >=3.11" in metadata
+    needed = {
+        line.removeprefix("Requires-Dist: ").split(">")[0].strip().lower()
+        for line in metadata.splitlines()
+        if line.startswith("Requires-Dist: ") and "extra ==" not in line
+    }
+    assert needed == {"click", "httptools", "msgspec", "pyyaml", "uvloop"}
+
+
+def test_the_environment_has_none_of_what_only_tests_need(installed: Path, tmp_path: Path) -> None:
+    listed = json.loads(run(installed / "python", "-m", "pip", "list", "--format=json", folder=tmp_path).stdout)
+    names = {package["name"].lower() for package in listed}
+    assert "trunkline" in names
+    assert not names & {"mcp", "fastmcp", "pydantic", "httpx", "pytest"}
+
+
+def test_it_says_its_version(installed: Path, wheel: Path, tmp_path: Path) -> None:
+    version = wheel.name.split("-")[1]
+    assert run(installed / "trunkline", "version", folder=tmp_path).stdout.strip() == version
+
+
+def test_it_checks_a_configuration_and_serves_a_client(installed: Path, tmp_path: Path) -> None:
+    config = tmp_path / "trunkline.yaml"
+    config.write_text(
+        "gateway:\n"
+        "  state_dir: state\n"
+        "mcpServers:\n"
+        "  text:\n"
+        f"    command: {installed / 'python'}\n"
+        "    args: [-m, trunkline.demo, text]\n"
+    )
+    assert "fine, 1 server" in run(installed / "trunkline", "check", folder=tmp_path).stdout
+    answers = ask(installed / "trunkline", tmp_path)
+    assert answers[1]["result"]["serverInfo"]["name"] == "trunkline"
+    assert answers[2]["result"]["content"] == [{"type": "text", "text": "evil"}]
+
+
+def ask(trunkline: Path, folder: Path) -> dict[int, dict[str, Any]]:
+    """Send the requests, read until both are answered, and leave."""
+    answers: dict[int, dict[str, Any]] = {}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([trunkline, "stdio"], cwd=folder, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(REQUESTS)
+        process.stdin.flush()
+        while len(answers) < 2:
+            message = json.loads(process.stdout.readline())
+            answers |= {message["id"]: message} if "id" in message else {}
+    assert process.returncode == 0
+    return answers
