@@ -146,5 +146,12 @@ async def test_a_gateway_out_of_file_descriptors_refuses_and_recovers(tmp_path: 
             finally:
                 for wire in crowd:
                     await wire.abort()
+        await until(lambda: serves_a_new_client(gateway), "the gateway has recovered")
+
+
+async def serves_a_new_client(gateway: Gateway) -> bool:
+    try:
         async with gateway.client() as client:
-            await works_again(client, "s")
+            return not (await client.call("s_echo", {"a": 1})).failed
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
