@@ -35,9 +35,12 @@ class ServerHello(msgspec.Struct, rename="camel"):
     server_info: msgspec.Raw = msgspec.Raw(b"{}")
     instructions: str | None = None
 
-    def capability_names(self) -> dict[str, object]:
-        value: object = msgspec.json.decode(self.capabilities)
-        return cast(dict[str, object], value) if isinstance(value, dict) else {}
+    def capability_names(self) -> frozenset[str]:
+        """What it can do, by name; what each holds is not looked into."""
+        try:
+            return frozenset(msgspec.json.decode(self.capabilities, type=dict[str, msgspec.Raw]))
+        except msgspec.MsgspecError:
+            return frozenset()
 
 
 decode_hello: Final = msgspec.json.Decoder(ServerHello).decode
