@@ -106,6 +106,7 @@ async def serve_http(settings: Settings, announce: Callable[[str], None]) -> int
         status = await running.stopping
         pages.draining = True
         await running.gateway.drain()
+        running.mcp.end_subscriptions()
         await door.close()
         return status
 

@@ -64,6 +64,7 @@ class StdioDoor:
 
     async def _finish(self) -> None:
         """What the client already asked gets a moment to be answered: a script may close its end right after asking."""
+        self._server.end_subscriptions()
         try:
             async with asyncio.timeout(_LAST_ANSWERS_S):
                 while self.unanswered:

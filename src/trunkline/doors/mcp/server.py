@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from trunkline.core.call import Caller
+from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import INVALID_PARAMS, UNKNOWN_METHOD, Problem
 from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.calls import ClientCalls, ToolCall
@@ -51,15 +52,30 @@ class Conversation:
 class Subscription:
     """A modern client's open `subscriptions/listen`."""
 
-    __slots__ = ("answer", "id_json")
+    __slots__ = ("_id_json", "answer", "tools")
 
-    def __init__(self, answer: Answer, id_json: bytes) -> None:
+    def __init__(self, answer: Answer, id_json: bytes, *, tools: bool) -> None:
         self.answer = answer
-        self.id_json = id_json
+        self.tools = tools
+        self._id_json = id_json
 
-    def tell(self, method: str, body: bytes = b"") -> None:
-        params = b'{%b"_meta":{"%b":%b}}' % (body, SUBSCRIPTION_ID.encode(), self.id_json)
-        self.answer.notice(encode_notification(method, params))
+    def acknowledge(self) -> None:
+        honoured = b'"toolsListChanged":true' if self.tools else b""
+        self._notify("notifications/subscriptions/acknowledged", b'"notifications":{%b},' % honoured)
+
+    def tell_tools_changed(self) -> None:
+        if self.tools:
+            self._notify(LIST_CHANGED)
+
+    def end(self) -> None:
+        """We close it: its request is answered at last, which tells a client that nothing was lost."""
+        self.answer.result(result_of_ours(b'{"resultType":"complete",%b}' % self._meta()))
+
+    def _notify(self, method: str, body: bytes = b"") -> None:
+        self.answer.notice(encode_notification(method, b"{%b%b}" % (body, self._meta())))
+
+    def _meta(self) -> bytes:
+        return b'"_meta":{"%b":%b}' % (SUBSCRIPTION_ID.encode(), self._id_json)
 
 
 class McpServer:
@@ -175,7 +191,9 @@ class McpServer:
         """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
         subscription = self._subscriptions.pop(key, None)
         calls = self._stateless.get(principal)
-        if subscription is None and calls is not None:
+        if subscription is not None:
+            subscription.answer.cancelled(Problem(code=CALL_CANCELLED, message=why))
+        elif calls is not None:
             calls.cancel(key, why)
 
     def _subscribe(self, message: Message, params: Members, answer: Answer, key: Hashable) -> None:
@@ -185,11 +203,14 @@ class McpServer:
         wanted = params.get("notifications")
         kinds = {} if wanted is None else members_of(wanted, "`notifications`", message.id_json)
         tools = bytes(kinds.get("toolsListChanged", b"false")) == b"true"
-        subscription = Subscription(answer, message.id_json)
-        honoured = b'"notifications":{%b},' % (b'"toolsListChanged":true' if tools else b"")
-        subscription.tell("notifications/subscriptions/acknowledged", honoured)
-        if tools:
-            self._subscriptions[key] = subscription
+        subscription = self._subscriptions[key] = Subscription(answer, message.id_json, tools=tools)
+        subscription.acknowledge()
+
+    def end_subscriptions(self) -> None:
+        """For a door that closes: every open one is answered."""
+        subscriptions, self._subscriptions = self._subscriptions, {}
+        for subscription in subscriptions.values():
+            subscription.end()
 
     # -- lists and news -------------------------------------------------------------------------------------------
 
@@ -223,7 +244,7 @@ class McpServer:
             if conversation.push is not None:
                 conversation.push(message)
         for subscription in list(self._subscriptions.values()):
-            subscription.tell(LIST_CHANGED)
+            subscription.tell_tools_changed()
 
     def close(self) -> None:
         if self._telling is not None:
