@@ -1,0 +1,58 @@
+"""The TypeScript SDK's client, which most agents are built on, through both doors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.gateway import TRUNKLINE, Gateway, write_config
+from tests.support.peers.programs import HERE, NODE, NODE_PACKAGES, Peer, sdk
+
+pytestmark = pytest.mark.node
+START_WAIT_S = 30
+CLIENT = [NODE, str(HERE / "node_client.mjs"), str(NODE_PACKAGES / "sdk")]
+
+
+@pytest.mark.parametrize("door", ["http", "stdio"])
+async def test_it_can_do_all_it_does_with_a_server_itself(door: str, tmp_path: Path) -> None:
+    peer = sdk(tmp_path)
+    if door == "http":
+        with Gateway(tmp_path, peer.entry(), start_wait=START_WAIT_S) as gateway:
+            report = await run_client(f"http://127.0.0.1:{gateway.port}/mcp")
+            await assert_all_worked(report, peer)
+    else:
+        config = write_config(tmp_path, peer.entry(), start_wait=START_WAIT_S)
+        report = await run_client(TRUNKLINE, "stdio", "-c", str(config))
+        await assert_all_worked(report, peer)
+
+
+async def run_client(*target: str) -> dict:
+    client = await asyncio.create_subprocess_exec(
+        *CLIENT, *target, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        output, _ = await client.communicate()
+    finally:
+        if client.returncode is None:
+            client.kill()
+            await client.wait()
+    assert client.returncode == 0
+    return json.loads(output)
+
+
+async def assert_all_worked(report: dict, peer: Peer) -> None:
+    assert report["server"] == "trunkline"
+    assert "peer_add" in report["tools"]
+    assert report["add"] == {"total": 5, "parts": [2, 3], "note": None}
+    assert report["picture"] == "image/png"
+    assert report["fail"]["isError"]
+    assert report["refuse"] == {"code": 4711, "data": {"retry": False, "ids": [1, "1", 1.5, None]}}
+    # It drops a report that comes in one piece with the answer, so only the first of these three is sure.
+    assert report["progress"] in ([1], [1, 2], [1, 2, 3])
+    assert report["held"] == "aborted"
+    await peer.journal.wait_for("cancelled node")
+    assert report["ping"] == {}
+    assert report["announced"]
+    assert report["grown"] == "grown"

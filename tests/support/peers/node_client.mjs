@@ -1,0 +1,40 @@
+// A client on the TypeScript SDK: node_client.mjs SDK_FOLDER (URL | COMMAND ARG…); one JSON report on stdout.
+import { pathToFileURL } from "node:url";
+
+const [folder, target, ...args] = process.argv.slice(2);
+const load = (path) => import(pathToFileURL(`${folder}/dist/esm/${path}`).href);
+const { Client } = await load("client/index.js");
+const { StdioClientTransport } = await load("client/stdio.js");
+const { StreamableHTTPClientTransport } = await load("client/streamableHttp.js");
+const { ToolListChangedNotificationSchema } = await load("types.js");
+
+const client = new Client({ name: "node-client", version: "1" }, { capabilities: {} });
+let announce;
+const announced = new Promise((resolve) => (announce = resolve));
+
+const transport = /^https?:/.test(target)
+    ? new StreamableHTTPClientTransport(new URL(target))
+    : new StdioClientTransport({ command: target, args, stderr: "ignore" });
+await client.connect(transport);
+
+const report = { server: client.getServerVersion().name };
+report.tools = (await client.listTools()).tools.map((tool) => tool.name);
+const call = (name, input, options) => client.callTool({ name: `peer_${name}`, arguments: input }, undefined, options);
+report.add = (await call("add", { a: 2, b: 3 })).structuredContent;
+report.picture = (await call("picture", {})).content[0].mimeType;
+report.fail = await call("fail", { reason: "out of paper" });
+report.refuse = await call("refuse", { reason: "not today" }).catch((error) => ({ code: error.code, data: error.data }));
+report.progress = [];
+await call("work", { steps: 3 }, { onprogress: (progress) => report.progress.push(progress.progress) });
+const taken = new AbortController();
+const held = call("hold", { name: "node" }, { signal: taken.signal }).catch(() => "aborted");
+setTimeout(() => taken.abort("no longer wanted"), 300);
+report.held = await held;
+report.ping = await client.ping();
+client.setNotificationHandler(ToolListChangedNotificationSchema, () => announce(true));
+await call("grow", { name: "grown" });
+report.announced = await announced;
+report.grown = (await call("grown", {})).content[0].text;
+if (transport.terminateSession) await transport.terminateSession();
+await client.close();
+console.log(JSON.stringify(report));
