@@ -102,10 +102,19 @@ class HttpPool:
             exchange.on_fail("the connection pool is closed")
             return
         self._waiting.append(exchange)
-        if len(self._open) + len(self._opening) < self._max_connections:
+        self._dial()
+
+    def _dial(self) -> None:
+        """Every exchange that waits has an attempt to connect under way, as far as the limit allows."""
+        room = len(self._open) + len(self._opening) < self._max_connections
+        if room and len(self._opening) < len(self._waiting) and not self._closed:
             task = self._loop.create_task(self._connect())
             self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            task.add_done_callback(self._dialed)
+
+    def _dialed(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._dial()
 
     def _reusable(self) -> _Connection | None:
         while self._idle:
@@ -129,6 +138,8 @@ class HttpPool:
             self._refuse(f"no connection within {self._connect_timeout_s:g} seconds")
         except OSError as error:
             self._refuse(f"cannot connect: {error.strerror or error}")
+        except UnicodeError:
+            self._refuse(f"cannot connect: `{target.host}` is not the name of a host")
         else:
             self.released(protocol)
 
@@ -170,10 +181,7 @@ class HttpPool:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        if self._waiting and not self._closed and len(self._open) + len(self._opening) < self._max_connections:
-            task = self._loop.create_task(self._connect())
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+        self._dial()
 
     async def close(self) -> None:
         self._closed = True
