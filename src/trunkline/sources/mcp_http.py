@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError, Problem
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Source, SourceKind
 from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.mcp.handshake import Session, shake_hands
@@ -40,11 +40,13 @@ class _Dialer:
         return session
 
     async def _try_sse(self, refusal: Problem, capabilities: bytes, count: Callable[[str], None]) -> Session:
-        """A server of 2024-11-05 refuses our POST. If the older way fails too, the first refusal tells more."""
+        """A server of 2024-11-05 refuses our POST. If the older way fails too, the first refusal tells more, unless
+        the second one asks for a login: then there is such a server."""
         try:
             return await self._open_sse(capabilities, count)
-        except GatewayError:
-            raise GatewayError(refusal) from None
+        except GatewayError as error:
+            tells_more = error.problem.code is SOURCE_AUTH_REQUIRED
+            raise GatewayError(error.problem if tells_more else refusal) from None
 
     async def _open_streamable(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
         lane = HttpLane(self._name, count, self._pool(), self._section.headers, self._limit_bytes)

@@ -12,7 +12,6 @@ import msgspec
 from trunkline.core.call import QUEUED, SENT, Failure, Json, RemoteError, Request
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
-    SOURCE_AUTH_REQUIRED,
     SOURCE_LOST,
     SOURCE_PROTOCOL,
     SOURCE_START_FAILED,
@@ -243,8 +242,7 @@ class _Post(Exchange):
             lane.session_lost(request)
             return
         if self._status in (401, 403):
-            hint = "give it a credential under `headers` in the configuration"
-            lane.fail(request, lane.problem(SOURCE_AUTH_REQUIRED, f"answered HTTP {self._status}", hint=hint))
+            lane.fail(request, lane.login_problem(self._status))
             return
         if self._sse is None:
             self._read_body(request, body)

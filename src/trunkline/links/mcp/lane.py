@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from trunkline.core.call import SENT, Failure, Json, Outcome, RemoteError, Request, Result
-from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
 from trunkline.wire.jsonrpc import (
     ServerMessage,
     decode_server_message,
@@ -186,6 +186,10 @@ class Lane:
             code=code, message=f"Server {self.source}: {reason}", source=self.source, retryable=True, hint=hint
         )
         return problem if request is None else _about(problem, request)
+
+    def login_problem(self, status: int) -> Problem:
+        hint = "give it a credential under `headers` in the configuration"
+        return self.problem(SOURCE_AUTH_REQUIRED, f"answered HTTP {status}", hint=hint)
 
     async def close(self) -> None:
         raise NotImplementedError

@@ -8,7 +8,6 @@ from urllib.parse import urljoin
 
 from trunkline.core.call import Failure, Request
 from trunkline.core.errors import (
-    SOURCE_AUTH_REQUIRED,
     SOURCE_LOST,
     SOURCE_PROTOCOL,
     SOURCE_START_FAILED,
@@ -106,9 +105,11 @@ class _Stream(Exchange):
             self._lane.event(event)
 
     def on_end(self) -> None:
-        code = SOURCE_AUTH_REQUIRED if self._status in (401, 403) else SOURCE_LOST
+        if self._status in (401, 403):
+            self._lane.stream_ended(self._lane.login_problem(self._status))
+            return
         reason = "the event stream ended" if self._status == 200 else f"answered HTTP {self._status}"
-        self._lane.stream_ended(self._lane.problem(code, reason))
+        self._lane.stream_ended(self._lane.problem(SOURCE_LOST, reason))
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         self._lane.stream_ended(self._lane.problem(SOURCE_LOST, reason))
