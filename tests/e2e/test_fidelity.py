@@ -104,6 +104,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["http", "stdio"])
 @pytest.mark.parametrize("name", CASES)
 async def test_definitions_and_answers_are_what_the_server_itself_sends(name: str, door: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.peers.programs import HttpPeer, Peer, everything, fastmcp, sdk
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow
 START_WAIT_S = 30
 SLOW_S = "5"
 
@@ -77,7 +78,6 @@ async def call_unless_lost(client: HttpClient, tool: str, arguments: dict[str, A
     return answer
 
 
-@pytest.mark.slow
 async def test_a_server_that_is_slow_to_start_is_understood_all_the_same(tmp_path: Path) -> None:
     """Longer than the gateway waits before it tries the older handshake too; the server answers both at once."""
     peer = sdk(tmp_path, PEER_START_DELAY_S=SLOW_S)
@@ -87,7 +87,6 @@ async def test_a_server_that_is_slow_to_start_is_understood_all_the_same(tmp_pat
         assert "down" not in gateway.log
 
 
-@pytest.mark.slow
 async def test_a_first_list_does_not_wait_for_a_slow_server_and_a_second_start_lists_it_at_once(tmp_path: Path) -> None:
     peer = sdk(tmp_path, PEER_START_DELAY_S=SLOW_S)
     quick = sdk(tmp_path, "http", name="quick")

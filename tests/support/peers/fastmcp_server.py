@@ -1,4 +1,7 @@
-"""A server on FastMCP: `fastmcp_server.py stdio | http PORT | sse PORT`; the same tools as the peer on the SDK."""
+"""A server on FastMCP: `fastmcp_server.py stdio | http PORT | sse PORT`; the same tools as the peer on the SDK.
+
+With PEER_TOKEN it wants that as a bearer token.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import McpError, ToolError
+from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.utilities.types import Image
 from mcp_types import Icon, ToolAnnotations, ToolListChangedNotification
 
@@ -18,7 +22,13 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
     "1f15c4890000000d49444154789c63f8cfc0f01f00050001ff56c72f0d0000000049454e44ae426082"
 )
-server = FastMCP("fastmcp-peer", instructions="Ask it anything.", version="1.2.3")
+TOKEN = os.environ.get("PEER_TOKEN")
+server = FastMCP(
+    "fastmcp-peer",
+    instructions="Ask it anything.",
+    version="1.2.3",
+    auth=StaticTokenVerifier({TOKEN: {"client_id": "gateway", "scopes": []}}) if TOKEN else None,
+)
 
 
 @dataclass

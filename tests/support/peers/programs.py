@@ -128,11 +128,11 @@ def sdk(folder: Path, transport: str = "stdio", name: str = "peer", **env: str) 
     return HttpPeer(folder, name, [*SDK, "sse", "{port}"], "/sse", **env)
 
 
-def fastmcp(folder: Path, transport: str = "stdio", name: str = "peer") -> Peer:
+def fastmcp(folder: Path, transport: str = "stdio", name: str = "peer", **env: str) -> Peer:
     """A server on FastMCP: `stdio`, `http` or `sse`."""
     if transport == "stdio":
-        return StdioPeer(folder, name, [*FASTMCP, "stdio"])
-    return HttpPeer(folder, name, [*FASTMCP, transport, "{port}"], "/sse" if transport == "sse" else "/mcp")
+        return StdioPeer(folder, name, [*FASTMCP, "stdio"], **env)
+    return HttpPeer(folder, name, [*FASTMCP, transport, "{port}"], "/sse" if transport == "sse" else "/mcp", **env)
 
 
 def everything(folder: Path, transport: str = "stdio", name: str = "peer") -> Peer:

@@ -2,7 +2,7 @@
 
 It has one tool for each thing a gateway must carry: text, structured data, an image, both kinds of error, progress,
 cancellation, and a list that changes. PEER_JOURNAL names a file for what
-tests want to know, PEER_START_DELAY_S makes it slow to start.
+tests want to know, PEER_START_DELAY_S makes it slow to start, PEER_CERTIFICATE makes it speak HTTPS.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import uvicorn
 from mcp import MCPError
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -113,6 +114,12 @@ async def grow(name: str, ctx: Context[Any, Any]) -> str:
     return name
 
 
+@server.tool(structured_output=False)
+def blob(size: int) -> str:
+    """A long text."""
+    return "é" * size
+
+
 @server.tool()
 def whoami() -> dict[str, int]:
     """The process that answers."""
@@ -123,4 +130,8 @@ if __name__ == "__main__":
     time.sleep(float(os.environ.get("PEER_START_DELAY_S", "0")))
     journal(f"start {os.getpid()}")
     transport = sys.argv[1]
+    if "PEER_CERTIFICATE" in os.environ:
+        app = server.streamable_http_app()
+        uvicorn.run(app, port=int(sys.argv[2]), ssl_certfile=os.environ["PEER_CERTIFICATE"], log_level="error")
+        sys.exit()
     server.run(transport, **({"port": int(sys.argv[2])} if len(sys.argv) > 2 else {}))
