@@ -10,7 +10,15 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from trunkline.core.call import Call, Caller, Failure
-from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, Code, GatewayError, Problem
+from trunkline.core.errors import (
+    INTERNAL,
+    SOURCE_LOST,
+    SOURCE_START_FAILED,
+    TOO_MANY_LANES,
+    Code,
+    GatewayError,
+    Problem,
+)
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane
@@ -28,9 +36,10 @@ def lane_key(caller: Caller) -> LaneKey | None:
 class _Slot:
     """One client's lane: on its way, open, or lost."""
 
-    __slots__ = ("lane", "opening", "used_at", "waiting")
+    __slots__ = ("ended", "lane", "opening", "used_at", "waiting")
 
     def __init__(self) -> None:
+        self.ended = False
         self.lane: Lane | None = None
         self.opening: asyncio.Task[None] | None = None
         self.waiting: list[Call] = []
@@ -93,9 +102,9 @@ class ClientLanes:
     async def _open(self, key: LaneKey, slot: _Slot) -> None:
         try:
             session = await self._open_session(key[2])
-        except GatewayError as error:
+        except Exception as error:  # whatever it was, those that wait get an answer
             self._not_before = self._loop.time() + self._backoff.next_delay_s()
-            self._drop_slot(key, slot, error.problem)
+            self._drop_slot(key, slot, _problem_of(error))
             return
         self._backoff.failures = 0
         slot.lane = session.lane
@@ -116,7 +125,7 @@ class ClientLanes:
         """The next call opens a new lane; what was in flight on this one has been answered, or will be."""
         if self._slots.get(key) is slot:
             del self._slots[key]
-        if slot.lane is not None:
+        if slot.lane is not None and not slot.ended:
             self._close_later(slot.lane)
 
     def _make_room(self) -> bool:
@@ -143,17 +152,21 @@ class ClientLanes:
 
     def _end(self, key: LaneKey, why: str) -> None:
         slot = self._slots.pop(key)
+        slot.ended = True
         if slot.opening is not None and not slot.opening.done():
             slot.opening.cancel()
+            self._await_later(slot.opening)
         for call in slot.waiting:
             self._refuse(call, SOURCE_LOST, f"was stopped: {why}")
         if slot.lane is not None:
             self._close_later(slot.lane)
 
     def _close_later(self, lane: Lane) -> None:
-        task = self._loop.create_task(lane.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._await_later(self._loop.create_task(lane.close()))
+
+    def _await_later(self, ending: asyncio.Task[None]) -> None:
+        self._closing.add(ending)
+        ending.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         self._reaper.cancel()
@@ -179,3 +192,9 @@ class ClientLanes:
                 )
             )
         )
+
+
+def _problem_of(error: Exception) -> Problem:
+    if isinstance(error, GatewayError):
+        return error.problem
+    return Problem(code=INTERNAL, message=f"internal error: {type(error).__name__}: {error}")

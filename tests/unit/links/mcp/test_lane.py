@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from tests.unit.links.mcp.memory_lane import MemoryLane
+
+from trunkline.core.call import Failure, Outcome, RemoteError, Request, Result
+from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
+from trunkline.links.mcp.lane import result_of
+
+
+def request_on(lane: MemoryLane, params: bytes = b"{}") -> tuple[Request, list[Outcome | None]]:
+    ends: list[Outcome | None] = []
+    request = Request("tools/call", params, lambda ended: ends.append(ended.outcome))
+    lane.send(request)
+    return request, ends
+
+
+def problem(outcome: Outcome | None) -> Problem:
+    assert isinstance(outcome, Failure)
+    return outcome.problem
+
+
+# Answers -------------------------------------------------------------------------------------------------------------
+
+
+async def test_each_request_has_an_id_of_its_own_and_gets_its_own_answer() -> None:
+    lane = MemoryLane()
+    requests = [request_on(lane) for _ in range(3)]
+    assert [message["id"] for message in lane.sent] == [1, 2, 3]
+    for upstream_id in (2, 3, 1):
+        lane.received(b'{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}' % (upstream_id, upstream_id))
+    for number, (request, ends) in enumerate(requests, 1):
+        assert isinstance(request.outcome, Result)
+        assert bytes(request.outcome.raw) == b'{"n":%d}' % number
+        assert len(ends) == 1
+    assert not lane.pending
+
+
+@pytest.mark.parametrize(
+    "result", [b"{}", b'{"a":1.10,"b":[ ]}', b'{"id":7,"error":{}}', b'{"x":1e400,"x":2}', b'{"u":"\\u00e9\xc3\xa9"}']
+)
+async def test_a_result_arrives_byte_for_byte(result: bytes) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(b'{"result": %b ,"jsonrpc":"2.0","id":1}' % result)
+    assert isinstance(request.outcome, Result)
+    assert bytes(request.outcome.raw) == result
+
+
+async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1, "message":"m","data":[1.10]}}')
+    assert request.outcome == RemoteError(b'{"code":-1, "message":"m","data":[1.10]}')
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"jsonrpc":"2.0","id":1}',
+        b'{"jsonrpc":"2.0","id":1,"result":[]}',
+        b'{"jsonrpc":"2.0","id":1,"result":null}',
+        b'{"jsonrpc":"2.0","id":1,"result":"x"}',
+        b'{"jsonrpc":"2.0","id":1,"error":null}',
+        b'{"jsonrpc":"2.0","id":1,"error":"no"}',
+        b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":%b}' % (b"[" * 50_000),
+        b'{"jsonrpc":"2.0","id":1,"result":{}',
+    ],
+    ids=range(12),
+)
+async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer: bytes) -> None:
+    lane = MemoryLane()
+    broken, ends = request_on(lane)
+    other, _ = request_on(lane)
+    lane.received(answer)
+    assert problem(broken.outcome).code is SOURCE_PROTOCOL
+    assert (problem(broken.outcome).phase, problem(broken.outcome).executed) == ("sent", "unknown")
+    assert len(ends) == 1
+    assert lane.counted == ["protocol_errors"]
+    lane.answer({"id": 2}, {})
+    assert isinstance(other.outcome, Result)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"Server listening on stdio",
+        b"",
+        b"{not json",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"1",
+        b"\x00\xff",
+        b'{"result":{"id":1},"x":',
+        b"[" * 50_000,
+    ],
+    ids=range(10),
+)
+async def test_noise_costs_nothing(noise: bytes) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(noise)
+    assert not request.done
+    assert lane.counted == ["noise_lines"]
+    lane.answer({"id": 1}, {})
+    assert isinstance(request.outcome, Result)
+
+
+@pytest.mark.parametrize("answer_id", [b"2", b"0", b"-1", b'"1"', b"1.0", b"null", b"[]", b"9" * 5000, b"1e0"])
+async def test_an_answer_to_nothing_we_asked_is_counted_and_dropped(answer_id: bytes) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % answer_id)
+    assert not request.done
+    assert lane.counted == ["unmatched_answers"]
+
+
+async def test_a_second_answer_is_dropped() -> None:
+    lane = MemoryLane()
+    request, ends = request_on(lane)
+    lane.answer({"id": 1}, {"n": 1})
+    lane.answer({"id": 1}, {"n": 2})
+    assert isinstance(request.outcome, Result)
+    assert bytes(request.outcome.raw) == b'{"n": 1}'
+    assert len(ends) == 1
+    assert lane.counted == ["unmatched_answers"]
+
+
+# What a server says unasked ------------------------------------------------------------------------------------------
+
+
+async def test_a_ping_is_answered_and_any_other_request_refused() -> None:
+    lane = MemoryLane()
+    lane.say({"id": "a", "method": "ping"})
+    lane.say({"id": 7, "method": "sampling/createMessage", "params": {}})
+    assert lane.sent[0] == {"jsonrpc": "2.0", "id": "a", "result": {}}
+    assert lane.sent[1]["id"] == 7
+    assert lane.sent[1]["error"]["code"] == -32601
+
+
+async def test_notifications_go_to_whoever_tends_the_lane() -> None:
+    lane = MemoryLane()
+    heard: list[tuple[str, bytes]] = []
+    lane.say({"method": "too/early"})
+    lane.on_notification = lambda method, params: heard.append((method, bytes(params)))
+    lane.say({"method": "a", "params": {"x": 1}})
+    lane.say({"method": "b"})
+    assert heard == [("a", b'{"x": 1}'), ("b", b"{}")]
+
+
+async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    seen: list[bytes] = []
+    request.on_notice = lambda method, params: seen.append(bytes(params))
+    lane.received(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":0.10}}')
+    assert seen == [b'{"progressToken":1,"progress":0.10}']
+
+
+@pytest.mark.parametrize(
+    ("params", "counter"),
+    [
+        (b'{"progressToken":2,"progress":1}', "unmatched_progress"),
+        (b'{"progressToken":"1","progress":1}', "unmatched_progress"),
+        (b'{"progress":1}', "protocol_errors"),
+        (b'{"progressToken":null}', "protocol_errors"),
+        (b'{"progressToken":1e400}', "protocol_errors"),
+        (b"[]", "protocol_errors"),
+        (b"null", "protocol_errors"),
+    ],
+)
+async def test_progress_of_nothing_in_flight_is_counted_and_dropped(params: bytes, counter: str) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    request.on_notice = lambda method, params: pytest.fail("not for this request")
+    lane.received(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
+    assert lane.counted == [counter]
+
+
+async def test_progress_after_the_answer_is_dropped() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    request.on_notice = lambda method, params: pytest.fail("it is over")
+    lane.answer({"id": 1}, {})
+    lane.say({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}})
+    assert lane.counted == ["unmatched_progress"]
+
+
+# Walking away and the end --------------------------------------------------------------------------------------------
+
+
+async def test_a_request_given_up_is_cancelled_under_the_servers_id_and_its_answer_dropped() -> None:
+    lane = MemoryLane()
+    request_on(lane)
+    request, ends = request_on(lane)
+    request.give_up(Failure(Problem(code=SOURCE_LOST, message="x")))
+    assert lane.sent[-1]["method"] == "notifications/cancelled"
+    assert lane.sent[-1]["params"] == {"requestId": 2}
+    lane.answer({"id": 2}, {})
+    assert len(ends) == 1
+    assert lane.counted == ["unmatched_answers"]
+
+
+async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_lane() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.answer({"id": 1}, {})
+    lane.abandon(request)
+    other, _ = request_on(lane)
+    lane.lost.set_result(Problem(code=SOURCE_LOST, message="x"))
+    lane.abandon(other)
+    assert "notifications/cancelled" not in lane.methods()
+
+
+async def test_a_lost_lane_fails_everything_in_flight_once() -> None:
+    lane = MemoryLane()
+    requests = [request_on(lane) for _ in range(3)]
+    lane.lose(lane.problem(SOURCE_LOST, "exited with status 3"))
+    lane.lose(lane.problem(SOURCE_LOST, "again"))
+    for request, ends in requests:
+        assert problem(request.outcome).message == "Server s: exited with status 3"
+        assert (problem(request.outcome).phase, problem(request.outcome).executed) == ("sent", "unknown")
+        assert not problem(request.outcome).retryable
+        assert len(ends) == 1
+    assert lane.lost.result().message == "Server s: exited with status 3"
+    assert not lane.usable
+
+
+async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None:
+    """Ending one request may start another on the same lane."""
+    lane = MemoryLane()
+    again: list[Request] = []
+    request = Request("x", b"{}", lambda _: again.append(request_on(lane)[0]))
+    lane.send(request)
+    lane.lose(lane.problem(SOURCE_LOST, "gone"))
+    assert not again[0].done
+    assert again[0].upstream_id in lane.pending
+    lane.lose(lane.problem(SOURCE_LOST, "gone"))
+    assert again[0].done
+
+
+# Our own requests ----------------------------------------------------------------------------------------------------
+
+
+async def test_asking_gives_the_outcome() -> None:
+    lane = MemoryLane(lambda lane, message: lane.answer(message, {"ok": True}))
+    outcome = await lane.ask("x", b'{"a":1}', 5)
+    assert json.loads(result_of(outcome)) == {"ok": True}
+    assert lane.sent[0]["params"] == {"a": 1}
+
+
+async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
+    lane = MemoryLane()
+    outcome = await lane.ask("ping", b"{}", 0.01)
+    assert "no answer to `ping` within 0.01 seconds" in problem(outcome).message
+    assert lane.methods() == ["ping", "notifications/cancelled"]
+    assert not lane.pending
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+async def test_opening_requests_are_never_cancelled(method: str) -> None:
+    lane = MemoryLane()
+    await lane.ask(method, b"{}", 0.01)
+    assert lane.methods() == [method]
+
+
+async def test_an_asker_that_is_cancelled_leaves_nothing_in_flight() -> None:
+    lane = MemoryLane()
+    asking = asyncio.ensure_future(lane.ask("x", b"{}", 60))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert not lane.pending
+    assert lane.methods() == ["x", "notifications/cancelled"]
+
+
+async def test_the_result_of_a_refusal_is_an_error_that_says_what_came() -> None:
+    with pytest.raises(GatewayError, match="refused"):
+        result_of(RemoteError(b'{"code":-32601,"message":"refused by me"}'))
+    problem = Problem(code=SOURCE_LOST, message="gone")
+    with pytest.raises(GatewayError) as failed:
+        result_of(Failure(problem))
+    assert failed.value.problem is problem
