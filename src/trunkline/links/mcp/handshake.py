@@ -13,7 +13,7 @@ from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane, result_of
 from trunkline.version import __version__
-from trunkline.wire.jsonrpc import members_of
+from trunkline.wire.jsonrpc import BadMessage, members_of
 from trunkline.wire.mcp.legacy import INITIALIZED, ServerHello, decode_hello, initialize_params
 from trunkline.wire.mcp.modern import SERVER_INFO, stamp
 from trunkline.wire.mcp.versions import LATEST_MODERN, LEGACY, Era
@@ -102,10 +102,17 @@ def _modern(lane: Lane, outcome: Outcome) -> Session:
     _speak(lane, LATEST_MODERN, modern=True, capabilities=b"{}")
     hello = decode_hello(raw)
     hello.protocol_version = LATEST_MODERN
-    meta = members_of(raw, "result").get("_meta")
-    if meta is not None:
-        hello.server_info = members_of(meta, "`_meta`").get(SERVER_INFO, hello.server_info)
+    hello.server_info = _server_info(raw)
     return Session(lane, "modern", hello)
+
+
+def _server_info(raw: bytes) -> msgspec.Raw:
+    """What the server calls itself, in its `_meta`. Nothing depends on it, so nothing fails for it."""
+    try:
+        meta = members_of(raw, "result").get("_meta", msgspec.Raw(b"{}"))
+        return members_of(meta, "`_meta`").get(SERVER_INFO, msgspec.Raw(b"{}"))
+    except BadMessage:
+        return msgspec.Raw(b"{}")
 
 
 def _stop_if_hopeless(lane: Lane, outcome: Outcome) -> None:
