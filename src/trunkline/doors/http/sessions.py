@@ -12,6 +12,7 @@ from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.mcp.server import Conversation, McpServer
 
 _MAX_WAITING_NEWS: Final = 64
+_SILENT_S: Final = 60.0
 
 
 class Session(Conversation):
@@ -22,6 +23,10 @@ class Session(Conversation):
         self.stream: HttpExchange | None = None
         self._news: list[bytes] = []
         self.push = self._push
+
+    @property
+    def is_idle(self) -> bool:
+        return self.stream is None and not len(self.calls)
 
     def _push(self, message: bytes) -> None:
         """News for a client whose stream is not open waits for it, each kind once."""
@@ -53,7 +58,7 @@ class Sessions:
         return len(self._sessions)
 
     def create(self, principal: str, now: float) -> Session:
-        if len(self._sessions) >= self._limit and not self._evict_idlest():
+        if len(self._sessions) >= self._limit and not self._evict_idlest(now):
             message = f"More than {self._limit} sessions are open (`limits.sessions`)"
             raise Denied(Problem(code=TOO_MANY_SESSIONS, message=message, retryable=True, retry_after_ms=5000))
         session = Session(secrets.token_urlsafe(24), principal, self._server.max_calls, now)
@@ -75,9 +80,9 @@ class Sessions:
             session.stream.end_stream()
         self._server.end(session, why)
 
-    def _evict_idlest(self) -> bool:
-        """Room for a newcomer, taken from a client that has nothing open: most never say goodbye."""
-        idle = [session for session in self._sessions.values() if session.stream is None and not len(session.calls)]
+    def _evict_idlest(self, now: float) -> bool:
+        """Room for a newcomer, taken from a client that has nothing open and is silent: most never say goodbye."""
+        idle = [session for session in self._sessions.values() if session.is_idle and session.used_at < now - _SILENT_S]
         if not idle:
             return False
         self.end(min(idle, key=lambda session: session.used_at), "another client needs its place")
@@ -85,7 +90,7 @@ class Sessions:
 
     def tick(self, now: float) -> None:
         for session in list(self._sessions.values()):
-            if session.stream is None and not len(session.calls) and now - session.used_at > self._idle_s:
+            if session.is_idle and now - session.used_at > self._idle_s:
                 self.end(session, "it was idle")
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.core.call import QUEUED, SENT, Failure, Json, RemoteError, Request
+from trunkline.core.call import QUEUED, SENT, Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     SOURCE_LOST,
@@ -27,6 +27,7 @@ from trunkline.wire.sse import SseParser, SseTooLarge
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _DELETE_WAIT_S: Final = 2.0
+_LAST_WORDS_S: Final = 1.0
 _LISTEN_AGAIN_S: Final = 1.0
 _SESSION_ID: Final = b"mcp-session-id"
 _EXCERPT_BYTES: Final = 1024
@@ -50,6 +51,7 @@ class HttpLane(Lane):
         self._posts: dict[int, _Post] = {}
         self._listener: asyncio.Task[None] | None = None
         self._transport_failures = 0
+        self._unheard = 0
 
     # -- requests out ---------------------------------------------------------------------------------------------
 
@@ -64,6 +66,8 @@ class HttpLane(Lane):
         post = _Post(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
         if request is not None:
             self._posts[request.upstream_id] = post
+        else:
+            self._unheard += 1
         self.pool.send(post)
 
     def _head(self, request: Request | None) -> bytes:
@@ -101,6 +105,17 @@ class HttpLane(Lane):
         headers += self._own_headers + extra
         return request_head(verb, self.pool.target.path, headers)[:-2]
 
+    async def ask(self, method: str, params: Json, timeout_s: float) -> Outcome:
+        """Our own requests are safe to repeat: a server may close a kept connection just as one is sent on it."""
+        outcome = await super().ask(method, params, timeout_s)
+        if isinstance(outcome, Failure) and outcome.problem.code is SOURCE_LOST and self._connection_failed:
+            outcome = await super().ask(method, params, timeout_s)
+        return outcome
+
+    @property
+    def _connection_failed(self) -> bool:
+        return self.usable and 0 < self._transport_failures < RETIRED_AFTER_FAILURES
+
     def abandon(self, request: Request) -> None:
         """Legacy servers are told by a notification, modern ones by closing the stream; either way it is closed."""
         post = self._posts.pop(request.upstream_id, None)
@@ -121,6 +136,8 @@ class HttpLane(Lane):
         """An exchange is over. Only failures of the transport count against the server, and only in a row."""
         if request is not None:
             self._posts.pop(request.upstream_id, None)
+        else:
+            self._unheard -= 1
         self._transport_failures = 0 if ok else self._transport_failures + 1
         if self._transport_failures >= RETIRED_AFTER_FAILURES:
             self.retire(self.problem(SOURCE_LOST, f"{self._transport_failures} transport failures in a row"))
@@ -173,9 +190,16 @@ class HttpLane(Lane):
             self._listener.cancel()
             await asyncio.wait([self._listener])
         self.lose(self.problem(SOURCE_LOST, "was disconnected"))
+        await self._last_words()
         if self.session_id and not self.modern:
             await self._delete_session()
         await self.pool.close()
+
+    async def _last_words(self) -> None:
+        """Notifications still on their way (that a call was cancelled, say) are worth a moment."""
+        end = asyncio.get_running_loop().time() + _LAST_WORDS_S
+        while self._unheard > 0 and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.005)
 
     async def _delete_session(self) -> None:
         farewell = _Farewell(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")

@@ -26,6 +26,7 @@ from trunkline.links.mcp.lane import Lane
 LaneKey = tuple[str, str, bytes]
 _STOP_WAIT_S: Final = 10.0
 _REAP_EVERY_S: Final = 15.0
+_SILENT_S: Final = 60.0
 
 
 def lane_key(caller: Caller) -> LaneKey | None:
@@ -129,8 +130,12 @@ class ClientLanes:
             self._close_later(slot.lane)
 
     def _make_room(self) -> bool:
-        """Close the idle lane that was used longest ago, if there is one."""
-        idle = [(slot.used_at, key) for key, slot in self._slots.items() if slot.idle]
+        """Close the lane that was used longest ago, if its client has been silent for a while: most never say goodbye.
+
+        A client that still works keeps its lane, whoever else asks: its server may hold state.
+        """
+        horizon = self._loop.time() - _SILENT_S
+        idle = [(slot.used_at, key) for key, slot in self._slots.items() if slot.idle and slot.used_at < horizon]
         if not idle:
             return False
         self._end(min(idle)[1], "another client needs it")
