@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Json, RemoteError, Request
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, GatewayError, Problem
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
@@ -77,8 +77,12 @@ class McpSource:
         if not isinstance(request, Call) or request.retried or request.done:
             return False
         request.retried = True
-        asyncio.get_running_loop().call_soon(self.submit, request)
+        asyncio.get_running_loop().call_soon(self._submit_again, request)
         return True
+
+    def _submit_again(self, call: Call) -> None:
+        if not call.done:
+            self.submit(call)
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -86,7 +90,7 @@ class McpSource:
         self._sink = sink
         self._lanes = ClientLanes(
             self.name,
-            self._open_client_session,
+            self._open,
             max_lanes=self._tuning.max_lanes,
             idle_s=self._tuning.lane_idle_s,
         )
@@ -121,18 +125,16 @@ class McpSource:
         era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era
         try:
             session = await self._opener(era, capabilities, self._count)
-        except GatewayError:
+        except GatewayError as error:
             # Some servers die of a request they do not know: the next try says nothing but `initialize`.
             self._probe_may_hurt = self._era is None and not self._probe_may_hurt
+            if error.problem.code is SOURCE_PROTOCOL:
+                self._era = None  # it may have been replaced by one of the other era
             raise
         self._era = session.era
+        session.lane.on_notification = self._heard
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
-        return session
-
-    async def _open_client_session(self, capabilities: bytes) -> Session:
-        session = await self._open(capabilities)
-        session.lane.on_notification = self._heard
         return session
 
     def _went_up(self, session: Session) -> None:
@@ -144,15 +146,10 @@ class McpSource:
     async def _tend(self, session: Session, sink: Sink) -> Problem:
         """Follow the server until it is lost: changes of its list, signs of life."""
         lane = session.lane
-        lane.on_notification = self._heard
         self._listen(session)
         failed_probes = 0
         while True:
-            refresh = asyncio.ensure_future(self._refresh.wait())
-            await asyncio.wait(
-                [lane.lost, refresh], timeout=self._tuning.probe_every_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            refresh.cancel()
+            await self._something_happens(lane)
             if lane.lost.done():
                 return lane.lost.result()
             if self._refresh.is_set():
@@ -163,6 +160,16 @@ class McpSource:
             if failed_probes >= _FAILED_PROBES:
                 return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
             self._listen_again(session)
+
+    async def _something_happens(self, lane: Lane) -> None:
+        """Until the lane is lost, the list has changed, or it is time for a probe."""
+        refresh = asyncio.ensure_future(self._refresh.wait())
+        waited_for = [lane.lost, refresh]
+        try:
+            await asyncio.wait(waited_for, timeout=self._tuning.probe_every_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            refresh.cancel()
+            await asyncio.wait([refresh])
 
     async def _relist(self, session: Session, sink: Sink) -> None:
         try:

@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, new_call, session_on
+
+from trunkline.core.call import Call, Failure, Request, Result
+from trunkline.core.errors import (
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    SOURCE_START_FAILED,
+    GatewayError,
+    Problem,
+)
+from trunkline.core.source import Health
+from trunkline.core.tool import Snapshot
+from trunkline.links.backoff import Backoff
+from trunkline.links.mcp import source as source_module
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.source import McpSource, Tuning
+from trunkline.wire.mcp.versions import Era
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
+
+
+class Server:
+    """A server that exists only as what it answers; every connection to it is a lane of its own."""
+
+    def __init__(self, era: Era = "legacy") -> None:
+        self.era: Era = era
+        self.tools = ["a"]
+        self.lanes: list[MemoryLane] = []
+        self.asked_for: list[Era | None] = []
+        self.refusals: list[Problem] = []
+        self.silent: set[str] = set()
+        self.after_list: Callable[[MemoryLane], None] | None = None
+
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+        self.asked_for.append(era)
+        await asyncio.sleep(0)
+        if self.refusals:
+            raise GatewayError(self.refusals.pop(0))
+        if era not in (None, self.era):
+            raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="Server s: speaks another era", source="s"))
+        lane = MemoryLane(self.respond)
+        self.lanes.append(lane)
+        return session_on(lane, self.era, HELLO)
+
+    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
+        method = message.get("method", "")
+        if method in self.silent or "id" not in message:
+            return
+        if method == "tools/list":
+            lane.answer(message, {"tools": [{"name": name} for name in self.tools]})
+            if self.after_list is not None:
+                self.after_list(lane)
+        elif method in ("ping", "server/discover"):
+            lane.answer(message, {})
+        elif method == "tools/call":
+            lane.answer(message, {"lane": self.lanes.index(lane)})
+
+    def change(self, *tools: str) -> None:
+        self.tools = list(tools)
+        for lane in self.lanes:
+            lane.say({"method": "notifications/tools/list_changed"})
+
+
+class Book:
+    """A sink that writes everything down, in order."""
+
+    def __init__(self) -> None:
+        self.entries: list[Snapshot | Health] = []
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.entries.append(snapshot)
+
+    def health(self, health: Health) -> None:
+        self.entries.append(health)
+
+    def count(self, counter: str, amount: int = 1) -> None: ...
+
+    @property
+    def healths(self) -> list[Health]:
+        return [entry for entry in self.entries if isinstance(entry, Health)]
+
+    @property
+    def states(self) -> list[str]:
+        return [health.state for health in self.healths]
+
+    @property
+    def offered(self) -> list[list[str]]:
+        return [[tool.name for tool in entry.tools] for entry in self.entries if isinstance(entry, Snapshot)]
+
+
+@contextlib.asynccontextmanager
+async def living(server: Server, **tuning: Any) -> AsyncIterator[tuple[McpSource, Book]]:
+    """A source at work; afterwards nothing of it is left."""
+    defaults: dict[str, Any] = {"shared": False, "max_lanes": 4, "lane_idle_s": 1000.0}
+    source = McpSource("s", server.open, Tuning(**{**defaults, **tuning}))
+    book = Book()
+    before = asyncio.all_tasks()
+    life = asyncio.get_running_loop().create_task(source.run(book))
+    try:
+        yield source, book
+    finally:
+        life.cancel()
+        await asyncio.wait([life])
+        left = asyncio.all_tasks() - before
+        assert not left, f"still running: {left}"
+        assert all(lane.closed == 1 for lane in server.lanes)
+
+
+async def ready(book: Book, times: int = 1) -> None:
+    await until(lambda: book.states.count("ready") >= times, f"ready for the {times}. time")
+
+
+def submitted(source: McpSource, call: Call) -> Call:
+    source.submit(call)
+    return call
+
+
+def lane_of(call: Call) -> int:
+    assert isinstance(call.outcome, Result), call.outcome
+    return int(bytes(call.outcome.raw).split(b":")[1].rstrip(b"}"))
+
+
+# Up, changed, lost ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_is_ready_once_its_tools_are_known(era: Era) -> None:
+    async with living(Server(era)) as (_, book):
+        await ready(book)
+        assert isinstance(book.entries[0], Snapshot)
+        assert book.offered == [["a"]]
+        assert book.states == ["ready"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_changed_list_is_fetched_again(era: Era) -> None:
+    server = Server(era)
+    async with living(server) as (_, book):
+        await ready(book)
+        server.change("a", "b")
+        await until(lambda: book.offered[-1] == ["a", "b"], "the new tool is offered")
+        server.change()
+        await until(lambda: book.offered[-1] == [], "no tool is offered")
+        assert book.states == ["ready"]
+
+
+async def test_a_change_told_right_behind_the_first_list_is_not_missed() -> None:
+    server = Server()
+
+    def changes(lane: MemoryLane) -> None:
+        server.after_list = None
+        server.change("a", "b")
+
+    server.after_list = changes
+    async with living(server) as (_, book):
+        await until(lambda: book.offered and book.offered[-1] == ["a", "b"], "the change is seen")
+
+
+async def test_a_change_told_by_a_clients_lane_counts_too() -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        call = submitted(source, new_call())
+        await until(lambda: call.done, "the client's lane is open")
+        server.tools = ["x"]
+        server.lanes[1].say({"method": "notifications/tools/list_changed"})
+        await until(lambda: book.offered[-1] == ["x"], "the change is seen")
+
+
+async def test_a_list_that_cannot_be_fetched_again_degrades_and_recovers() -> None:
+    server = Server()
+    async with living(server) as (_, book):
+        await ready(book)
+        server.silent.add("tools/list")
+        server.lanes[0].say({"method": "notifications/tools/list_changed"})
+        await until(lambda: server.lanes[0].pending, "the list is asked for")
+        asked = next(iter(server.lanes[0].pending))
+        server.lanes[0].say({"id": asked, "error": {"code": -1, "message": "not now"}})
+        await until(lambda: book.states == ["ready", "degraded"], "degraded")
+        assert "not now" in book.healths[-1].reason
+        server.silent.clear()
+        server.change("b")
+        await ready(book, 2)
+        assert book.offered[-1] == ["b"]
+
+
+async def test_a_lost_server_is_connected_again_and_says_what_happened() -> None:
+    server = Server()
+    async with living(server) as (_, book):
+        await ready(book)
+        lane = server.lanes[0]
+        lane.lose(lane.problem(SOURCE_LOST, "exited with status 3"))
+        await ready(book, 2)
+        assert book.states == ["ready", "starting", "ready"]
+        assert book.healths[1].reason == "Server s: exited with status 3"
+        assert [health.restarts for health in book.healths] == [0, 1, 1]
+        assert book.healths[2].reason == ""
+        assert book.healths[2].last_error == "Server s: exited with status 3"
+
+
+async def test_a_server_that_cannot_be_opened_is_down_until_it_can() -> None:
+    server = Server()
+    server.refusals = [Problem(code=SOURCE_START_FAILED, message=f"Server s: no {n}") for n in range(3)]
+    async with living(server) as (_, book):
+        await ready(book)
+        assert book.states == ["down", "down", "down", "ready"]
+        assert book.healths[0].reason == "Server s: no 0"
+
+
+async def test_a_server_that_wants_a_login_is_in_a_state_of_its_own() -> None:
+    server = Server()
+    server.refusals = [Problem(code=SOURCE_AUTH_REQUIRED, message="Server s: answered HTTP 401")]
+    async with living(server) as (_, book):
+        await ready(book)
+        assert book.states == ["auth_required", "ready"]
+
+
+async def test_a_server_without_a_list_is_down() -> None:
+    server = Server()
+    server.respond = lambda lane, message: lane.say({"id": message["id"], "error": {"code": 1, "message": "no"}})  # type: ignore[method-assign]
+    async with living(server) as (_, book):
+        await until(lambda: "down" in book.states, "it is down")
+
+
+# Eras ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_era_is_found_out_once() -> None:
+    server = Server("modern")
+    async with living(server) as (_, book):
+        await ready(book)
+        server.lanes[0].lose(Problem(code=SOURCE_LOST, message="x"))
+        await ready(book, 2)
+        assert server.asked_for == [None, "modern"]
+
+
+@pytest.mark.parametrize(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
+async def test_a_server_that_comes_back_in_the_other_era_is_recognised(before: Era, after: Era) -> None:
+    server = Server(before)
+    async with living(server) as (_, book):
+        await ready(book)
+        server.era = after
+        server.lanes[0].lose(Problem(code=SOURCE_LOST, message="updated"))
+        await ready(book, 2)
+
+
+async def test_a_server_that_dies_of_the_probe_is_next_spoken_to_without_it() -> None:
+    server = Server()
+    server.refusals = [Problem(code=SOURCE_LOST, message="Server s: exited")]
+    async with living(server) as (_, book):
+        await ready(book)
+        assert server.asked_for == [None, "legacy"]
+
+
+# Probes --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
+async def test_a_quiet_server_is_probed(era: Era, method: str) -> None:
+    server = Server(era)
+    async with living(server, probe_every_s=0.02) as (_, book):
+        await until(lambda: server.lanes and server.lanes[0].methods().count(method) >= 3, "three probes")
+        assert book.states == ["ready"]
+
+
+async def test_a_server_that_answers_no_probe_degrades_and_is_then_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "PROBE_TIMEOUT_S", 0.05)
+    server = Server()
+    server.silent.add("ping")
+    async with living(server, probe_every_s=0.02) as (_, book):
+        await until(lambda: len(server.lanes) >= 2, "it is connected again")
+        assert book.states[:3] == ["ready", "degraded", "starting"]
+        assert "3 probes" in book.healths[-1].reason or "3 probes" in book.healths[-1].last_error
+        server.silent.clear()
+
+
+# Calls ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_have_lanes_of_their_own_and_callers_without_one_share_the_scout() -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        calls = [submitted(source, new_call(session)) for session in (None, "one", "two", "one", None)]
+        await until(lambda: all(call.done for call in calls), "all are answered")
+        assert [lane_of(call) for call in calls] == [0, 1, 2, 1, 0]
+        source.forget("one")
+        await until(lambda: server.lanes[1].closed, "the lane of `one` is closed")
+        again = submitted(source, new_call("one"))
+        await until(lambda: again.done, "it is answered")
+        assert lane_of(again) == 3
+
+
+@pytest.mark.parametrize(("era", "shared"), [("modern", False), ("legacy", True), ("modern", True)])
+async def test_a_modern_or_shared_server_needs_one_lane_for_all(era: Era, shared: bool) -> None:
+    server = Server(era)
+    async with living(server, shared=shared) as (source, book):
+        await ready(book)
+        calls = [submitted(source, new_call(session)) for session in (None, "one", "two")]
+        await until(lambda: all(call.done for call in calls), "all are answered")
+        assert [lane_of(call) for call in calls] == [0, 0, 0]
+        assert len(server.lanes) == 1
+
+
+async def test_a_call_between_two_connections_goes_on_the_next_one() -> None:
+    server = Server("modern")
+    async with living(server) as (source, book):
+        await ready(book)
+        server.lanes[0].lose(Problem(code=SOURCE_LOST, message="x"))
+        call = submitted(source, new_call())
+        gone = submitted(source, new_call())
+        gone.cancel("changed its mind")
+        await until(lambda: call.done, "it is answered")
+        assert lane_of(call) == 1
+        assert "tools/call" in server.lanes[1].methods()
+        assert server.lanes[1].methods().count("tools/call") == 1
+
+
+async def test_a_call_between_two_connections_is_refused_when_there_is_no_next_one() -> None:
+    server = Server("modern")
+    async with living(server) as (source, book):
+        await ready(book)
+        server.refusals = [Problem(code=SOURCE_START_FAILED, message="Server s: no such file")] * 1000
+        server.lanes[0].lose(Problem(code=SOURCE_LOST, message="x"))
+        call = submitted(source, new_call())
+        await until(lambda: call.done, "it is answered")
+        assert isinstance(call.outcome, Failure)
+        assert call.outcome.problem.executed == "no"
+        assert "no such file" in call.outcome.problem.message
+
+
+async def test_ending_the_source_answers_what_is_in_flight_or_waits() -> None:
+    server = Server()
+    server.silent.add("tools/call")
+    async with living(server) as (source, book):
+        await ready(book)
+        scouts, clients = submitted(source, new_call(None)), submitted(source, new_call("one"))
+        await until(lambda: len(server.lanes) == 2 and server.lanes[1].sent, "both are sent")
+    for call in (scouts, clients):
+        assert isinstance(call.outcome, Failure)
+        assert call.outcome.problem.executed == "unknown"
+
+
+async def test_ending_a_source_that_is_still_connecting_leaves_nothing() -> None:
+    server = Server()
+    server.silent.add("tools/list")
+    async with living(server):
+        await until(lambda: server.lanes, "it is connected")
+
+
+# A call that a server refused before running it ----------------------------------------------------------------------
+
+
+async def test_a_call_is_taken_back_once_and_only_while_it_is_wanted() -> None:
+    server = Server("modern")
+    async with living(server) as (source, book):
+        await ready(book)
+        call, unwanted = new_call(), new_call()
+        assert source._take_back(call)
+        assert source._take_back(unwanted)
+        unwanted.cancel("changed its mind")
+        await until(lambda: call.done, "it is answered")
+        assert lane_of(call) == 0
+        assert server.lanes[0].methods().count("tools/call") == 1
+        assert not source._take_back(call)
+        assert not source._take_back(Request("ping", b"{}", lambda _: None))
