@@ -46,6 +46,7 @@ async def test_progress_cancellation_and_changes_of_the_list(make: type[Peer], t
         await peer.journal.wait_for("held one")
         call.cancel()
         await peer.journal.wait_for("cancelled one")
+        assert not (await client.call("peer_add", {"a": 1, "b": 2})).is_error
 
         if make is sdk and transport == "sse":
             return  # over the old transport the SDK tells nobody that its tools have changed

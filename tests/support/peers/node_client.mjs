@@ -24,12 +24,14 @@ report.add = (await call("add", { a: 2, b: 3 })).structuredContent;
 report.picture = (await call("picture", {})).content[0].mimeType;
 report.fail = await call("fail", { reason: "out of paper" });
 report.refuse = await call("refuse", { reason: "not today" }).catch((error) => ({ code: error.code, data: error.data }));
+report.work = (await call("work", { steps: 3 }, { onprogress: () => {} })).content[0].text;
 report.progress = [];
-await call("work", { steps: 3 }, { onprogress: (progress) => report.progress.push(progress.progress) });
 const taken = new AbortController();
-const held = call("hold", { name: "node" }, { signal: taken.signal }).catch(() => "aborted");
-setTimeout(() => taken.abort("no longer wanted"), 300);
-report.held = await held;
+const onprogress = (progress) => {
+    report.progress.push(progress);
+    taken.abort("no longer wanted");
+};
+report.held = await call("hold", { name: "node" }, { signal: taken.signal, onprogress }).catch(() => "aborted");
 report.ping = await client.ping();
 client.setNotificationHandler(ToolListChangedNotificationSchema, () => announce(true));
 await call("grow", { name: "grown" });

@@ -95,10 +95,11 @@ async def work(steps: int, ctx: Context[Any, Any]) -> str:
 
 
 @server.tool()
-async def hold(name: str) -> str:
-    """Never answers; says in the journal that it began, and that it was told to stop."""
+async def hold(name: str, ctx: Context[Any, Any]) -> str:
+    """Never answers; says in the journal (and by progress) that it began, and that it was told to stop."""
     journal(f"held {name}")
     try:
+        await ctx.report_progress(1, message="holding")
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
         journal(f"cancelled {name}")
