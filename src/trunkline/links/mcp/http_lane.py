@@ -28,6 +28,8 @@ _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _DELETE_WAIT_S: Final = 2.0
 _LAST_WORDS_S: Final = 1.0
+_REST_S: Final = 2.0
+"""How long a stream may stay open after the answer that it was for."""
 _LISTEN_AGAIN_S: Final = 1.0
 _SESSION_ID: Final = b"mcp-session-id"
 _EXCERPT_BYTES: Final = 1024
@@ -118,8 +120,9 @@ class HttpLane(Lane):
 
     def abandon(self, request: Request) -> None:
         """Legacy servers are told by a notification, modern ones by closing the stream; either way it is closed."""
+        unsent = self.phase_of(request) == QUEUED
         post = self._posts.pop(request.upstream_id, None)
-        if self.modern or self.phase_of(request) == QUEUED:
+        if self.modern or unsent:
             self.pending.pop(request.upstream_id, None)
         else:
             super().abandon(request)
@@ -212,8 +215,18 @@ def _mirrored_name(request: Request) -> str:
     parameter = NAMED_BY.get(request.method)
     if parameter is None:
         return ""
-    value: object = msgspec.json.decode(request.params, type=dict[str, object]).get(parameter)
-    return value if isinstance(value, str) else ""
+    try:
+        mirrored = msgspec.json.decode(request.params, type=_Mirrored)
+    except msgspec.MsgspecError:
+        return ""
+    return mirrored.name if parameter == "name" else mirrored.uri
+
+
+class _Mirrored(msgspec.Struct):
+    """The parameters that a header may mirror; the others are not looked into."""
+
+    name: str = ""
+    uri: str = ""
 
 
 def _keep(request: Request) -> bool:
@@ -223,7 +236,7 @@ def _keep(request: Request) -> bool:
 class _Post(Exchange):
     """One message on its way, and the answer to it if it is a request."""
 
-    __slots__ = ("_lane", "_parts", "_request", "_sse", "_status")
+    __slots__ = ("_lane", "_parts", "_request", "_rest", "_sse", "_status")
 
     def __init__(self, lane: HttpLane, request: Request | None, out: bytes) -> None:
         super().__init__(out)
@@ -232,6 +245,7 @@ class _Post(Exchange):
         self._status = 0
         self._parts: list[bytes] = []
         self._sse: SseParser | None = None
+        self._rest: asyncio.TimerHandle | None = None
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self._status = status
@@ -255,9 +269,25 @@ class _Post(Exchange):
         for event in events:
             if event.data:
                 self._lane.received(event.data)
+        if self._request is not None and self._request.done and self._rest is None:
+            self._rest = asyncio.get_running_loop().call_later(_REST_S, self._cut)
+
+    def _cut(self) -> None:
+        """It was answered, and its stream stays open: the connection is of no more use to anyone."""
+        self.abort()
+        self._lane.ended(self._request, ok=True)
+
+    def abort(self) -> None:
+        self._forget_rest()
+        super().abort()
+
+    def _forget_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
 
     def on_end(self) -> None:
         lane, request = self._lane, self._request
+        self._forget_rest()
         lane.ended(request, ok=True)
         if request is None or request.done:
             return
@@ -294,6 +324,7 @@ class _Post(Exchange):
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         lane, request = self._lane, self._request
+        self._forget_rest()
         problem: Problem | None = None
         if request is not None:
             code = SOURCE_START_FAILED if not self.written else SOURCE_LOST
