@@ -39,11 +39,14 @@ class SseLane(Lane):
                 endpoint = await self._endpoint
         except TimeoutError:
             raise GatewayError(self.problem(SOURCE_START_FAILED, "sent no `endpoint` event")) from None
-        target = Target(urljoin(self.pool.target.url, endpoint))
+        try:
+            target = Target(urljoin(self.pool.target.url, endpoint))
+            self._post_head = self._build_head(b"POST", target.path, b"application/json, text/event-stream")
+        except ValueError as error:
+            raise GatewayError(self.problem(SOURCE_PROTOCOL, f"its `endpoint` event is no link: {error}")) from None
         if not target.same_origin(self.pool.target):
             # Our headers may hold a credential: they go nowhere but to the origin that the operator named.
             raise GatewayError(self.problem(SOURCE_PROTOCOL, "its `endpoint` event names another origin"))
-        self._post_head = self._build_head(b"POST", target.path, b"application/json, text/event-stream")
 
     def _build_head(self, verb: bytes, path: bytes, accept: bytes) -> bytes:
         headers = [
