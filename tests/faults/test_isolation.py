@@ -39,6 +39,22 @@ async def test_clients_of_an_http_server_share_a_session_only_when_told_to(tmp_p
         await counts_apart(gateway, shared=sessions == "shared")
 
 
+async def test_tools_that_appear_in_a_clients_own_server_are_its_alone(tmp_path: Path) -> None:
+    with Gateway(tmp_path, StdioFaults(tmp_path, "x").entry()) as gateway:
+        async with gateway.client() as one, gateway.client() as two:
+            before = await two.tool_names()
+            assert "x_grown" not in before
+            await one.call("x_grow", {"name": "grown"})
+
+            async def sees_it() -> bool:
+                return "x_grown" in await one.tool_names()
+
+            await until(sees_it, "the client sees its new tool")
+            assert (await one.call("x_grown", {"text": "hello"})).result
+            assert await two.tool_names() == before
+            assert (await two.call("x_grown")).error
+
+
 async def test_one_session_keeps_one_process_for_all_its_calls(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "x")
     with Gateway(tmp_path, server.entry()) as gateway:

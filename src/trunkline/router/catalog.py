@@ -58,7 +58,8 @@ class Catalog:
         self._table: dict[str, Entry] = {}
         self._collisions: tuple[Problem, ...] = ()
         self._listing = b"[]"
-        self._stale = False
+        self._version = 0
+        self._built_version = 0
 
     # -- what sources say -----------------------------------------------------------------------------------------
 
@@ -77,8 +78,22 @@ class Catalog:
             self._changed()
 
     def _changed(self) -> None:
-        self._stale = True
+        self._version += 1
         self._on_change()
+
+    @property
+    def version(self) -> int:
+        """Goes up with every change."""
+        return self._version
+
+    def overlaid(self, snapshots: Mapping[str, Snapshot]) -> Catalog:
+        """This catalog as it is now, with some sources offering something else."""
+        catalog = Catalog(self._naming, self._max_name, _nobody_cares)
+        catalog._rules = self._rules
+        catalog._hidden = self._hidden
+        catalog._snapshots = {**self._snapshots, **snapshots}
+        catalog._version = 1
+        return catalog
 
     def snapshot(self, source: str) -> Snapshot | None:
         return self._snapshots.get(source)
@@ -86,7 +101,7 @@ class Catalog:
     # -- what callers ask -----------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Entry | None:
-        if self._stale:
+        if self._built_version != self._version:
             self._rebuild()
         entry = self._table.get(name)
         return entry if entry is not None else self._table.get(without_own_prefix(name))
@@ -105,13 +120,13 @@ class Catalog:
     @property
     def listing(self) -> bytes:
         """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
-        if self._stale:
+        if self._built_version != self._version:
             self._rebuild()
         return self._listing
 
     @property
     def collisions(self) -> tuple[Problem, ...]:
-        if self._stale:
+        if self._built_version != self._version:
             self._rebuild()
         return self._collisions
 
@@ -122,7 +137,7 @@ class Catalog:
         taken = self._expose(entries)
         self._table = _lookup_table(entries, taken)
         self._listing = b"[%b]" % b",".join(self._definitions(entries))
-        self._stale = False
+        self._built_version = self._version
 
     def _entries_of(self, source: str) -> Iterable[Entry]:
         snapshot, rules = self._snapshots.get(source), self._rules[source]
@@ -163,6 +178,10 @@ class Catalog:
         for entry in entries:
             if entry.exposed is not None and entry.tool.source not in self._hidden:
                 yield _renamed(entry.tool, entry.exposed)
+
+
+def _nobody_cares() -> None:
+    """A view is made anew when what it is made from changes."""
 
 
 def _renamed(tool: Tool, exposed: str) -> bytes:

@@ -17,6 +17,7 @@ from trunkline.core.tool import Snapshot
 from trunkline.router.catalog import Catalog, Entry, NameRules
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
+from trunkline.router.views import Views
 from trunkline.wire.jsonrpc import Members, encode, single_line
 
 TOOLS_CALL: Final = "tools/call"
@@ -61,6 +62,7 @@ class Router:
         self.events = events
         self.gates: dict[str, Gate] = {}
         self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
+        self.views = Views(self.catalog)
         self.on_list_changed: list[Callable[[], None]] = []
         self._options = options
         self._sources: dict[str, SourceOptions] = {}
@@ -100,6 +102,10 @@ class Router:
                 self.events.note("warning", "source", warning, source=name)
         self._settle()
 
+    def published_for(self, session: str, name: str, snapshot: Snapshot | None) -> None:
+        self.views.overlay(session, name, snapshot)
+        self._list_changed()
+
     def health_changed(self, name: str, health: Health) -> None:
         gate = self.gates[name]
         gate.set_health(health)
@@ -122,6 +128,7 @@ class Router:
 
     def forget(self, session: str) -> None:
         """A client's session is over."""
+        self.views.forget(session)
         for gate in self.gates.values():
             gate.source.forget(session)
 
@@ -205,7 +212,7 @@ class Router:
         return call
 
     def _route(self, call: Call, name: str, members: Members) -> None:
-        entry = self.catalog.find(name)
+        entry = self.views.of(call.caller).find(name)
         if entry is None:
             self._route_unknown(call, name, members)
             return
@@ -303,6 +310,9 @@ class SourceSink:
 
     def publish(self, snapshot: Snapshot) -> None:
         self._router.published(self._name, snapshot)
+
+    def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
+        self._router.published_for(session, self._name, snapshot)
 
     def health(self, health: Health) -> None:
         self._router.health_changed(self._name, health)

@@ -45,6 +45,7 @@ class Conversation:
         self.caller = caller
         self.version = ""
         self.calls = ClientCalls(max_calls)
+        self.told_listing: bytes | None = None
         self.push: Callable[[bytes], None] | None = None
         """Sends a message to this client outside any request; None while there is no way to."""
 
@@ -102,7 +103,7 @@ class McpServer:
                 call = ToolCall(answer, conversation.calls, message.id, modern=False)
                 call.start(self.router, conversation.caller, params, members)
             elif method == "tools/list":
-                self._list_tools(answer, params, modern=False)
+                self._list_tools(conversation.caller, answer, params, modern=False)
             elif method == "ping":
                 answer.result(result_of_ours(b"{}"))
             elif method == "initialize":
@@ -120,6 +121,7 @@ class McpServer:
             return
         conversation.version = negotiate(version)
         conversation.caller = replace(conversation.caller, client=client_name(bytes(params.get("clientInfo", b"{}"))))
+        conversation.told_listing = self.router.views.of(conversation.caller).listing
         self.conversations.add(conversation)
         answer.result(result_of_ours(initialize_result(conversation.version, CAPABILITIES, INFO, "")))
 
@@ -177,7 +179,7 @@ class McpServer:
             caller = Caller(principal, client=client_name(bytes(meta.get(CLIENT_INFO, b"{}"))))
             ToolCall(answer, calls, key, modern=True).start(self.router, caller, params, meta)
         elif method == "tools/list":
-            self._list_tools(answer, params, modern=True)
+            self._list_tools(Caller(principal), answer, params, modern=True)
         elif method == "server/discover":
             versions = encode({"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES})
             hello = b'{"resultType":"complete",%b,%b}' % (versions[1:-1], _HINTS)
@@ -214,13 +216,13 @@ class McpServer:
 
     # -- lists and news -------------------------------------------------------------------------------------------
 
-    def _list_tools(self, answer: Answer, params: Members, *, modern: bool) -> None:
+    def _list_tools(self, caller: Caller, answer: Answer, params: Members, *, modern: bool) -> None:
         if "cursor" in params:
             refuse(answer, Problem(code=INVALID_PARAMS, message="Unknown `cursor`: the list comes in one page"))
             return
 
         def give() -> None:
-            listing = self.router.catalog.listing
+            listing = self.router.views.of(caller).listing
             if modern:
                 answer.result(result_of_ours(b'{"resultType":"complete","tools":%b,%b}' % (listing, _HINTS)))
             else:
@@ -236,13 +238,15 @@ class McpServer:
     def _tell(self) -> None:
         self._telling = None
         self.router.report_collisions()
-        if self.router.catalog.listing == self._told_listing:
-            return
-        self._told_listing = self.router.catalog.listing
         message = encode_notification(LIST_CHANGED)
         for conversation in list(self.conversations):
-            if conversation.push is not None:
+            listing = self.router.views.of(conversation.caller).listing
+            if listing != conversation.told_listing and conversation.push is not None:
+                conversation.told_listing = listing
                 conversation.push(message)
+        before, self._told_listing = self._told_listing, self.router.catalog.listing
+        if self._told_listing == before:
+            return
         for subscription in list(self._subscriptions.values()):
             subscription.tell_tools_changed()
 

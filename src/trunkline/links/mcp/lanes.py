@@ -59,9 +59,13 @@ class ClientLanes:
         *,
         max_lanes: int,
         idle_s: float,
+        on_opened: Callable[[str, Session], None] | None = None,
+        on_closed: Callable[[str], None] | None = None,
     ) -> None:
         self._source = source
         self._open_session = open_session
+        self._on_opened = on_opened
+        self._on_closed = on_closed
         self._max_lanes = max_lanes
         self._idle_s = idle_s
         self._slots: dict[LaneKey, _Slot] = {}
@@ -109,6 +113,8 @@ class ClientLanes:
             return
         self._backoff.failures = 0
         slot.lane = session.lane
+        if self._on_opened is not None:
+            self._on_opened(key[1], session)
         slot.lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
         waiting, slot.waiting = slot.waiting, []
         for call in waiting:
@@ -127,7 +133,7 @@ class ClientLanes:
         if self._slots.get(key) is slot:
             del self._slots[key]
         if slot.lane is not None and not slot.ended:
-            self._close_later(slot.lane)
+            self._close_later(key, slot.lane)
 
     def _make_room(self) -> bool:
         """Close the lane that was used longest ago, if its client has been silent for a while: most never say goodbye.
@@ -164,9 +170,11 @@ class ClientLanes:
         for call in slot.waiting:
             self._refuse(call, SOURCE_LOST, f"was stopped: {why}")
         if slot.lane is not None:
-            self._close_later(slot.lane)
+            self._close_later(key, slot.lane)
 
-    def _close_later(self, lane: Lane) -> None:
+    def _close_later(self, key: LaneKey, lane: Lane) -> None:
+        if self._on_closed is not None:
+            self._on_closed(key[1])
         self._await_later(self._loop.create_task(lane.close()))
 
     def _await_later(self, ending: asyncio.Task[None]) -> None:

@@ -54,6 +54,7 @@ class McpSource:
         self._sink: Sink | None = None
         self._parked: list[Call] = []
         self._refresh = asyncio.Event()
+        self._listings: set[asyncio.Task[None]] = set()
         self._backoff = Backoff()
         self._health = Health(state="starting", since=time.time())
 
@@ -93,6 +94,8 @@ class McpSource:
             self._open,
             max_lanes=self._tuning.max_lanes,
             idle_s=self._tuning.lane_idle_s,
+            on_opened=self._client_lane_opened,
+            on_closed=self._client_lane_closed,
         )
         try:
             while True:
@@ -101,6 +104,10 @@ class McpSource:
         finally:
             self._release_parked(None)
             await self._lanes.close()
+            for task in list(self._listings):
+                task.cancel()
+            if self._listings:
+                await asyncio.wait(self._listings)
 
     async def _live_once(self, sink: Sink) -> None:
         """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
@@ -208,6 +215,33 @@ class McpSource:
     def _heard(self, method: str, params: Json) -> None:
         if method == _LIST_CHANGED:
             self._refresh.set()
+
+    # -- what one client's own server offers ----------------------------------------------------------------------
+
+    def _client_lane_opened(self, client: str, session: Session) -> None:
+        """Its news is about that client's tools alone."""
+
+        def heard(method: str, params: Json) -> None:
+            if method == _LIST_CHANGED:
+                task = asyncio.get_running_loop().create_task(self._list_for(client, session))
+                self._listings.add(task)
+                task.add_done_callback(self._listings.discard)
+
+        session.lane.on_notification = heard
+        if isinstance(session.lane, HttpLane):
+            session.lane.listen()
+
+    async def _list_for(self, client: str, session: Session) -> None:
+        try:
+            snapshot = await fetch_snapshot(session, self.name)
+        except (GatewayError, TimeoutError):
+            return  # it keeps the list it had; a lane that is gone takes its list with it
+        if self._sink is not None and session.lane.usable:
+            self._sink.publish_for(client, snapshot)
+
+    def _client_lane_closed(self, client: str) -> None:
+        if self._sink is not None:
+            self._sink.publish_for(client, None)
 
     # -- retries --------------------------------------------------------------------------------------------------
 

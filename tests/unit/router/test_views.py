@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+from trunkline.core.call import Caller
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.catalog import Catalog, NameRules
+from trunkline.router.views import Views
+
+ANNA, BEN, NOBODY = Caller(session="anna"), Caller(session="ben"), Caller()
+
+
+def offers(source: str, *names: str) -> Snapshot:
+    return Snapshot(tools=tuple(Tool(source, name, json.dumps({"name": name}).encode()) for name in names))
+
+
+def views_of(**tools: list[str]) -> tuple[Catalog, Views]:
+    catalog = Catalog("prefixed", 48, lambda: None)
+    for source, names in tools.items():
+        catalog.add_source(source, NameRules(prefix=source))
+        catalog.replace(source, offers(source, *names))
+    return catalog, Views(catalog)
+
+
+def seen(views: Views, caller: Caller) -> list[str]:
+    return [definition["name"] for definition in json.loads(views.of(caller).listing)]
+
+
+def test_everybody_sees_the_catalog_itself_while_nothing_differs() -> None:
+    catalog, views = views_of(a=["x"])
+    assert views.of(ANNA) is views.of(NOBODY) is catalog
+
+
+def test_one_session_sees_what_its_own_server_offers_and_the_others_do_not() -> None:
+    _, views = views_of(a=["x"], b=["y"])
+    views.overlay("anna", "a", offers("a", "x", "grown"))
+    assert seen(views, ANNA) == ["a_x", "a_grown", "b_y"]
+    assert seen(views, BEN) == seen(views, NOBODY) == ["a_x", "b_y"]
+    assert views.of(ANNA).find("a.grown") is not None
+    assert views.of(BEN).find("a.grown") is None
+
+
+def test_a_session_with_tools_of_its_own_still_follows_the_other_servers() -> None:
+    catalog, views = views_of(a=["x"], b=["y"])
+    views.overlay("anna", "a", offers("a", "grown"))
+    assert seen(views, ANNA) == ["a_grown", "b_y"]
+    catalog.replace("b", offers("b", "z"))
+    assert seen(views, ANNA) == ["a_grown", "b_z"]
+    catalog.hide("b", True)
+    assert seen(views, ANNA) == ["a_grown"]
+
+
+def test_what_is_no_longer_different_or_belongs_to_a_session_that_ended_is_forgotten() -> None:
+    catalog, views = views_of(a=["x"])
+    views.overlay("anna", "a", offers("a", "grown"))
+    views.overlay("anna", "a", offers("a", "x"))
+    assert views.of(ANNA) is catalog
+    views.overlay("ben", "a", offers("a", "grown"))
+    views.overlay("ben", "a", None)
+    assert views.of(BEN) is catalog
+    views.overlay("ben", "a", offers("a", "grown"))
+    views.forget("ben")
+    assert views.of(BEN) is catalog
