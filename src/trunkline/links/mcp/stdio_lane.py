@@ -35,8 +35,11 @@ class StdioLane(Lane):
         self._out: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self._stdin: asyncio.WriteTransport | None = None
-        self._transports: list[asyncio.BaseTransport] = []
+        self._outputs: list[asyncio.BaseTransport] = []
         self._stdin_full = False
+        self._stdin_gone = False
+        self._read_some = False
+        self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._stderr = bytearray()
         self._ending: asyncio.Task[None] | None = None
         child.exited.add_done_callback(lambda _: self._end())
@@ -48,15 +51,14 @@ class StdioLane(Lane):
     async def connect(self) -> None:
         """Take over the child's pipes. The transports own the descriptors from here on."""
         loop, child = self._loop, self.child
-        reader = _PipeReader(self._read, self._end)
+        reader = _PipeReader(self._read, self._output_end)
         transport, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
-        self._transports.append(transport)
+        self._outputs.append(transport)
         errors = _PipeReader(self._read_stderr, _nothing)
         transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
-        self._transports.append(transport)
-        writer = _PipeWriter(self._stdin_pressure)
+        self._outputs.append(transport)
+        writer = _PipeWriter(self._stdin_pressure, self._input_end)
         self._stdin, _ = await loop.connect_write_pipe(lambda: writer, os.fdopen(child.stdin, "wb", 0))
-        self._transports.append(self._stdin)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -92,6 +94,7 @@ class StdioLane(Lane):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _read(self, data: bytes) -> None:
+        self._read_some = True
         while True:
             try:
                 for line in self._framer.feed(data):
@@ -128,39 +131,51 @@ class StdioLane(Lane):
 
     # -- the end --------------------------------------------------------------------------------------------------
 
+    def _output_end(self) -> None:
+        if not self._output_ended.done():
+            self._output_ended.set_result(None)
+        self._end()
+
+    def _input_end(self) -> None:
+        self._stdin_gone = True
+        self._end()
+
     def _end(self) -> None:
-        """Output ended or the process exited, whichever comes first; the other one follows shortly."""
+        """A pipe ended or the process exited, whichever comes first; the others follow shortly."""
         if self._ending is None and not self.lost.done():
             self._ending = self._loop.create_task(self._finish_ending())
 
     async def _finish_ending(self) -> None:
         await asyncio.wait([self.child.exited], timeout=_EXIT_WAIT_S)
+        await self._read_to_end()
         self.lose(self.problem(SOURCE_LOST, self._exit_reason(), hint=_stderr_hint(self.stderr_tail())))
+
+    async def _read_to_end(self) -> None:
+        """An answer may still be in the pipe. A descendant that keeps the pipe open does not keep us waiting."""
+        self._read_some = True
+        while self._read_some and not self._output_ended.done():
+            self._read_some = False
+            await asyncio.wait([self._output_ended], timeout=_EXIT_WAIT_S)
 
     def _exit_reason(self) -> str:
         exited = self.child.exited
         if not exited.done() or exited.cancelled():
-            return "closed its output"
+            return "closed its output" if self._output_ended.done() else "closed its input"
         code = exited.result()
         return f"was ended by signal {-code}" if code < 0 else f"exited with status {code}"
 
     async def close(self) -> None:
         """End the conversation and the whole process tree."""
-        if self._stdin is not None:
+        self.lose(self.problem(SOURCE_LOST, "was stopped"))
+        if self._stdin is not None and not self._stdin_gone:
             self._stdin.close()
         await self.child.stop()
         if self._ending is not None:
             await asyncio.wait([self._ending])
-        for transport in self._transports:
-            _close_now(transport)
-        self.lose(self.problem(SOURCE_LOST, "was stopped"))
-
-
-def _close_now(transport: asyncio.BaseTransport) -> None:
-    if isinstance(transport, asyncio.WriteTransport):
-        transport.abort()
-    else:
-        transport.close()
+        for transport in self._outputs:
+            transport.close()
+        if self._stdin is not None and not self._stdin_gone:
+            self._stdin.abort()  # what it never read is dropped
 
 
 def _stderr_hint(tail: str) -> str:
@@ -184,14 +199,18 @@ class _PipeReader(asyncio.Protocol):
 
 
 class _PipeWriter(asyncio.BaseProtocol):
-    def __init__(self, on_pressure: Callable[[bool], None]) -> None:
+    def __init__(self, on_pressure: Callable[[bool], None], on_end: Callable[[], None]) -> None:
         self._on_pressure = on_pressure
+        self._on_end = on_end
 
     def pause_writing(self) -> None:
         self._on_pressure(True)
 
     def resume_writing(self) -> None:
         self._on_pressure(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
 
 
 async def open_stdio_lane(

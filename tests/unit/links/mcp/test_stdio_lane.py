@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.support.processes import alive
+from tests.support.waiting import until
+from tests.unit.links.mcp.memory_lane import new_call
+from tests.unit.links.scripted_server import both_loops, run_on
+
+from trunkline.core.call import Call, Failure, Result
+from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, GatewayError, Problem
+from trunkline.links.children import Children
+from trunkline.links.mcp.stdio_lane import StdioLane, open_stdio_lane
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+LIMIT = 2_000_000
+
+PRELUDE = """
+import json, os, sys, time
+def read():
+    line = sys.stdin.buffer.readline()
+    return json.loads(line) if line else None
+def write(data):
+    view = memoryview(data)
+    while view: view = view[os.write(1, view):]
+def answer(to, result=b'{}'): write(b'{"jsonrpc":"2.0","id":%d,"result":%b}\\n' % (to["id"], result))
+"""
+ECHO = "while (message := read()): answer(message, json.dumps(message['params']).encode())"
+
+
+@contextlib.asynccontextmanager
+async def lane_to(
+    script: str, *, limit_bytes: int = LIMIT, redact: Callable[[str], str] = str
+) -> AsyncIterator[StdioLane]:
+    children = Children()
+    argv = [sys.executable, "-I", "-S", "-u", "-c", PRELUDE + script]
+    try:
+        lane = await open_stdio_lane(
+            "s", lambda _: None, children, argv, env={}, cwd=None, limit_bytes=limit_bytes, redact=redact
+        )
+        try:
+            yield lane
+        finally:
+            await lane.close()
+            assert not alive(lane.child.pid)
+    finally:
+        await children.close()
+
+
+def sent(lane: StdioLane, **params: Any) -> Call:
+    call = new_call()
+    call.params = json.dumps(params).encode()
+    lane.send(call)
+    return call
+
+
+async def ended(call: Call) -> Any:
+    await until(lambda: call.done, "it is answered")
+    return call.outcome
+
+
+async def failed(call: Call) -> Problem:
+    outcome = await ended(call)
+    assert isinstance(outcome, Failure), outcome
+    return outcome.problem
+
+
+@both_loops
+def test_many_calls_share_one_pipe(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with lane_to(ECHO) as lane:
+            calls = [sent(lane, n=number) for number in range(500)]
+            for number, call in enumerate(calls):
+                outcome = await ended(call)
+                assert isinstance(outcome, Result)
+                assert json.loads(bytes(outcome.raw)) == {"n": number}
+                assert outcome.single_line
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_message_larger_than_the_pipe_goes_both_ways(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with lane_to(ECHO) as lane:
+            calls = [sent(lane, x="x" * 1_500_000), sent(lane, y=1)]
+            assert len((await ended(calls[0])).raw) > 1_500_000
+            assert json.loads(bytes((await ended(calls[1])).raw)) == {"y": 1}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("size", [10, 60_000, 900_000])
+def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: int) -> None:
+    async def main() -> None:
+        script = f"answer(read(), b'{{\"x\":\"' + b'x' * {size} + b'\"}}'); os._exit(0)"
+        async with lane_to(script) as lane:
+            outcome = await ended(sent(lane))
+            assert isinstance(outcome, Result), outcome
+            assert len(outcome.raw) > size
+            problem = await asyncio.wait_for(asyncio.shield(lane.lost), 15)
+            assert "exited with status 0" in problem.message
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("read(); os._exit(3)", "exited with status 3"),
+        ("read(); os.kill(os.getpid(), 9)", "ended by signal 9"),
+        ('read(); write(b\'{"jsonrpc":"2.0","id":1,\'); os._exit(0)', "exited with status 0"),
+        ("read(); os.close(1); time.sleep(1000)", "closed its output"),
+        ("read(); os.close(0); time.sleep(1000)", "closed its input"),
+    ],
+    ids=["exit", "killed", "half a line", "output closed", "input closed"],
+)
+def test_a_server_that_ends_in_the_middle_fails_what_is_in_flight(loop_factory: Loop, script: str, says: str) -> None:
+    async def main() -> None:
+        async with lane_to(script) as lane:
+            calls = [sent(lane), sent(lane)]
+            if "close(0)" in script:
+                await until(lambda: sent(lane).done or not lane.usable, "writing to it fails")
+            for call in calls:
+                problem = await failed(call)
+                assert (problem.code, problem.phase, problem.executed) == (SOURCE_LOST, "sent", "unknown")
+                assert says in problem.message
+            assert not lane.usable
+            late = await failed(sent(lane))
+            assert (late.code, late.executed) == (SOURCE_LOST, "no")
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_factory: Loop) -> None:
+    async def main() -> None:
+        script = "os.write(2, b'x' * 100_000 + b'\\x1b[31mcannot \\x00find hunter2\\n'); read(); os._exit(1)"
+        async with lane_to(script, redact=lambda text: text.replace("hunter2", "***")) as lane:
+            problem = await failed(sent(lane))
+            assert problem.hint.startswith("its last words on stderr: x")
+            assert problem.hint.endswith("[31mcannot find ***")
+            assert len(problem.hint) < 2200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_flood_on_stderr_holds_nothing_up(loop_factory: Loop) -> None:
+    async def main() -> None:
+        script = "message = read()\nfor _ in range(200): os.write(2, b'noise ' * 5000)\nanswer(message)\n" + ECHO
+        async with lane_to(script) as lane:
+            assert isinstance(await ended(sent(lane)), Result)
+            assert len(lane.stderr_tail()) <= 2048
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_banners_blank_lines_and_line_ends_of_windows_are_tolerated(loop_factory: Loop) -> None:
+    async def main() -> None:
+        script = (
+            "write(b'Starting...\\r\\n\\n   \\n{oops\\n')\nmessage = read()\n"
+            "write(b'\\n' + json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': {}}).encode() + b'\\r\\n')\n"
+            "read()"
+        )
+        async with lane_to(script) as lane:
+            assert isinstance(await ended(sent(lane)), Result)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_an_answer_over_the_limit_fails_its_own_call_and_the_next_one_works(loop_factory: Loop) -> None:
+    async def main() -> None:
+        script = "answer(read(), b'{\"x\":\"' + b'x' * 200_000 + b'\"}')\n" + ECHO
+        async with lane_to(script, limit_bytes=100_000) as lane:
+            problem = await failed(sent(lane))
+            assert (problem.code, problem.executed) == (ANSWER_TOO_LARGE, "unknown")
+            assert isinstance(await ended(sent(lane)), Result)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_line_over_the_limit_that_nobody_owns_ends_the_server(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with lane_to("read(); write(b'x' * 200_000)\ntime.sleep(1000)", limit_bytes=100_000) as lane:
+            problem = await failed(sent(lane))
+            assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
+            await until(lambda: not alive(lane.child.pid), "it is killed")
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_server_that_does_not_read_is_sent_no_more_than_it_may_hold(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with lane_to("time.sleep(1000)", limit_bytes=100_000) as lane:
+            calls: list[Call] = []
+            while not calls or not calls[-1].done:
+                assert len(calls) < 200, "it takes everything"
+                calls.append(sent(lane, x="x" * 50_000))
+                await asyncio.sleep(0)
+            problem = await failed(calls[-1])
+            assert (problem.code, problem.executed) == (QUEUE_FULL, "no")
+            assert problem.retryable
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_call_given_up_is_cancelled_on_the_wire(loop_factory: Loop) -> None:
+    async def main() -> None:
+        script = "one, two = read(), read()\nanswer({'id': 2}, json.dumps(two).encode())\nread()"
+        async with lane_to(script) as lane:
+            call = sent(lane)
+            await asyncio.sleep(0)
+            call.cancel("enough")
+            other = sent(lane)
+            outcome = await ended(other)
+            told = json.loads(bytes(outcome.raw))
+            assert told["method"] == "notifications/cancelled"
+            assert told["params"] == {"requestId": 1}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_closing_ends_the_process_and_answers_what_is_in_flight(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with lane_to("while read(): pass") as lane:
+            call = sent(lane)
+            pid = lane.child.pid
+        problem = await failed(call)
+        assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
+        assert not alive(pid)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_program_that_is_not_there_is_an_error_at_once(loop_factory: Loop) -> None:
+    async def main() -> None:
+        children = Children()
+        try:
+            with pytest.raises(GatewayError) as refused:
+                await open_stdio_lane(
+                    "s", lambda _: None, children, ["no-such-program"], env={}, cwd=None, limit_bytes=LIMIT, redact=str
+                )
+            assert refused.value.problem.where == "s" or refused.value.problem.source == "s"
+            assert "no-such-program" in refused.value.problem.message
+        finally:
+            await children.close()
+
+    run_on(loop_factory, main())
