@@ -8,7 +8,7 @@ NODE_MODULES := tools/node/node_modules
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup run test check lint lint-arch format types sizes tests test-race build bench schema clean
+.PHONY: help setup run test check lint lint-arch format types sizes tests test-race build bench generated clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -54,7 +54,8 @@ build: $(VENV)/.dev  ## A wheel and an sdist in dist/
 bench: $(VENV)/.dev  ## Side by side with the peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
 
-schema: $(VENV)/.dev  ## Write the configuration's JSON Schema
+generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, JSON Schema
+	$(BIN)/python tools/write_error_docs.py
 	$(BIN)/python -m trunkline.config.schema > docs/trunkline.schema.json
 
 clean:  ## Remove everything that was set up or built
