@@ -22,7 +22,7 @@ def load_or_exit(config: Path | None) -> Settings:
     """The settings; problems go to stderr, and errors end the program with status 2."""
     loaded = _load(config)
     if loaded.problems:
-        click.echo(render(loaded.problems, loaded.text), err=True)
+        click.echo(render(loaded.problems, loaded.text).rstrip("\n"), err=True)
     if loaded.settings is None:
         click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)
@@ -35,7 +35,7 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     if as_json:
         click.echo(render_json(loaded.problems))
     elif loaded.problems:
-        click.echo(render(loaded.problems, loaded.text), err=True)
+        click.echo(render(loaded.problems, loaded.text).rstrip("\n"), err=True)
     if loaded.settings is None:
         if not as_json:
             click.echo(f"\n{summarize(loaded.problems)}", err=True)
@@ -47,7 +47,7 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
 
 
 def _load(config: Path | None) -> Loaded:
-    path = find_config(config, Path.cwd(), Path.home())
+    path = find_config(config, Path(), Path.home())
     if path is None:
         _no_file()
     return load_config(path, environ=os.environ, kinds={name: partial(_section, name) for name in KINDS})
