@@ -11,6 +11,7 @@ from tests.unit.links.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
+from trunkline.links.mcp import lanes as lanes_module
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lanes import ClientLanes, lane_key
 
@@ -206,7 +207,8 @@ async def test_more_clients_than_lanes_are_refused_while_all_are_busy() -> None:
         assert "`limits.lanes_per_source`" in problem(refused).message
 
 
-async def test_the_lane_idle_for_longest_makes_room() -> None:
+async def test_the_lane_silent_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "_SILENT_S", 0.0)
     opener = Opener()
     async with lanes_with(opener, max_lanes=2) as lanes:
         for number, session in enumerate(("one", "two"), 1):
@@ -221,6 +223,16 @@ async def test_the_lane_idle_for_longest_makes_room() -> None:
         await opened(opener, 3)
         await until(lambda: opener.lanes[1].closed, "the lane of `two` is closed")
         assert [lane.closed for lane in opener.lanes] == [0, 1, 0]
+
+
+async def test_a_client_that_was_heard_of_lately_keeps_its_lane() -> None:
+    opener = Opener()
+    async with lanes_with(opener, max_lanes=1) as lanes:
+        submit(lanes, new_call("one"))
+        (lane,) = await opened(opener)
+        lane.answer({"id": 1}, {})
+        assert problem(submit(lanes, new_call("two"))).code is TOO_MANY_LANES
+        assert lane.closed == 0
 
 
 async def test_an_idle_lane_is_closed_after_a_while_and_a_busy_one_is_not() -> None:

@@ -79,6 +79,11 @@ class Book:
 
     def __init__(self) -> None:
         self.entries: list[Snapshot | Health] = []
+        self.for_clients: list[tuple[str, list[str] | None]] = []
+
+    def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
+        names = None if snapshot is None else [tool.name for tool in snapshot.tools]
+        self.for_clients.append((session, names))
 
     def publish(self, snapshot: Snapshot) -> None:
         self.entries.append(snapshot)
@@ -169,15 +174,30 @@ async def test_a_change_told_right_behind_the_first_list_is_not_missed() -> None
         await until(lambda: book.offered and book.offered[-1] == ["a", "b"], "the change is seen")
 
 
-async def test_a_change_told_by_a_clients_lane_counts_too() -> None:
+async def test_a_change_told_by_a_clients_own_server_is_for_that_client_until_its_lane_ends() -> None:
     server = Server()
     async with living(server) as (source, book):
         await ready(book)
-        call = submitted(source, new_call())
+        call = submitted(source, new_call("one"))
         await until(lambda: call.done, "the client's lane is open")
         server.tools = ["x"]
         server.lanes[1].say({"method": "notifications/tools/list_changed"})
-        await until(lambda: book.offered[-1] == ["x"], "the change is seen")
+        await until(lambda: book.for_clients == [("one", ["x"])], "its client sees the change")
+        assert book.offered == [["a"]]
+        source.forget("one")
+        await until(lambda: book.for_clients[-1] == ("one", None), "and no longer once it has left")
+
+
+async def test_ending_a_source_ends_the_lists_it_was_fetching_for_clients() -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        call = submitted(source, new_call("one"))
+        await until(lambda: call.done, "the client's lane is open")
+        server.silent.add("tools/list")
+        for _ in range(5):
+            server.lanes[1].say({"method": "notifications/tools/list_changed"})
+        await until(lambda: "tools/list" in server.lanes[1].methods(), "the list is asked for")
 
 
 async def test_a_list_that_cannot_be_fetched_again_degrades_and_recovers() -> None:
