@@ -34,6 +34,7 @@ class Connection(asyncio.Protocol):
         "_on_closed",
         "_parser",
         "_queue",
+        "_refusal",
         "_served",
         "_since",
         "_stuck_since",
@@ -48,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._exchange: HttpExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._refusal: tuple[int, str] | None = None
         self._served = False
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
@@ -104,6 +106,8 @@ class Connection(asyncio.Protocol):
             self._close_after_writing()
         elif self._queue:
             self._loop.call_soon(self._next)
+        elif self._refusal is not None:
+            self._refuse(*self._refusal)
         elif self._closing:
             self._close_after_writing()
 
@@ -120,8 +124,12 @@ class Connection(asyncio.Protocol):
     def _refuse(self, status: int, reason: str) -> None:
         """Nothing after a request we cannot read can be trusted: answer, and close once the client has seen it.
 
-        Closing while it still sends would reset the connection, and it might never read the answer.
+        Closing while it still sends would reset the connection, and it might never read the answer. Requests before
+        it are answered first: the client would take this for the answer to one of them.
         """
+        if (self._exchange is not None or self._queue) and not self._is_streaming:
+            self._refusal = (status, reason)
+            return
         code = REQUEST_TOO_LARGE if status in (413, 431) else BAD_HTTP
         body = error_message(b"null", encode_error(Problem(code=code, message=f"HTTP request refused: {reason}")))
         if self._exchange is None or not self._exchange.streaming:

@@ -1,0 +1,83 @@
+"""A door on a real socket in front of a real router; the source behind it does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from tests.support.client import HttpClient, ModernClient
+from tests.unit.router.fakes import Desk, FakeSource
+
+from trunkline.core.events import Note
+from trunkline.doors.http.access import Access
+from trunkline.doors.http.mcp import McpRoute
+from trunkline.doors.http.pages import Pages
+from trunkline.doors.http.server import HttpDoor, HttpOptions
+from trunkline.doors.http.sessions import Sessions
+from trunkline.doors.mcp.server import McpServer
+from trunkline.wire.http1 import HttpLimits
+
+# The first loop of uvloop makes a pipe for signals that stays with the process.
+uvloop.new_event_loop().close()
+
+both_loops = pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def run_on(loop_factory: Loop, main: Coroutine[Any, Any, None]) -> None:
+    async def in_time() -> None:
+        async with asyncio.timeout(30):
+            await main
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(in_time())
+
+
+class House:
+    """Everything behind one port. `source` has the tools `t` and `u` under the prefix `s`."""
+
+    def __init__(self, folder: Path, *, token: str = "", max_calls: int = 8, **options: Any) -> None:
+        self.desk = Desk(folder / "definitions", in_flight_per_source=100, queue_per_source=100)
+        self.source: FakeSource = self.desk.add("s", "t", "u")
+        self.notes: list[Note] = []
+        self.desk.events.noted.append(self.notes.append)
+        self.server = McpServer(self.desk.router, max_calls_per_client=max_calls)
+        self.sessions = Sessions(self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0))
+        self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
+        limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
+        door_options = HttpOptions(
+            host="127.0.0.1", port=0, limits=limits, max_connections=options.pop("connections", 50)
+        )
+        access = Access("127.0.0.1", [], token)
+        route = McpRoute(self.server, self.sessions)
+        self.door = HttpDoor(door_options, access, route, self.pages, self.sessions, self.desk.events)
+        self.port = 0
+        assert not options
+
+    def client(self, **headers: str) -> HttpClient:
+        return HttpClient(self.port, headers=headers)
+
+    def modern(self) -> ModernClient:
+        return ModernClient(self.port)
+
+
+@contextlib.asynccontextmanager
+async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
+    """Open for business; afterwards closed, and no bug of ours was noted."""
+    here = House(folder, **options)
+    _, here.port = await here.door.start()
+    try:
+        yield here
+    finally:
+        here.server.close()
+        await here.door.close()
+        here.desk.router.close()
+    assert not [note for note in here.notes if note.event == "internal"], here.notes
+    assert len(here.door) == 0
