@@ -22,7 +22,7 @@ run: $(VENV)/.installed  ## Run the gateway with an embedded demo
 test: lint types lint-arch sizes tests  ## Everything CI runs
 
 check: lint types lint-arch sizes $(NODE_MODULES)/.installed  ## The quick part (under 3 minutes)
-	$(PYTEST) -n $(WORKERS) -m "not slow" tests/unit tests/contract tests/property tests/meta
+	$(PYTEST) -n $(WORKERS) -m "not slow" --ignore tests/e2e --ignore tests/faults tests
 
 lint: $(VENV)/.dev  ## ruff: rules and formatting
 	$(BIN)/ruff check .
