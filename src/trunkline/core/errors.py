@@ -104,6 +104,7 @@ class Problem:
 
     `where` is a place a person can go to: `file:line:column` for configuration, a server's name for a source.
     The fields after `severity` matter for calls only; `executed` says whether the tool may have run.
+    `stderr_tail` is what the source wrote there last, for whoever keeps its health.
     """
 
     code: Code
@@ -117,6 +118,7 @@ class Problem:
     executed: Executed = "no"
     retryable: bool = False
     retry_after_ms: int | None = None
+    stderr_tail: str = ""
 
     def data(self) -> dict[str, object]:
         """The JSON-RPC `error.data` of this problem: what `interface` promises to programs."""

@@ -14,7 +14,7 @@ State = Literal["starting", "ready", "degraded", "down", "disabled", "auth_requi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How a source is, and why. `since` is wall-clock time, for people; nothing is timed by it."""
+    """How a source is, why, and what to do. `since` is wall-clock time, for people; nothing is timed by it."""
 
     state: State
     reason: str = ""
@@ -22,6 +22,7 @@ class Health:
     last_error: str = ""
     restarts: int = 0
     stderr_tail: str = ""
+    hint: str = ""
 
 
 class Sink(Protocol):

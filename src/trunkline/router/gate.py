@@ -74,6 +74,7 @@ class Gate:
 
     def _problem(self, call: Call, code: Code, message: str) -> Problem:
         retry_after_ms = _RETRY_AFTER_MS if code in (QUEUE_FULL, SOURCE_DOWN) else None
+        tail = self.health.stderr_tail
         return Problem(
             code=code,
             message=message,
@@ -81,7 +82,7 @@ class Gate:
             tool=call.tool,
             retryable=code is not SOURCE_DISABLED,
             retry_after_ms=retry_after_ms,
-            hint=self.health.stderr_tail and f"its last words on stderr: {self.health.stderr_tail}",
+            hint=self.health.hint or (tail and f"its last words on stderr: {tail}"),
         )
 
     def release(self, call: Call) -> None:

@@ -23,6 +23,7 @@ from trunkline.wire.jsonrpc import Members, encode, single_line
 TOOLS_CALL: Final = "tools/call"
 _NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
+_SWITCHED_OFF: Final = "it is switched off in the configuration"
 Notice = Callable[[str, Json], None]
 
 
@@ -50,9 +51,8 @@ class RouterOptions:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call for a name that no server has yet, while one that may have it is still starting."""
+    """What a call asks for while no server has that name yet and one that may have it is still starting."""
 
-    call: Call
     name: str
     members: Members
 
@@ -67,7 +67,7 @@ class Router:
         self._options = options
         self._sources: dict[str, SourceOptions] = {}
         self._definitions = definitions
-        self._unresolved: list[_Waiting] = []
+        self._unresolved: dict[Call, _Waiting] = {}
         self._list_waiters: list[Callable[[], None]] = []
         self._reported: set[str] = set()
         self._draining = False
@@ -78,7 +78,7 @@ class Router:
     # -- sources --------------------------------------------------------------------------------------------------
 
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
-        health = Health(state="starting" if options.enabled else "disabled")
+        health = Health(state="starting") if options.enabled else Health(state="disabled", reason=_SWITCHED_OFF)
         self.gates[name] = Gate(
             name,
             source,
@@ -186,10 +186,10 @@ class Router:
         if self._list_waiters and not self._unheard():
             self._release_list_waiters()
         if self._unresolved:
-            waiting, self._unresolved = self._unresolved, []
-            for item in waiting:
-                if not item.call.done:
-                    self._route(item.call, item.name, item.members)
+            waiting, self._unresolved = self._unresolved, {}
+            for call, asked in waiting.items():
+                if not call.done:
+                    self._route(call, asked.name, asked.members)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Router:
         if starting and not self._draining:
             if call.timer is None:
                 self._set_deadline(call, max(self._sources[s].timeout_s for s in starting))
-            self._unresolved.append(_Waiting(call, name, members))
+            self._unresolved[call] = _Waiting(name, members)
             return
         address = split_address(without_own_prefix(name))
         refusing = starting or [s for s in silent if _is_named(name, s) and self.gates[s].refuses]
@@ -289,6 +289,8 @@ class Router:
         call = cast(Call, request)
         if call.timer is not None:
             call.timer.cancel()
+        if self._unresolved:
+            self._unresolved.pop(call, None)
         gate = self.gates.get(call.source)
         if gate is not None:
             gate.release(call)

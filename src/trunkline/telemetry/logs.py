@@ -122,6 +122,8 @@ class CallLog:
         fields: list[tuple[str, object]] = [("source", source), ("state", health.state), ("restarts", health.restarts)]
         if health.last_error and health.last_error != health.reason:
             fields.append(("last_error", health.last_error))
+        if health.hint and not (health.stderr_tail and health.hint.endswith(health.stderr_tail)):
+            fields.append(("hint", health.hint))
         if health.stderr_tail and level == "warning":
             # Redacted before it is cut: half a secret would not be recognised. The end is what explains a failure.
             fields.append(("stderr", self._redact(health.stderr_tail)[-TEXT_LIMIT:]))

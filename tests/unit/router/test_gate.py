@@ -83,6 +83,12 @@ def test_a_source_that_will_not_come_refuses_at_once_and_says_who_and_why(state:
     assert problem.retryable == (state != "disabled")
 
 
+def test_what_to_do_goes_before_what_the_server_wrote() -> None:
+    entrance = Entrance("auth_required")
+    entrance.set("auth_required", hint="log in", stderr_tail="chatter")
+    assert problem_of(entrance.call()).hint == "log in"
+
+
 def test_the_last_error_serves_as_reason_where_there_is_none() -> None:
     entrance = Entrance("down")
     entrance.set("down", last_error="it broke")

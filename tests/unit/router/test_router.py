@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from tests.unit.router.fakes import OK, Desk, offer, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
-from trunkline.core.call import Call, Request
+from trunkline.core.call import Call, Caller, Request
 from trunkline.core.errors import (
     DEADLINE,
     DRAINING,
@@ -189,6 +191,26 @@ def test_a_name_that_turns_out_to_be_unknown_is_refused_then(play: Callable[[Sce
     play(scene)
 
 
+def test_a_call_that_is_taken_back_while_its_name_is_unknown_is_let_go(play: Callable[[Scene], None]) -> None:
+    class Watched(dict):
+        """Parameters with weak references."""
+
+    async def scene(desk: Callable[..., Desk]) -> None:
+        here = desk()
+        here.add("s", state="starting")
+        members = Watched(arguments=msgspec.Raw(b"{}"))
+        call = here.router.call_tool(Caller(), "s_t", members, lambda _: None)
+        kept = weakref.ref(members)
+        del members
+        gc.collect()
+        assert kept() is not None
+        call.cancel("not needed any more")
+        gc.collect()
+        assert kept() is None
+
+    play(scene)
+
+
 def test_a_name_no_starting_server_can_have_does_not_wait(play: Callable[[Scene], None]) -> None:
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
@@ -269,6 +291,7 @@ def test_a_disabled_server_refuses_by_name(play: Callable[[Scene], None]) -> Non
         here.add("s", state=None, enabled=False)
         problem = problem_of(here.call("s_t"))
         assert (problem.code, problem.source) == (SOURCE_DISABLED, "s")
+        assert "configuration" in problem.message
 
     play(scene)
 

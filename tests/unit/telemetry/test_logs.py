@@ -135,6 +135,13 @@ def test_a_change_of_health_says_what_why_and_what_the_server_wrote_last(tmp_pat
     assert (record["last_error"], record["stderr"]) == ("EOF", "boom\nbang")
 
 
+def test_a_change_of_health_says_what_to_do_unless_that_repeats_what_the_server_wrote(tmp_path):
+    with LogFile(tmp_path / "log") as log:
+        log.events.health_changed("github", Health(state="auth_required", hint="log in", stderr_tail="old"))
+        log.events.health_changed("github", Health(state="down", hint="it wrote: boom", stderr_tail="boom"))
+    assert [record.get("hint") for record in log.records] == ["log in", None]
+
+
 def test_a_note_keeps_the_types_of_its_fields(tmp_path):
     with LogFile(tmp_path / "log") as log:
         log.events.note(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Json, RemoteError, Request
@@ -248,7 +248,7 @@ class McpSource:
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
         if delay_s > _SOON_S and self._health.state == "starting":
-            self._report("down", self._health.last_error)
+            self._tell(replace(self._health, state="down"))
         if self._health.state != "starting":
             self._release_parked(None)
         await asyncio.sleep(delay_s)
@@ -275,22 +275,34 @@ class McpSource:
 
     def _report_loss(self, problem: Problem, session: Session) -> None:
         """It was up a moment ago: a restart follows at once, and calls may wait for it."""
-        self._report("starting", problem.message, problem.message, _tail(session), restarts=1)
+        self._report_problem("starting", problem, session, restarts=1)
 
     def _report_failure(self, problem: Problem, session: Session | None) -> None:
         state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
-        self._report(state, problem.message, problem.message, _tail(session) or problem.hint)
+        self._report_problem(state, problem, session)
 
-    def _report(self, state: State, reason: str = "", error: str = "", tail: str = "", restarts: int = 0) -> None:
-        before = self._health
-        health = Health(
-            state=state,
-            reason=reason,
-            since=before.since if before.state == state else time.time(),
-            last_error=error or before.last_error,
-            restarts=before.restarts + restarts,
-            stderr_tail=tail or before.stderr_tail,
+    def _report_problem(self, state: State, problem: Problem, session: Session | None, restarts: int = 0) -> None:
+        reason = problem.message.removeprefix(f"Server {self.name}: ")
+        tail = _tail(session) or problem.stderr_tail or self._health.stderr_tail
+        self._tell(
+            replace(
+                self._health,
+                state=state,
+                reason=reason,
+                last_error=reason,
+                restarts=self._health.restarts + restarts,
+                stderr_tail=tail,
+                hint=problem.hint,
+            )
         )
+
+    def _report(self, state: State, reason: str = "") -> None:
+        self._tell(replace(self._health, state=state, reason=reason, hint=""))
+
+    def _tell(self, health: Health) -> None:
+        before = self._health
+        if health.state != before.state:
+            health = replace(health, since=time.time())
         if health == before:
             return
         self._health = health

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from trunkline.core.call import Failure, Request
@@ -148,7 +149,9 @@ class StdioLane(Lane):
     async def _finish_ending(self) -> None:
         await asyncio.wait([self.child.exited], timeout=_EXIT_WAIT_S)
         await self._read_to_end()
-        self.lose(self.problem(SOURCE_LOST, self._exit_reason(), hint=_stderr_hint(self.stderr_tail())))
+        tail = self.stderr_tail()
+        problem = self.problem(SOURCE_LOST, self._exit_reason(), hint=_stderr_hint(tail))
+        self.lose(replace(problem, stderr_tail=tail))
 
     async def _read_to_end(self) -> None:
         """An answer may still be in the pipe. A descendant that keeps the pipe open does not keep us waiting."""

@@ -225,10 +225,10 @@ async def test_a_lost_server_is_connected_again_and_says_what_happened() -> None
         lane.lose(lane.problem(SOURCE_LOST, "exited with status 3"))
         await ready(book, 2)
         assert book.states == ["ready", "starting", "ready"]
-        assert book.healths[1].reason == "Server s: exited with status 3"
+        assert book.healths[1].reason == "exited with status 3"
         assert [health.restarts for health in book.healths] == [0, 1, 1]
         assert book.healths[2].reason == ""
-        assert book.healths[2].last_error == "Server s: exited with status 3"
+        assert book.healths[2].last_error == "exited with status 3"
 
 
 async def test_a_server_that_cannot_be_opened_is_down_until_it_can() -> None:
@@ -237,15 +237,24 @@ async def test_a_server_that_cannot_be_opened_is_down_until_it_can() -> None:
     async with living(server) as (_, book):
         await ready(book)
         assert book.states == ["down", "down", "down", "ready"]
-        assert book.healths[0].reason == "Server s: no 0"
+        assert book.healths[0].reason == "no 0"
 
 
 async def test_a_server_that_wants_a_login_is_in_a_state_of_its_own() -> None:
     server = Server()
-    server.refusals = [Problem(code=SOURCE_AUTH_REQUIRED, message="Server s: answered HTTP 401")]
+    server.refusals = [Problem(code=SOURCE_AUTH_REQUIRED, message="Server s: answered HTTP 401", hint="log in")]
     async with living(server) as (_, book):
         await ready(book)
         assert book.states == ["auth_required", "ready"]
+        assert [(health.hint, health.stderr_tail) for health in book.healths] == [("log in", ""), ("", "")]
+
+
+async def test_what_a_server_wrote_before_it_failed_to_start_is_kept() -> None:
+    server = Server()
+    server.refusals = [Problem(code=SOURCE_LOST, message="Server s: exited", hint="see: boom", stderr_tail="boom")]
+    async with living(server) as (_, book):
+        await ready(book)
+        assert (book.healths[0].hint, book.healths[0].stderr_tail) == ("see: boom", "boom")
 
 
 async def test_a_server_without_a_list_is_down() -> None:
