@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from trunkline.core.errors import INTERNAL, LISTEN_FAILED, METHOD_NOT_ALLOWED, NOT_FOUND, GatewayError, Problem
 from trunkline.core.events import Events
@@ -79,11 +79,11 @@ class HttpDoor:
         address = self._server.sockets[0].getsockname()
         return options.host, address[1]
 
-    def _connected(self) -> Connection:
-        connection = Connection(self.handle, self._options.limits, self._connections.discard)
+    def _connected(self) -> asyncio.Protocol:
         if len(self._connections) >= self._options.max_connections:
             self._events.count("connections_refused")
-            self._loop.call_soon(connection.abort)
+            return _NoRoom()
+        connection = Connection(self.handle, self._options.limits, self._connections.discard)
         self._connections.add(connection)
         return connection
 
@@ -140,3 +140,10 @@ class HttpDoor:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
+
+
+class _NoRoom(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
