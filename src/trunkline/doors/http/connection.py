@@ -21,6 +21,8 @@ KEEP_ALIVE_S: Final = 15.0
 LINGER_S: Final = 2.0
 _MAX_PIPELINED: Final = 16
 _MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
+_MIN_READ_BYTES: Final = 64 * 1024
+"""What a client must take of a large answer every `WRITE_S` seconds, or it does not read."""
 
 Handler = Callable[[HttpExchange, HttpRequest], None]
 
@@ -37,6 +39,7 @@ class Connection(asyncio.Protocol):
         "_refusal",
         "_served",
         "_since",
+        "_stuck_bytes",
         "_stuck_since",
         "_transport",
     )
@@ -54,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._stuck_since = 0.0
+        self._stuck_bytes = 0
 
     # -- asyncio --------------------------------------------------------------------------------------------------
 
@@ -61,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None and not self._parser.mid_message:
+        if self._exchange is None and not self._parser.mid_message and not self._closing:
             self._since = self._loop.time()
         try:
             self._parser.feed(data)
@@ -70,9 +74,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._stuck_since = self._loop.time()
+        self._stuck_bytes = self._unread_bytes()
 
     def resume_writing(self) -> None:
         self._stuck_since = 0.0
+        self._since = self._loop.time()
+        if self._queue:
+            self._loop.call_soon(self._next)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -86,11 +94,12 @@ class Connection(asyncio.Protocol):
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _requested(self, request: HttpRequest) -> None:
-        if self._exchange is None and not self._queue:
+        """A client that does not read its answers gets no more of them, and is not read from either."""
+        if self._exchange is None and not self._queue and not self._stuck_since:
             self._start(request)
             return
         self._queue.append(request)
-        if len(self._queue) >= _MAX_PIPELINED and self._transport is not None:
+        if (self._stuck_since or len(self._queue) >= _MAX_PIPELINED) and self._transport is not None:
             self._transport.pause_reading()
 
     def _start(self, request: HttpRequest) -> None:
@@ -112,14 +121,16 @@ class Connection(asyncio.Protocol):
             self._close_after_writing()
 
     def _next(self) -> None:
-        if self._exchange is None and self._queue:
+        if self._exchange is None and self._queue and not self._stuck_since:
             request = self._queue.popleft()
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
                 self._start(request)
 
     def _continue(self) -> None:
-        self.write([CONTINUE])
+        """Not where it would end up inside the answer to an earlier request; clients go on without it after a while."""
+        if self._exchange is None and not self._queue:
+            self.write([CONTINUE])
 
     def _refuse(self, status: int, reason: str) -> None:
         """Nothing after a request we cannot read can be trusted: answer, and close once the client has seen it.
@@ -154,8 +165,16 @@ class Connection(asyncio.Protocol):
             transport.write(parts[0])
         else:
             transport.writelines(parts)
-        if self._stuck_since and transport.get_write_buffer_size() > _MAX_UNREAD_EVENTS_BYTES and self._is_streaming:
+
+    def takes_news(self) -> bool:
+        """Whether the client reads what it gets; one that lets events pile up is cut. An answer is never too much."""
+        crowded = self._stuck_since > 0 and self._unread_bytes() > _MAX_UNREAD_EVENTS_BYTES
+        if crowded:
             self.abort()
+        return not crowded
+
+    def _unread_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def _is_streaming(self) -> bool:
@@ -180,8 +199,8 @@ class Connection(asyncio.Protocol):
 
     def tick(self, now: float) -> None:
         """Called about once a second: the only clock of a connection."""
-        if self._stuck_since and now - self._stuck_since > WRITE_S:
-            self.abort()
+        if self._stuck_since:
+            self._tick_stuck(now)
         elif self._exchange is not None:
             self._tick_exchange(self._exchange, now)
         elif self._parser.mid_message:
@@ -192,6 +211,15 @@ class Connection(asyncio.Protocol):
                 self.abort()
         elif now - self._since > (IDLE_S if self._served else READ_S):
             self._close_after_writing()
+
+    def _tick_stuck(self, now: float) -> None:
+        """A large answer over a slow line takes its time; a client that takes nothing of it is cut."""
+        if now - self._stuck_since <= WRITE_S:
+            return
+        unread = self._unread_bytes()
+        if unread > self._stuck_bytes - _MIN_READ_BYTES:
+            self.abort()
+        self._stuck_since, self._stuck_bytes = now, unread
 
     def _tick_exchange(self, exchange: HttpExchange, now: float) -> None:
         if exchange.streaming:

@@ -113,7 +113,7 @@ class HttpExchange:
         self.respond(status, message)
 
     def notice(self, message: bytes) -> None:
-        if not self._over and self.takes_events:
+        if not self._over and self.takes_events and self._connection.takes_news():
             self.stream()
             self._event([message])
 
@@ -132,7 +132,7 @@ class HttpExchange:
         self._write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
 
     def event(self, message: bytes) -> None:
-        if not self._over:
+        if not self._over and self._connection.takes_news():
             self._event([message])
 
     def keep_alive(self) -> None:
