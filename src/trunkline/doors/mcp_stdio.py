@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import Final, cast
+from typing import Final
 
 from trunkline.core.call import Caller, Json, Result
 from trunkline.core.errors import INTERNAL, REQUEST_TOO_LARGE, Problem
-from trunkline.doors.mcp.server import CANCELLED, Conversation, McpServer, is_modern
+from trunkline.doors.mcp.server import Conversation, McpServer, cancelled_id, is_modern
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
-    decode,
     encode_error,
     error_message,
-    members_of,
     parse_message,
     readable_id,
     single_line,
@@ -136,14 +134,9 @@ class StdioDoor:
     def _notification(self, message: Message) -> None:
         """`cancelled` may mean a request of either era: ids are unique among what this one client has in flight."""
         self._server.legacy_notification(self._conversation, message)
-        if message.method == CANCELLED and message.params is not None:
-            try:
-                request_id = members_of(message.params, "`params`").get("requestId")
-            except BadMessage:
-                return
-            if request_id is not None:
-                key = ("stdio", cast(int | str, decode(request_id)))
-                self._server.cancel_modern(PRINCIPAL, key, "the client took it back")
+        request_id = cancelled_id(message)
+        if request_id is not None:
+            self._server.cancel_modern(PRINCIPAL, ("stdio", request_id), "the client took it back")
 
     # -- out ------------------------------------------------------------------------------------------------------
 
@@ -179,8 +172,8 @@ class StdioAnswer:
         door.unanswered += 1
 
     def result(self, result: Result) -> None:
+        text = result.raw if result.single_line else single_line(result.raw)
         if self._close():
-            text = result.raw if result.single_line else single_line(result.raw)
             self._door.write(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id_json, text, b"}")
 
     def error(self, raw: Json, problem: Problem | None) -> None:

@@ -52,7 +52,7 @@ class Message:
     def __init__(self, members: Members) -> None:
         raw_id = members.get("id")
         self.id_json = b"null" if raw_id is None else bytes(raw_id)
-        self.id: MessageId | None = None if raw_id is None else _read_id(raw_id)
+        self.id: MessageId | None = None if raw_id is None else read_id(raw_id)
         if bytes(members.get("jsonrpc", b"")) != _VERSION:
             raise BadMessage(INVALID_REQUEST, '`jsonrpc` must be "2.0"', self.id_json)
         method = members.get("method")
@@ -136,7 +136,8 @@ def _repeats_a_name(data: bytes) -> bool:
     return len(pairs) != len(members)
 
 
-def _read_id(raw: Raw) -> MessageId:
+def read_id(raw: Raw) -> MessageId:
+    """An id of either type, or BadMessage."""
     try:
         return _decode_id(raw)
     except msgspec.MsgspecError:

@@ -90,7 +90,9 @@ class Sessions:
 
     def tick(self, now: float) -> None:
         for session in list(self._sessions.values()):
-            if session.is_idle and now - session.used_at > self._idle_s:
+            if not session.is_idle:
+                session.used_at = now
+            elif now - session.used_at > self._idle_s:
                 self.end(session, "it was idle")
 
     def close(self) -> None:

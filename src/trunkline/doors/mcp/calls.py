@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from trunkline.core.call import Call, Caller, Json, Result
-from trunkline.core.errors import CLIENT_LIMIT, INVALID_PARAMS, INVALID_REQUEST, Problem
+from trunkline.core.errors import CLIENT_LIMIT, INVALID_PARAMS, INVALID_REQUEST, SOURCE_PROTOCOL, Problem
 from trunkline.doors.mcp.answer import Answer, deliver, refuse
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import (
@@ -107,6 +107,12 @@ class ToolCall:
 
     def _reply(self, call: Call) -> None:
         self._calls.remove(self._key)
+        try:
+            self._deliver(call)
+        except RecursionError:  # its lane could just read it, and we are some calls deeper
+            refuse(self._answer, _too_deep(call))
+
+    def _deliver(self, call: Call) -> None:
         outcome = call.outcome
         if self._modern and isinstance(outcome, Result):
             self._answer.result(Result(complete(outcome.raw), outcome.message))
@@ -114,7 +120,23 @@ class ToolCall:
             deliver(self._answer, call)
 
     def _notice(self, method: str, params: Json) -> None:
-        """A progress notification under the token its client chose."""
-        if method == PROGRESS and self._token is not None:
+        """A progress notification under the token its client chose. One that cannot be read for sure is dropped."""
+        if method != PROGRESS or self._token is None:
+            return
+        try:
             members = {**members_of(bytes(params), "params"), "progressToken": self._token}
-            self._answer.notice(encode_notification(method, single_line(encode_members(members))))
+            notice = single_line(encode_members(members))
+        except (BadMessage, RecursionError):
+            return
+        self._answer.notice(encode_notification(method, notice))
+
+
+def _too_deep(call: Call) -> Problem:
+    return Problem(
+        code=SOURCE_PROTOCOL,
+        message=f"Server {call.source}: the answer is nested too deeply",
+        source=call.source,
+        tool=call.tool,
+        phase="sent",
+        executed="unknown",
+    )

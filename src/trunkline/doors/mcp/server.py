@@ -15,7 +15,17 @@ from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.calls import ClientCalls, ToolCall
 from trunkline.router.router import Router
 from trunkline.version import __version__
-from trunkline.wire.jsonrpc import BadMessage, Members, Message, decode, encode, encode_notification, members_of
+from trunkline.wire.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    MessageId,
+    encode,
+    encode_notification,
+    members_of,
+    read_id,
+    text_member,
+)
 from trunkline.wire.mcp.legacy import initialize_result
 from trunkline.wire.mcp.modern import (
     CLIENT_INFO,
@@ -114,9 +124,8 @@ class McpServer:
             refuse(answer, error.problem)
 
     def _initialize(self, conversation: Conversation, params: Members, answer: Answer) -> None:
-        requested = params.get("protocolVersion")
-        version: object = None if requested is None else decode(requested)
-        if not isinstance(version, str):
+        version = _text_or_none(params, "protocolVersion")
+        if version is None:
             refuse(answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return
         conversation.version = negotiate(version)
@@ -127,16 +136,9 @@ class McpServer:
 
     def legacy_notification(self, conversation: Conversation, message: Message) -> None:
         """Only `cancelled` needs anything done; the rest is news that we have no use for."""
-        if message.method != CANCELLED or message.params is None:
-            return
-        try:
-            request_id = members_of(message.params, "`params`").get("requestId")
-        except BadMessage:
-            return
+        request_id = cancelled_id(message)
         if request_id is not None:
-            value: object = decode(request_id)
-            if isinstance(value, int | str) and not isinstance(value, bool):
-                conversation.calls.cancel(value, "the client took it back")
+            conversation.calls.cancel(request_id, "the client took it back")
 
     def end(self, conversation: Conversation, why: str) -> None:
         """The client is gone, and with it everything that was held for it."""
@@ -263,11 +265,28 @@ class McpServer:
 def client_name(info: bytes) -> str:
     """What a client calls itself: shown in logs, and trusted for nothing."""
     try:
-        name: object = members_of(info, "`clientInfo`").get("name")
-        value: object = None if name is None else decode(name)
+        name = _text_or_none(members_of(info, "`clientInfo`"), "name")
     except BadMessage:
         return ""
-    return value[:_CLIENT_NAME_LIMIT] if isinstance(value, str) else ""
+    return "" if name is None else name[:_CLIENT_NAME_LIMIT]
+
+
+def _text_or_none(members: Members, name: str) -> str | None:
+    try:
+        return text_member(members, name)
+    except BadMessage:
+        return None
+
+
+def cancelled_id(message: Message) -> MessageId | None:
+    """Which request a `notifications/cancelled` takes back; None for any other notification, and for nonsense."""
+    if message.method != CANCELLED or message.params is None:
+        return None
+    try:
+        request_id = members_of(message.params, "`params`").get("requestId")
+        return None if request_id is None else read_id(request_id)
+    except BadMessage:
+        return None
 
 
 def _unknown_method(method: str | None) -> Problem:

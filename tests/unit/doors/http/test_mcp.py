@@ -1,0 +1,778 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.client import CLIENT_INFO, LEGACY, MODERN, HttpClient, encode, modern_headers, modern_meta
+from tests.support.http_wire import Reply, Wire, fetch, request_bytes
+from tests.support.waiting import until
+from tests.unit.doors.rig import House, Loop, both_loops, house, run_on
+from tests.unit.router.fakes import OK
+
+from trunkline.core.call import Call, RemoteError, Result
+
+JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+INITIALIZE = encode(
+    {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO},
+    }
+)
+
+
+async def posted(here: House, body: bytes, headers: dict[str, str] | None = None, path: str = "/mcp") -> Reply:
+    return await fetch(here.port, "POST", path, {**JSON, **(headers or {})}, body)
+
+
+def code(reply: Reply) -> Any:
+    return json.loads(reply.body)["error"]["code"]
+
+
+async def answered(here: House, client: HttpClient, outcome: Any, *, tool: str = "s_t", **arguments: Any) -> Any:
+    """A call whose source answers like this."""
+    here.source.on_submit = lambda call: call.finish(outcome) and None
+    return await client.call(tool, arguments)
+
+
+def echo(call: Call) -> None:
+    call.finish(Result(bytes(call.params)))
+
+
+# Methods, types, sizes -----------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_http_around_the_protocol_is_checked(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            for method in ("PUT", "PATCH", "HEAD", "OPTIONS", "TRACE"):
+                async with await Wire.connect(here.port) as wire:
+                    await wire.send(request_bytes(method, "/mcp"))
+                    reply = await wire.read_head()
+                    assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, DELETE")
+            assert (await posted(here, PING, path="/other")).status == 404
+            assert (await posted(here, PING, path="/mcp/")).status == 404
+            for kind in ("text/plain", "", "application/jsonx", "application/x-www-form-urlencoded", "text/json"):
+                assert (await posted(here, PING, {"Content-Type": kind})).status == 415
+            for accept in ("text/html", "image/*", "application/xml"):
+                assert (await posted(here, PING, {"Accept": accept})).status == 406
+            for kind in ("application/json; charset=utf-8", "APPLICATION/JSON", "application/json ;x=y"):
+                assert (await posted(here, INITIALIZE, {"Content-Type": kind})).status == 200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("body", "status", "number"),
+    [
+        (b"", 400, -32700),
+        (b"{", 400, -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"\xff"}', 400, -32700),
+        (b"[%b]" % PING, 400, -32600),
+        (b"null", 400, -32600),
+        (b'{"id":1,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"x"}', 400, -32600),
+    ],
+    ids=range(8),
+)
+def test_what_is_no_message_is_refused_with_its_code(
+    loop_factory: Loop, tmp_path: Path, body: bytes, status: int, number: int
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            reply = await posted(here, body)
+            assert (reply.status, code(reply)) == (status, number)
+
+    run_on(loop_factory, main())
+
+
+# Legacy sessions -----------------------------------------------------------------------------------------------------
+
+
+@both_loops
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_initialize_opens_a_session_of_the_version_asked_for(loop_factory: Loop, tmp_path: Path, version: str) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            reply = await posted(here, INITIALIZE.replace(LEGACY.encode(), version.encode()))
+            result = json.loads(reply.body)["result"]
+            assert result["protocolVersion"] == version
+            assert result["capabilities"] == {"tools": {"listChanged": True}}
+            assert result["serverInfo"]["name"] == "trunkline"
+            session = reply.headers["mcp-session-id"]
+            assert len(session) >= 32
+            assert session.isascii()
+            assert (await posted(here, PING, {"Mcp-Session-Id": session})).status == 200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("version", ["2099-01-01", MODERN, "x"])
+def test_an_unknown_version_is_answered_with_our_latest_handshake_version(
+    loop_factory: Loop, tmp_path: Path, version: str
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            reply = await posted(here, INITIALIZE.replace(LEGACY.encode(), version.encode()))
+            assert json.loads(reply.body)["result"]["protocolVersion"] == "2025-11-25"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("version", [b"1", b"null", b"[]", b"1e400", b"9" * 5000, None], ids=range(6))
+def test_a_handshake_without_a_version_opens_no_session(
+    loop_factory: Loop, tmp_path: Path, version: bytes | None
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            member = b"" if version is None else b'"protocolVersion":%b,' % version
+            body = b'{"jsonrpc":"2.0","id":7,"method":"initialize","params":{%b"capabilities":{}}}' % member
+            reply = await posted(here, body)
+            assert code(reply) in (-32602, -32600)
+            assert json.loads(reply.body)["id"] == 7
+            assert len(here.sessions) == 0
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("info", [b'{"name":1e400}', b'{"name":{}}', b"[]", b"null", b"1", b'{"name":"x","name":"y"}'])
+def test_whatever_a_client_calls_itself_it_is_served(loop_factory: Loop, tmp_path: Path, info: bytes) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            reply = await posted(here, INITIALIZE.replace(encode(CLIENT_INFO), info))
+            assert json.loads(reply.body)["result"]["protocolVersion"] == LEGACY
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_requests_outside_a_session_are_refused(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            reply = await posted(here, PING)
+            assert (reply.status, json.loads(reply.body)["id"]) == (400, 1)
+            for unknown in ("nonsense", "x" * 32, ""):
+                reply = await posted(here, PING, {"Mcp-Session-Id": unknown})
+                assert (reply.status, json.loads(reply.body)["id"]) == (404, 1)
+            session = (await posted(here, INITIALIZE)).headers["mcp-session-id"]
+            doubled = [("Mcp-Session-Id", session), ("mcp-session-id", session)]
+            head = "".join(f"{name}: {value}\r\n" for name, value in [*JSON.items(), *doubled])
+            async with await Wire.connect(here.port) as wire:
+                text = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{head}Content-Length: {len(PING)}\r\n\r\n"
+                assert (await wire.ask(text.encode() + PING)).status == 400
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_session_belongs_to_whoever_opened_it(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            session = here.sessions.create("somebody else", 0.0)
+            stolen = await posted(here, PING, {"Mcp-Session-Id": session.id})
+            unknown = await posted(here, PING, {"Mcp-Session-Id": "x" * 32})
+            assert stolen.status == 404
+            assert stolen.body == unknown.body
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_deleted_session_is_unknown_and_its_calls_are_over(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            hanging = asyncio.ensure_future(client.call("s_t"))
+            await until(lambda: here.source.held, "the call is on its way")
+            assert (await client.delete()).status == 200
+            assert (await hanging).error["code"] == 499
+            assert here.source.forgotten == [client.session]
+            assert (await client.post(PING)).status == 404
+            assert (await client.delete()).status == 404
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_notifications_and_responses_are_accepted(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            for body in (
+                b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1e400}}',
+                b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{"a":1}}}',
+                b'{"jsonrpc":"2.0","id":1,"result":{}}',
+                b'{"jsonrpc":"2.0","id":1,"error":{}}',
+            ):
+                reply = await client.post(body)
+                assert (reply.status, reply.body) == (202, b""), body
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_version_header_we_do_not_serve_is_refused(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            for version in ("2099-01-01", "x", ""):
+                assert (await client.post(PING, {"MCP-Protocol-Version": version})).status == 400
+            assert (await client.post(PING, {"MCP-Protocol-Version": "2025-11-25"})).status == 200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_more_sessions_than_allowed_are_refused_while_all_are_in_use(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path, sessions=2) as here:
+            for _ in range(2):
+                await posted(here, INITIALIZE)
+            reply = await posted(here, INITIALIZE)
+            assert (reply.status, code(reply)) == (429, 429)
+            assert "mcp-session-id" not in reply.headers
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_session_idle_for_too_long_ends_and_one_that_is_used_does_not(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path, idle_s=100.0) as here:
+            now = asyncio.get_running_loop().time()
+            idle, busy, listening = [await here.client().open() for _ in range(3)]
+            hanging = asyncio.ensure_future(busy.call("s_t"))
+            await until(lambda: here.source.held, "the call is on its way")
+            async with listening.listen():
+                here.sessions.tick(now + 99)
+                assert len(here.sessions) == 3
+                here.sessions.tick(now + 200)
+                assert len(here.sessions) == 2
+                assert (await idle.post(PING)).status == 404
+            await until(lambda: not here.sessions._sessions[str(listening.session).encode()].stream, "it has left")
+            here.sessions.tick(now + 250)
+            assert len(here.sessions) == 2, "a client that listened until now was not idle"
+            here.source.held[0].finish(OK)
+            await hanging
+            here.sessions.tick(now + 400)
+            assert len(here.sessions) == 0
+            for client in (idle, busy, listening):
+                await client.close()
+
+    run_on(loop_factory, main())
+
+
+# Calls ---------------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_results_and_errors_pass_unchanged(loop_factory: Loop, tmp_path: Path) -> None:
+    result = b'{"content":[],"x":1.10,"big":123456789012345678901234567890,"u":"\\u00e9\xc3\xa9", "isError" : true}'
+    error = b'{"code":-32050,"message":"m","data":[1.50,{"a":null}]}'
+
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            answer = await answered(here, client, Result(result))
+            assert answer.raw == b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (answer.id, result)
+            answer = await answered(here, client, RemoteError(error))
+            assert answer.raw == b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (answer.id, error)
+            assert answer.reply.status == 200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_arguments_and_unknown_members_reach_the_source_and_our_own_do_not(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            here.source.on_submit = lambda call: here.source.held.append(call) or echo(call)
+            body = (
+                b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"_meta":{"progressToken":7,"traceparent":"00",'
+                b'"a/b":\n[1.10]},"name":"s_t","arguments":{"z":1e400,\n"a":1},"task":{}}}'
+            )
+            reply = await client.post(body)
+            assert json.loads(reply.body)["id"] == "x"
+            assert b'{"name":"t","arguments":{"z":1e400,"a":1},"task":{}}' in reply.body
+            (call,) = here.source.held
+            assert call.meta == {"traceparent": b'"00"', "a/b": b"[1.10]"}
+            assert call.wants_progress
+            assert call.caller.session == client.session
+            assert call.caller.client == "test"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("params", "number"),
+    [
+        ("{}", -32602),
+        ('{"name":1}', -32602),
+        ('{"name":null}', -32602),
+        ('{"name":"s_t","arguments":[]}', -32602),
+        ('{"name":"s_t","arguments":1}', -32602),
+        ('{"name":"nobody"}', -32602),
+        ('{"name":"s_t","name":"s_u"}', -32600),
+        ('{"name":"s_t","_meta":[]}', -32600),
+        ('{"name":"s_t","_meta":{"a":1,"a":2}}', -32600),
+        ("[]", -32600),
+        ("null", -32600),
+    ],
+)
+def test_a_call_that_makes_no_sense_reaches_nobody(
+    loop_factory: Loop, tmp_path: Path, params: str, number: int
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            body = f'{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{params}}}'.encode()
+            reply = await client.post(body)
+            assert json.loads(reply.body)["id"] == 3
+            assert code(reply) == number
+            assert here.source.held == []
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_progress_turns_the_answer_into_a_stream_under_the_clients_own_token(
+    loop_factory: Loop, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+
+            def works(call: Call) -> None:
+                assert call.on_notice is not None
+                call.on_notice("notifications/progress", b'{"progress":0.10,"progressToken":99,"message":"m"}')
+                call.on_notice("notifications/progress", b'{"progress":2,\n"progressToken":99,"x":{"y":1}}')
+                call.finish(Result(b'{"a":\n1}'))
+
+            here.source.on_submit = works
+            answer = await client.call("s_t", meta={"progressToken": "mine"})
+            assert answer.reply is not None
+            assert answer.reply.streamed
+            assert [notice["method"] for notice in answer.notices] == ["notifications/progress"] * 2
+            assert [notice["params"] for notice in answer.notices] == [
+                {"progress": 0.1, "progressToken": "mine", "message": "m"},
+                {"progress": 2, "progressToken": "mine", "x": {"y": 1}},
+            ]
+            assert answer.result == {"a": 1}
+            assert (await client.request("ping")).result == {}, "the connection is still good"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_progress_with_doubtful_members_is_dropped_and_the_call_goes_on(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+
+            def works(call: Call) -> None:
+                assert call.on_notice is not None
+                call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1,"progress":2}')
+                call.on_notice("notifications/progress", b'{"progressToken":1,"progress":3}')
+                call.finish(OK)
+
+            here.source.on_submit = works
+            answer = await client.call("s_t", meta={"progressToken": 1})
+            assert [notice["params"]["progress"] for notice in answer.notices] == [3]
+            assert answer.result == {"content": []}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("accept", ["application/json", "*/*"])
+def test_a_client_that_takes_no_events_gets_none(loop_factory: Loop, tmp_path: Path, accept: str) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client(Accept=accept) as client:
+
+            def works(call: Call) -> None:
+                assert call.on_notice is not None
+                call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1}')
+                call.finish(OK)
+
+            here.source.on_submit = works
+            answer = await client.call("s_t", meta={"progressToken": 1})
+            assert answer.reply is not None
+            assert not answer.reply.streamed
+            assert answer.result == {"content": []}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_client_that_takes_only_events_gets_everything_as_events(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client(Accept="text/event-stream") as client:
+            here.source.on_submit = lambda call: call.finish(Result(b'{"a":\r\n1}')) and None
+            answer = await client.call("s_t")
+            assert answer.reply is not None
+            assert answer.reply.streamed
+            assert answer.result == {"a": 1}
+            assert (await client.call("nobody")).error["code"] == -32602
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_http_1_0_gets_its_stream_without_chunks(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+
+            def works(call: Call) -> None:
+                assert call.on_notice is not None
+                call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1}')
+                call.finish(OK)
+
+            here.source.on_submit = works
+            params = {"name": "s_t", "_meta": {"progressToken": 1}}
+            body = encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+            async with await Wire.connect(here.port) as wire:
+                await wire.send(client.post_bytes(body).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+                reply = await wire.read()
+                assert reply.headers["connection"] == "close"
+                assert "transfer-encoding" not in reply.headers
+                assert len(reply.events) == 2
+                assert json.loads(reply.events[1])["result"] == {"content": []}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_cancelling_a_call_reaches_it_and_still_gets_an_answer(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client, here.client() as other:
+            calls = [asyncio.ensure_future(client.call("s_t", id=given)) for given in (1, "1")]
+            await until(lambda: len(here.source.held) == 2, "both are on their way")
+            assert (await other.cancel(1)).status == 202
+            assert (await client.cancel(99)).status == 202
+            assert not any(call.done for call in here.source.held)
+            assert (await client.cancel("1")).status == 202
+            assert (await calls[1]).error["code"] == 499
+            assert [call.done for call in here.source.held] == [False, True]
+            here.source.held[0].finish(OK)
+            assert (await calls[0]).result == {"content": []}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_an_id_in_flight_cannot_be_used_again_by_the_same_client(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client, here.client() as other:
+            first = asyncio.ensure_future(client.call("s_t", id=5))
+            await until(lambda: here.source.held, "it is on its way")
+            assert (await client.call("s_t", id=5)).error["code"] == -32600
+            theirs = asyncio.ensure_future(other.call("s_t", id=5))
+            await until(lambda: len(here.source.held) == 2, "the other client's is on its way")
+            for call in here.source.held:
+                call.finish(OK)
+            assert not (await first).failed
+            assert not (await theirs).failed
+            here.source.on_submit = lambda call: call.finish(OK) and None
+            assert not (await client.call("s_t", id=5)).failed
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_one_client_may_have_so_many_calls_in_flight_and_no_more(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path, max_calls=3) as here, here.client() as client, here.client() as other:
+            calls = [asyncio.ensure_future(client.call("s_t")) for _ in range(3)]
+            await until(lambda: len(here.source.held) == 3, "all are on their way")
+            refused = await client.call("s_t")
+            assert refused.situation == (429, "TL304", "no")
+            assert not (await client.request("ping")).failed
+            theirs = asyncio.ensure_future(other.call("s_t"))
+            await until(lambda: len(here.source.held) == 4, "another client is served")
+            for call in here.source.held:
+                call.finish(OK)
+            await asyncio.gather(*calls, theirs)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_unknown_methods_are_refused_and_lists_have_one_page(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            assert (await client.request("prompts/list")).error["code"] == -32601
+            assert (await client.request("tools/list", {"cursor": "x"})).error["code"] == -32602
+            assert await client.tool_names() == {"s_t", "s_u"}
+
+    run_on(loop_factory, main())
+
+
+# The stream of news --------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_changes_of_the_list_are_told_on_the_stream_and_wait_for_it(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            here.desk.publish("s", "new")
+            await until(lambda: here.sessions._sessions[str(client.session).encode()]._news, "news waits")
+            here.desk.publish("s", "newer")
+            await asyncio.sleep(0.1)
+            async with client.listen() as stream:
+                assert json.loads(await anext(stream))["method"] == "notifications/tools/list_changed"
+                here.desk.publish("s", "newest")
+                assert json.loads(await anext(stream))["method"] == "notifications/tools/list_changed"
+                assert await client.tool_names() == {"s_newest"}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_session_has_one_stream_at_a_time(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            async with client.listen():
+                headers = {**client.headers, "Accept": "text/event-stream"}
+                reply = await fetch(here.port, "GET", "/mcp", headers)
+                assert reply.status == 409
+            await until(lambda: not here.sessions._sessions[str(client.session).encode()].stream, "the first has left")
+            async with client.listen() as stream:
+                here.desk.publish("s", "new")
+                assert await anext(stream)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_stream_needs_a_session_and_a_client_that_takes_events(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client:
+            events = {"Accept": "text/event-stream"}
+            assert (await fetch(here.port, "GET", "/mcp", events)).status == 400
+            assert (await fetch(here.port, "GET", "/mcp", {**events, "Mcp-Session-Id": "x"})).status == 404
+            known = {"Mcp-Session-Id": str(client.session)}
+            assert (await fetch(here.port, "GET", "/mcp", {**known, "Accept": "application/json"})).status == 406
+            for method in ("GET", "DELETE"):
+                reply = await fetch(here.port, method, "/mcp", {**known, **events, "MCP-Protocol-Version": MODERN})
+                assert reply.status == 405
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_deleting_a_session_ends_its_stream(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as client, client.listen() as stream:
+            await client.delete()
+            assert [event async for event in stream] == []
+
+    run_on(loop_factory, main())
+
+
+# 2026-07-28 ----------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_a_modern_client_discovers_lists_and_calls_without_a_session(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            hello = (await client.request("server/discover")).result
+            assert MODERN in hello["supportedVersions"]
+            assert hello["resultType"] == "complete"
+            assert hello["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "trunkline"
+            listing = (await client.request("tools/list")).result
+            assert [tool["name"] for tool in listing["tools"]] == ["s_t", "s_u"]
+            assert (listing["resultType"], listing["ttlMs"], listing["cacheScope"]) == ("complete", 0, "private")
+            here.source.on_submit = lambda call: here.source.held.append(call) or echo(call)
+            answer = await client.call("s_t", {"a": 1}, meta={"traceparent": "00-x"})
+            assert answer.result == {"resultType": "complete", "name": "t", "arguments": {"a": 1}}
+            assert here.source.held[0].meta == {"traceparent": b'"00-x"'}
+            assert here.source.held[0].caller.session is None
+            assert len(here.sessions) == 0
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize(
+    "result",
+    [b'{"content":[],"a":1,"a":2,"x":{"resultType":1}}', b'{"\\u0061":1,"resultType":"input_required"}', b"{ }"],
+    ids=range(3),
+)
+def test_any_result_reaches_a_modern_client(loop_factory: Loop, tmp_path: Path, result: bytes) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            answer = await answered(here, client, Result(result, result))
+            assert answer.result["resultType"] in ("complete", "input_required")
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_an_answer_too_deep_to_be_read_again_is_still_answered(loop_factory: Loop, tmp_path: Path) -> None:
+    deep = b'{"x":\n"\\u0061","deep":%b}' % (b"[" * 5000 + b"]" * 5000)
+
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as modern, here.client(Accept="text/event-stream") as legacy:
+            for client in (modern, legacy):
+                answer = await answered(here, client, Result(deep, deep))
+                assert answer.situation == (502, "TL307", "unknown")
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_statuses_of_modern_answers_follow_their_errors(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            for method, params, status, number in (
+                ("nothing/here", None, 404, -32601),
+                ("initialize", None, 404, -32601),
+                ("ping", None, 404, -32601),
+                ("tools/call", {"name": "nobody"}, 400, -32602),
+                ("tools/list", {"cursor": "x"}, 400, -32602),
+            ):
+                answer = await client.request(method, params)
+                assert answer.reply is not None
+                assert (answer.reply.status, answer.error["code"]) == (status, number)
+            theirs = await answered(here, client, RemoteError(b'{"code":-32602,"message":"theirs"}'))
+            assert theirs.error == {"code": -32602, "message": "theirs"}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_headers_that_do_not_say_what_the_body_says_are_refused(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            message = client.message("tools/call", {"name": "s_t", "arguments": {}})
+            good = modern_headers("tools/call", message["params"])
+            for name in good:
+                for wrong in ({k: v for k, v in good.items() if k != name}, {**good, name: "other"}):
+                    if name == "MCP-Protocol-Version" and "MCP-Protocol-Version" in wrong:
+                        continue
+                    reply = await client.post(encode(message), wrong)
+                    assert (reply.status, code(reply)) == (400, -32020), wrong
+            assert here.source.held == []
+            here.source.on_submit = echo
+            assert (await client.post(encode(message), {**good, "Mcp-Name": "=?base64?c190?="})).status == 200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
+def test_a_modern_request_without_what_it_must_carry_is_refused(
+    loop_factory: Loop, tmp_path: Path, missing: str
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            meta = {name: value for name, value in modern_meta().items() if not name.endswith(missing)}
+            body = encode({"jsonrpc": "2.0", "id": 4, "method": "tools/list", "params": {"_meta": meta}})
+            reply = await client.post(body, modern_headers("tools/list", {}))
+            assert (reply.status, code(reply), json.loads(reply.body)["id"]) == (400, -32602, 4)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_version_of_the_future_is_refused_with_those_we_serve(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            body = encode(client.message("tools/list", {})).replace(MODERN.encode(), b"2099-01-01")
+            reply = await client.post(body, {**modern_headers("tools/list", {}), "MCP-Protocol-Version": "2099-01-01"})
+            error = json.loads(reply.body)["error"]
+            assert (reply.status, error["code"]) == (400, -32022)
+            assert error["data"]["requested"] == "2099-01-01"
+            assert MODERN in error["data"]["supported"]
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_modern_notifications_are_accepted_and_cancel_nobody(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            hanging = asyncio.ensure_future(client.call("s_t", id=1))
+            await until(lambda: here.source.held, "it is on its way")
+            message = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+            body = encode({**message, "params": {"requestId": 1, "_meta": modern_meta()}})
+            reply = await client.post(body, {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]})
+            assert (reply.status, reply.body) == (202, b"")
+            assert not here.source.held[0].done
+            here.source.held[0].finish(OK)
+            assert not (await hanging).failed
+            response = encode({"jsonrpc": "2.0", "id": 1, "result": {}})
+            assert (await client.post(response, {"MCP-Protocol-Version": MODERN})).status == 400
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("given", [7, "seven"])
+def test_a_subscription_is_acknowledged_told_and_ended(loop_factory: Loop, tmp_path: Path, given: int | str) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            message = client.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=given)
+            client.headers |= modern_headers("subscriptions/listen", message["params"])
+            async with client.start_post(encode(message)) as wire:
+                reply = await wire.read_head()
+                assert reply.streamed
+                events = wire.events(reply)
+                first = json.loads(await anext(events))
+                assert first["method"] == "notifications/subscriptions/acknowledged"
+                assert first["params"]["notifications"] == {"toolsListChanged": True}
+                here.desk.publish("s", "new")
+                second = json.loads(await anext(events))
+                assert second["method"] == "notifications/tools/list_changed"
+                for event in (first, second):
+                    assert event["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == given
+                here.server.end_subscriptions()
+                last = json.loads(await anext(events))
+                assert last["id"] == given
+                assert last["result"]["resultType"] == "complete"
+                with pytest.raises(StopAsyncIteration):
+                    await anext(events)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_subscriber_that_leaves_is_forgotten(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.modern() as client:
+            message = client.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            client.headers |= modern_headers("subscriptions/listen", message["params"])
+            async with client.start_post(encode(message)) as wire:
+                await wire.read_head()
+                assert len(here.server._subscriptions) == 1
+            await until(lambda: not here.server._subscriptions, "it is forgotten")
+            here.desk.publish("s", "new")
+            await asyncio.sleep(0.1)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_both_eras_are_served_side_by_side_on_one_connection(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, here.client() as legacy, await Wire.connect(here.port) as wire:
+            modern = await here.modern().open()
+            message = modern.message("tools/list", {})
+            for _ in range(2):
+                reply = await wire.ask(legacy.post_bytes(PING))
+                assert json.loads(reply.body) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+                reply = await wire.ask(modern.post_bytes(encode(message), modern_headers("tools/list", {})))
+                assert json.loads(reply.body)["result"]["resultType"] == "complete"
+
+    run_on(loop_factory, main())
