@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
-from trunkline.config.suggest import hint_for, listed
+from trunkline.config.suggest import listed, nearest
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
 
@@ -174,7 +174,8 @@ class Choice(Shape[str]):
             return word
         assert isinstance(node, Scalar)
         message = f"`{node.text}` is not one of {listed(self._words)}"
-        raise reader.error(BAD_VALUE, node, message, hint_for(node.text, self._words, ""))
+        guess = nearest(node.text, self._words)
+        raise reader.error(BAD_VALUE, node, message, f"did you mean `{guess}`?" if guess else "")
 
     def schema(self) -> JsonSchema:
         return or_reference({"enum": list(self._words)})
