@@ -81,12 +81,16 @@ def test_a_child_talks_over_its_three_pipes(loop_factory, portable):
     run_on(loop_factory, main())
 
 
+OF_THE_C_LIBRARY = 1 << 31 | 1 << 32
+"""Signals 32 and 33: glibc keeps programs from setting them, and what `make` starts has the first ignored."""
+
+
 def test_a_child_starts_with_default_signals_and_nothing_blocked(portable):
     async def main():
         async with children_of(portable) as children:
             status = await output_of(children, ["cat", "/proc/self/status"])
         masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
-        assert int(masks["SigIgn"], 16) == 0
+        assert int(masks["SigIgn"], 16) & ~OF_THE_C_LIBRARY == 0
         assert int(masks["SigBlk"], 16) == 0
 
     asyncio.run(main())

@@ -44,7 +44,7 @@ def test_a_tag_that_is_not_one_names_nothing(tag):
 
 
 def test_the_tag_is_read_from_the_environment_of_a_process_however_large():
-    process = start("echo ready; exec cat", PATH=os.environ["PATH"], A="x" * 10_000, **{TAG: "run.5"}, Z="y" * 10_000)
+    process = start("echo ready; read line", PATH=os.environ["PATH"], A="x" * 10_000, **{TAG: "run.5"}, Z="y" * 10_000)
     assert tag_of(process.pid) == "run.5"
     finish(process)
     assert tag_of(process.pid) == ""
@@ -100,7 +100,7 @@ def _below(pid: int) -> list[int]:
 def test_what_a_run_left_behind_is_killed_by_its_tag_and_nothing_else():
     mark, other_mark = new_mark(), new_mark()
     process = start(WILD_TREE, **marked(mark, **{TAG: "outer.1/run.2"}))
-    other = start("echo ready; exec cat", **marked(other_mark, **{TAG: "another.2"}))
+    other = start("echo ready; read line", **marked(other_mark, **{TAG: "another.2"}))
     assert kill_run("run", [], portable=False, limit_s=15)
     assert survivors(mark) == []
     assert survivors(other_mark) == [other.pid]
