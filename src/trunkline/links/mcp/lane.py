@@ -174,12 +174,15 @@ class Lane:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def lose(self, problem: Problem) -> None:
-        """The wire is gone: everything in flight ends now, and whoever tends the lane learns why."""
+        """The wire is gone: everything in flight ends now, and whoever tends the lane learns why.
+
+        It counts as lost before anything ends: a call that takes the place of one that ends must not come here.
+        """
         pending, self.pending = self.pending, {}
-        for request in pending.values():
-            request.finish(Failure(_about(problem, request)))
         if not self.lost.done():
             self.lost.set_result(problem)
+        for request in pending.values():
+            request.finish(Failure(_about(problem, request)))
 
     def problem(self, code: Code, reason: str, request: Request | None = None, hint: str = "") -> Problem:
         problem = Problem(

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from trunkline.core.call import Call, Caller, Failure
+from trunkline.core.call import QUEUED, Call, Caller, Failure, Request
 from trunkline.core.errors import (
     INTERNAL,
     SOURCE_LOST,
@@ -17,6 +17,7 @@ from trunkline.core.errors import (
     TOO_MANY_LANES,
     Code,
     GatewayError,
+    Phase,
     Problem,
 )
 from trunkline.links.backoff import Backoff
@@ -35,7 +36,7 @@ def lane_key(caller: Caller) -> LaneKey | None:
 
 
 class _Slot:
-    """One client's lane: on its way, open, or lost."""
+    """One client's lane: on its way, open, or lost. It carries the calls that wait until it is open."""
 
     __slots__ = ("ended", "lane", "opening", "used_at", "waiting")
 
@@ -49,6 +50,17 @@ class _Slot:
     @property
     def idle(self) -> bool:
         return self.lane is not None and not self.lane.pending
+
+    def hold(self, call: Call) -> None:
+        call.carrier = self
+        self.waiting.append(call)
+
+    def abandon(self, request: Request) -> None:
+        """Let go at once: a server may take a minute to open, and a call may hold megabytes."""
+        self.waiting = [call for call in self.waiting if call is not request]
+
+    def phase_of(self, request: Request) -> Phase:
+        return QUEUED
 
 
 class ClientLanes:
@@ -89,7 +101,7 @@ class ClientLanes:
         if slot.lane is not None:
             slot.lane.send(call)
         else:
-            slot.waiting.append(call)
+            slot.hold(call)
 
     def _new_slot(self, call: Call, key: LaneKey) -> _Slot | None:
         now = self._loop.time()

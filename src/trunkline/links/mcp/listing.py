@@ -16,6 +16,8 @@ from trunkline.wire.jsonrpc import BadMessage, encode, members_of, single_line, 
 
 MAX_PAGES: Final = 500
 MAX_ITEMS: Final = 20_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_WARNINGS: Final = 50
 LIST_TIMEOUT_S: Final = 30.0
 
 
@@ -38,8 +40,14 @@ async def fetch_snapshot(session: Session, source: str) -> Snapshot:
         server_info=bytes(hello.server_info),
         capabilities=bytes(hello.capabilities),
         protocol_version=hello.protocol_version,
-        warnings=tuple(warnings),
+        warnings=_shortened(warnings),
     )
+
+
+def _shortened(warnings: list[str]) -> tuple[str, ...]:
+    """Each becomes a line in the log, and a server may have thousands of bad tools."""
+    more = len(warnings) - MAX_WARNINGS
+    return (*warnings[:MAX_WARNINGS], f"… and {more} more like these") if more > 0 else tuple(warnings)
 
 
 async def _fetch_tools(lane: Lane, source: str, warnings: list[str]) -> tuple[Tool, ...]:
@@ -61,7 +69,7 @@ async def _fetch_tools(lane: Lane, source: str, warnings: list[str]) -> tuple[To
 async def _pages(lane: Lane, warnings: list[str]) -> AsyncIterator[msgspec.Raw]:
     cursor: str | None = None
     seen: set[str] = set()
-    items = 0
+    items = size_bytes = 0
     for _ in range(MAX_PAGES):
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
         raw = result_of(await lane.ask("tools/list", params, LIST_TIMEOUT_S))
@@ -72,10 +80,11 @@ async def _pages(lane: Lane, warnings: list[str]) -> AsyncIterator[msgspec.Raw]:
         for tool in page.tools:
             yield tool
         items += len(page.tools)
+        size_bytes += len(raw)
         cursor = page.next_cursor
         if cursor is None:
             return
-        if cursor in seen or items > MAX_ITEMS:
+        if cursor in seen or items > MAX_ITEMS or size_bytes > MAX_BYTES:
             break
         seen.add(cursor)
     warnings.append(f"its `tools/list` does not end; the first {items} tools were taken")

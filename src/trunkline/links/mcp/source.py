@@ -27,6 +27,8 @@ PROBE_EVERY_S: Final = 30.0
 PROBE_TIMEOUT_S: Final = 10.0
 _FAILED_PROBES: Final = 3
 _SOON_S: Final = 1.0
+_RELIST_PAUSE_S: Final = 0.25
+"""Between two lists of one server at least, and as long as the last one took: some announce changes all the time."""
 _LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]]
@@ -54,7 +56,8 @@ class McpSource:
         self._sink: Sink | None = None
         self._parked: list[Call] = []
         self._refresh = asyncio.Event()
-        self._listings: set[asyncio.Task[None]] = set()
+        self._listings: dict[Lane, asyncio.Task[None]] = {}
+        self._stale: set[Lane] = set()
         self._backoff = Backoff()
         self._health = Health(state="starting", since=time.time())
 
@@ -104,10 +107,7 @@ class McpSource:
         finally:
             self._release_parked(None)
             await self._lanes.close()
-            for task in list(self._listings):
-                task.cancel()
-            if self._listings:
-                await asyncio.wait(self._listings)
+            await self._end_listings()
 
     async def _live_once(self, sink: Sink) -> None:
         """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
@@ -161,7 +161,9 @@ class McpSource:
                 return lane.lost.result()
             if self._refresh.is_set():
                 self._refresh.clear()
+                began = time.monotonic()
                 await self._relist(session, sink)
+                await asyncio.wait([lane.lost], timeout=max(_RELIST_PAUSE_S, time.monotonic() - began))
                 continue
             failed_probes = 0 if await self._probe(session) else failed_probes + 1
             if failed_probes >= _FAILED_PROBES:
@@ -223,21 +225,42 @@ class McpSource:
 
         def heard(method: str, params: Json) -> None:
             if method == _LIST_CHANGED:
-                task = asyncio.get_running_loop().create_task(self._list_for(client, session))
-                self._listings.add(task)
-                task.add_done_callback(self._listings.discard)
+                self._stale.add(session.lane)
+                if session.lane not in self._listings:
+                    listing = self._list_for(client, session)
+                    self._listings[session.lane] = asyncio.get_running_loop().create_task(listing)
 
         session.lane.on_notification = heard
         if isinstance(session.lane, HttpLane):
             session.lane.listen()
 
     async def _list_for(self, client: str, session: Session) -> None:
+        """One list at a time: whatever is announced meanwhile is one more list afterwards."""
+        lane = session.lane
+        try:
+            while lane in self._stale and lane.usable:
+                self._stale.discard(lane)
+                began = time.monotonic()
+                await self._list_once_for(client, session)
+                await asyncio.wait([lane.lost], timeout=max(_RELIST_PAUSE_S, time.monotonic() - began))
+        finally:
+            self._stale.discard(lane)
+            del self._listings[lane]
+
+    async def _list_once_for(self, client: str, session: Session) -> None:
         try:
             snapshot = await fetch_snapshot(session, self.name)
         except (GatewayError, TimeoutError):
             return  # it keeps the list it had; a lane that is gone takes its list with it
         if self._sink is not None and session.lane.usable:
             self._sink.publish_for(client, snapshot)
+
+    async def _end_listings(self) -> None:
+        tasks = list(self._listings.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _client_lane_closed(self, client: str) -> None:
         if self._sink is not None:

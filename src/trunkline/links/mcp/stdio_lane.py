@@ -67,12 +67,19 @@ class StdioLane(Lane):
         if request is not None and not self.usable:
             self._refuse(request, self.problem(SOURCE_LOST, "the process has ended"))
             return
-        if request is not None and self._stdin_full and self._unread_bytes() > self._limit_bytes:
-            self._refuse(request, self.problem(QUEUE_FULL, "it does not read its input; try again later"))
+        if self._stdin_full and self._unread_bytes() > self._limit_bytes:
+            self._not_read(request)
             return
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(message)
+
+    def _not_read(self, request: Request | None) -> None:
+        """A server that asks us things without reading our answers does not get to fill our memory with them."""
+        if request is None:
+            self._count("unread_messages_dropped")
+        else:
+            self._refuse(request, self.problem(QUEUE_FULL, "it does not read its input; try again later"))
 
     def _refuse(self, request: Request, problem: Problem) -> None:
         """Not one byte of it was written, so the tool cannot have run."""
@@ -229,9 +236,12 @@ async def open_stdio_lane(
 ) -> StdioLane:
     child = await children.spawn(argv, env=env, cwd=cwd, label=source)
     lane = StdioLane(source, count, child, limit_bytes=limit_bytes, redact=redact)
+    # It takes a few turns of the loop. Cancelled in the middle it would leave pipes that nobody owns.
+    connecting = asyncio.ensure_future(lane.connect())
     try:
-        await lane.connect()
+        await asyncio.shield(connecting)
     except BaseException:
+        await asyncio.wait([connecting])
         await lane.close()
         raise
     return lane

@@ -290,3 +290,11 @@ async def test_the_result_of_a_refusal_is_an_error_that_says_what_came() -> None
     with pytest.raises(GatewayError) as failed:
         result_of(Failure(problem))
     assert failed.value.problem is problem
+
+
+async def test_a_call_that_comes_as_the_lane_is_lost_does_not_go_to_it() -> None:
+    lane = MemoryLane()
+    usable: list[bool] = []
+    lane.send(Request("tools/call", b"{}", lambda _: usable.append(lane.usable)))
+    lane.lose(lane.problem(SOURCE_LOST, "exited"))
+    assert usable == [False]

@@ -311,3 +311,18 @@ async def test_a_lane_is_closed_exactly_once(how: str) -> None:
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.05)
     assert lane.closed == 1
+
+
+async def test_a_call_taken_back_while_its_lane_opens_is_let_go_at_once() -> None:
+    opener = Opener()
+    opener.gate.clear()
+    async with lanes_with(opener) as lanes:
+        kept, taken_back = submit(lanes, new_call()), submit(lanes, new_call())
+        assert taken_back.cancel("the client took it back")
+        assert isinstance(taken_back.outcome, Failure)
+        assert (taken_back.outcome.problem.phase, taken_back.outcome.problem.executed) == ("queued", "no")
+        (slot,) = lanes._slots.values()
+        assert slot.waiting == [kept]
+        opener.gate.set()
+        await until(lambda: opener.lanes and opener.lanes[0].sent, "the lane is open")
+        assert len(opener.lanes[0].sent) == 1

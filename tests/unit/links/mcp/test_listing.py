@@ -141,3 +141,23 @@ async def test_a_refused_list_is_an_error() -> None:
     lane = MemoryLane(lambda lane, message: lane.say({"id": message["id"], "error": {"code": -1, "message": "no"}}))
     with pytest.raises(GatewayError, match="no"):
         await fetch_snapshot(session_on(lane), "s")
+
+
+async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MAX_BYTES", 5_000)
+
+    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+        number = len(lane.sent)
+        tool = {"name": f"t{number}", "description": "x" * 2_000}
+        lane.answer(message, {"tools": [tool], "nextCursor": str(number)})
+
+    snapshot = await fetch_snapshot(session_on(MemoryLane(respond)), "s")
+    assert names(snapshot) == ["t1", "t2", "t3"]
+    assert snapshot.warnings == ("its `tools/list` does not end; the first 3 tools were taken",)
+
+
+async def test_thousands_of_bad_tools_are_a_few_warnings() -> None:
+    snapshot = await snapshot_of(b'{"tools":[%b]}' % b",".join([b"{}"] * 1000))
+    assert names(snapshot) == []
+    assert len(snapshot.warnings) == listing.MAX_WARNINGS + 1
+    assert "950 more" in snapshot.warnings[-1]

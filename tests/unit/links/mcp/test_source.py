@@ -406,3 +406,25 @@ async def test_a_call_is_taken_back_once_and_only_while_it_is_wanted() -> None:
         assert server.lanes[0].methods().count("tools/call") == 1
         assert not source._take_back(call)
         assert not source._take_back(Request("ping", b"{}", lambda _: None))
+
+
+@pytest.mark.parametrize("lane", [0, 1], ids=["scout", "client"])
+async def test_a_storm_of_announced_changes_is_a_few_lists(lane: int) -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        call = submitted(source, new_call())
+        await until(lambda: call.done, "the client has a lane of its own")
+        before = server.lanes[lane].methods().count("tools/list")
+        server.tools = ["a", "b"]
+        for _ in range(1000):
+            server.lanes[lane].say({"method": "notifications/tools/list_changed"})
+            await asyncio.sleep(0)
+        server.tools = ["a", "b", "c"]
+        server.lanes[lane].say({"method": "notifications/tools/list_changed"})
+
+        def last_list() -> list[str] | None:
+            return book.offered[-1] if lane == 0 else book.for_clients[-1][1] if book.for_clients else None
+
+        await until(lambda: last_list() == ["a", "b", "c"], "the last change is seen")
+        assert server.lanes[lane].methods().count("tools/list") - before < 10

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -260,5 +261,50 @@ def test_a_program_that_is_not_there_is_an_error_at_once(loop_factory: Loop) -> 
             assert "no-such-program" in refused.value.problem.message
         finally:
             await children.close()
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_server_that_asks_without_reading_our_answers_does_not_fill_our_memory(loop_factory: Loop) -> None:
+    flood = 'while True: write(b\'{"jsonrpc":"2.0","id":1,"method":"ping"}\\n\' * 1000)'
+
+    async def main() -> None:
+        async with lane_to(flood, limit_bytes=100_000) as lane:
+            dropped: list[str] = []
+            lane._count = dropped.append
+            await until(lambda: len(dropped) > 100_000, "most answers are dropped")
+            assert set(dropped) == {"unread_messages_dropped"}
+            assert lane._unread_bytes() < 20_000_000, "no more than one turn of the loop adds"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_an_opening_that_is_cancelled_at_any_moment_leaves_no_descriptor(loop_factory: Loop) -> None:
+    async def main() -> None:
+        children = Children()
+        argv = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+
+        async def open_and_cancel(turns: int) -> None:
+            opening = asyncio.ensure_future(
+                open_stdio_lane("s", lambda _: None, children, argv, env={}, cwd=None, limit_bytes=LIMIT, redact=str)
+            )
+            await until(lambda: opening.done() or connecting(), "the pipes are being taken over")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await (await opening).close()
+
+        await open_and_cancel(0)
+        before = len(os.listdir("/dev/fd"))
+        for turns in range(6):
+            await open_and_cancel(turns)
+        await until(lambda: len(os.listdir("/dev/fd")) <= before, "every descriptor is closed")
+        await children.close()
+
+    def connecting() -> bool:
+        return any("connect" in repr(task.get_coro()) for task in asyncio.all_tasks())
 
     run_on(loop_factory, main())
