@@ -39,6 +39,7 @@ class StdioDoor:
         self._conversation.push = self.write
         self._in: asyncio.ReadTransport | None = None
         self._out: asyncio.WriteTransport | None = None
+        self._out_gone = False
         self._parts: list[Json] = []
         self.unanswered = 0
 
@@ -46,7 +47,7 @@ class StdioDoor:
         """Until the client closes its end."""
         out_protocol = _Output(self)
         self._out, _ = await _writer(self._loop, out_protocol, self._stdout_fd)
-        if _is_plain_file(self._stdin_fd):
+        if _never_waits(self._stdin_fd):
             await self._read_file()
         else:
             stdin = os.fdopen(os.dup(self._stdin_fd), "rb", 0)
@@ -55,7 +56,7 @@ class StdioDoor:
         await self._finish()
 
     async def _read_file(self) -> None:
-        """Requests from a plain file, which no event loop can watch."""
+        """Requests from what no event loop can watch."""
         while data := os.read(self._stdin_fd, _READ_BYTES):
             self.received(data)
             await asyncio.sleep(0)
@@ -73,12 +74,18 @@ class StdioDoor:
         if self._out is not None:
             self._flush()
             await self._drained()
-            self._out.abort()
+            if not self._out_gone:
+                self._out.abort()
 
     async def _drained(self) -> None:
         end = self._loop.time() + _LAST_ANSWERS_S
         while self._out is not None and self._out.get_write_buffer_size() and self._loop.time() < end:
             await asyncio.sleep(0.005)
+
+    def output_closed(self) -> None:
+        """The client reads no more."""
+        self._out_gone = True
+        self.stop()
 
     def stop(self) -> None:
         if self._in is not None:
@@ -100,12 +107,7 @@ class StdioDoor:
 
     def _take(self, lines: list[bytes]) -> None:
         for line in lines:
-            try:
-                self._message(line)
-            except Exception as error:  # a bug of ours costs one message, not the conversation
-                self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
-                problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
-                self.write(error_message(b"null", encode_error(problem)))
+            self._message(line)
 
     def _too_long(self, head: bytes) -> None:
         """That one message is refused, under its id where that can be read; the rest of its line is skipped."""
@@ -122,14 +124,22 @@ class StdioDoor:
             return
         if message.method is None:
             return
-        modern = is_modern(message)
         if message.id is None:
             self._notification(message)
-        elif modern:
-            answer = StdioAnswer(self, message.id_json)
+            return
+        answer = StdioAnswer(self, message.id_json)
+        try:
+            self._request(message, answer)
+        except Exception as error:  # a bug of ours costs one request, not the conversation
+            self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
+            problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
+            answer.error(encode_error(problem), problem)
+
+    def _request(self, message: Message, answer: StdioAnswer) -> None:
+        if is_modern(message):
             self._server.modern_request(message, answer, PRINCIPAL, ("stdio", message.id))
         else:
-            self._server.legacy_request(self._conversation, message, StdioAnswer(self, message.id_json))
+            self._server.legacy_request(self._conversation, message, answer)
 
     def _notification(self, message: Message) -> None:
         """`cancelled` may mean a request of either era: ids are unique among what this one client has in flight."""
@@ -217,11 +227,11 @@ class _Output(asyncio.BaseProtocol):
         self._door.pressure(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.stop()
+        self._door.output_closed()
 
 
 class _FileWriter(asyncio.WriteTransport):
-    """Stdout that is a plain file: writes never wait."""
+    """Stdout that is a file or a device: writes never wait."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -239,13 +249,15 @@ class _FileWriter(asyncio.WriteTransport):
         pass
 
 
-def _is_plain_file(fd: int) -> bool:
-    return stat.S_ISREG(os.fstat(fd).st_mode)
+def _never_waits(fd: int) -> bool:
+    """Files and devices like /dev/null: always ready, so no event loop can watch them."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(fd))
 
 
 async def _writer(
     loop: asyncio.AbstractEventLoop, protocol: _Output, fd: int
 ) -> tuple[asyncio.WriteTransport, asyncio.BaseProtocol]:
-    if _is_plain_file(fd):
+    if _never_waits(fd):
         return _FileWriter(fd), protocol
     return await loop.connect_write_pipe(lambda: protocol, os.fdopen(os.dup(fd), "wb", 0))

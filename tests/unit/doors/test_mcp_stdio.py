@@ -1,0 +1,413 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
+from tests.support.waiting import until
+from tests.unit.doors.rig import House, Loop, both_loops, run_on
+from tests.unit.router.fakes import OK
+
+from trunkline.core.call import Call, RemoteError, Result
+from trunkline.doors.mcp_stdio import StdioDoor
+
+LIMIT = 10_000
+
+
+class Pipes:
+    """The client's ends of a door's standard input and output."""
+
+    def __init__(self) -> None:
+        self.door_in, self._write_fd = os.pipe()
+        self._read_fd, self.door_out = os.pipe()
+        self.lines: list[bytes] = []
+        os.set_blocking(self._write_fd, False)
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.reader = asyncio.StreamReader(limit=1 << 26)
+        self._out, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self.reader), os.fdopen(self._read_fd, "rb", 0)
+        )
+        self._in, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(self._write_fd, "wb", 0))
+
+    def send(self, *messages: dict[str, Any] | bytes) -> None:
+        for message in messages:
+            data = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
+            self._in.write(data + b"\n")
+
+    async def next(self) -> dict[str, Any]:
+        line = await asyncio.wait_for(self.reader.readline(), 15)
+        assert line.endswith(b"\n"), line
+        self.lines.append(line)
+        return json.loads(line)
+
+    async def rest(self) -> list[dict[str, Any]]:
+        """Everything up to the end, once the door has closed its own descriptor."""
+        if self.door_out >= 0:
+            os.close(self.door_out)
+            self.door_out = -1
+        return [json.loads(line) for line in (await asyncio.wait_for(self.reader.read(), 15)).splitlines()]
+
+    def end_input(self) -> None:
+        self._in.close()
+
+    def close_output(self) -> None:
+        self._out.close()
+
+    async def close(self) -> None:
+        self._in.close()
+        self._out.close()
+        os.close(self.door_in)
+        if self.door_out >= 0:
+            os.close(self.door_out)
+        await asyncio.sleep(0.01)
+
+
+class Conversation:
+    def __init__(self, house: House, pipes: Pipes, serving: asyncio.Task[None]) -> None:
+        self.house = house
+        self.source = house.source
+        self.pipes = pipes
+        self.serving = serving
+
+    async def ended(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.serving), 15)
+
+
+@contextlib.asynccontextmanager
+async def conversation(folder: Path, **options: Any) -> AsyncIterator[Conversation]:
+    house, pipes = House(folder, **options), Pipes()
+    await pipes.start()
+    door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+    serving = asyncio.get_running_loop().create_task(door.serve())
+    try:
+        yield Conversation(house, pipes, serving)
+        pipes.end_input()
+        await asyncio.wait_for(serving, 15)
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+        house.server.close()
+        house.desk.router.close()
+        await pipes.close()
+    assert not [note for note in house.notes if note.event == "internal"], house.notes
+
+
+def call(number: Any, tool: str = "s_t", **params: Any) -> dict[str, Any]:
+    return {"id": number, "method": "tools/call", "params": {"name": tool, "arguments": {}, **params}}
+
+
+def modern(message: dict[str, Any]) -> dict[str, Any]:
+    params = message.get("params", {})
+    return {**message, "params": {**params, "_meta": {**modern_meta(), **params.get("_meta", {})}}}
+
+
+INITIALIZE = {
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO},
+}
+
+
+@both_loops
+def test_a_legacy_client_is_greeted_and_served(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(INITIALIZE)
+            assert (await talk.pipes.next())["result"]["protocolVersion"] == LEGACY
+            talk.pipes.send({"method": "notifications/initialized"}, {"id": "p", "method": "ping"})
+            assert await talk.pipes.next() == {"jsonrpc": "2.0", "id": "p", "result": {}}
+            talk.pipes.send({"id": 1, "method": "tools/list"})
+            assert [tool["name"] for tool in (await talk.pipes.next())["result"]["tools"]] == ["s_t", "s_u"]
+            talk.source.on_submit = lambda call: call.finish(Result(b'{"a":\r\n1.10}')) and None
+            talk.pipes.send(call(2))
+            await talk.pipes.next()
+            assert talk.pipes.lines[-1] == b'{"jsonrpc":"2.0","id":2,"result":{"a":1.10}}\n'
+            talk.source.on_submit = lambda call: call.finish(RemoteError(b'{"code":1,\n"message":"m"}')) and None
+            talk.pipes.send(call(3))
+            assert (await talk.pipes.next())["error"] == {"code": 1, "message": "m"}
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_modern_client_needs_no_greeting(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(modern({"id": 1, "method": "server/discover"}))
+            assert MODERN in (await talk.pipes.next())["result"]["supportedVersions"]
+            talk.source.on_submit = lambda call: call.finish(OK) and None
+            talk.pipes.send(modern(call(2)))
+            assert (await talk.pipes.next())["result"] == {"resultType": "complete", "content": []}
+            wrong = modern({"id": 3, "method": "tools/list"})
+            wrong["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2099-01-01"
+            talk.pipes.send(wrong)
+            assert (await talk.pipes.next())["error"]["code"] == -32022
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_answers_come_as_they_are_ready_and_each_is_one_line(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(call(1), call("1"), modern(call(2)))
+            await until(lambda: len(talk.source.held) == 3, "all are on their way")
+            for held in reversed(talk.source.held):
+                held.finish(OK)
+            answers = [await talk.pipes.next() for _ in range(3)]
+            assert [answer["id"] for answer in answers] == [2, "1", 1]
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("line", "number", "given"),
+    [
+        (b"{", -32700, None),
+        (b"nonsense", -32700, None),
+        (b"\xff\xfe", -32700, None),
+        (b'{"a":' * 1500, -32700, None),
+        (b"[]", -32600, None),
+        (b"null", -32600, None),
+        (b'{"jsonrpc":"2.0","id":9}', -32600, 9),
+        (b'{"jsonrpc":"2.0","id":9,"method":"nothing/here"}', -32601, 9),
+        (b'{"jsonrpc":"2.0","id":9,"method":"initialize","params":{"protocolVersion":1e400}}', -32602, 9),
+        (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"s_t","name":"s_u"}}', -32600, 9),
+        (b'{"jsonrpc":"2.0","id":9,"method":"x","params":"' + b"x" * LIMIT + b'"}', 413, 9),
+        (b"x" * (LIMIT + 1), 413, None),
+    ],
+    ids=range(12),
+)
+def test_what_is_no_request_is_refused_and_the_next_one_served(
+    loop_factory: Loop, tmp_path: Path, line: bytes, number: int, given: int | None
+) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(b"", line, b"\r", {"id": 10, "method": "ping"})
+            refusal = await talk.pipes.next()
+            assert (refusal["error"]["code"], refusal["id"]) == (number, given)
+            assert (await talk.pipes.next())["id"] == 10
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("request_id", ["[]", "{}", "1e400", "null", "true", "1.5", '"nobody"', "99"])
+@pytest.mark.parametrize("meta", ["", f',"_meta":{json.dumps(modern_meta())}'], ids=["legacy", "modern"])
+def test_cancelling_nonsense_changes_nothing(loop_factory: Loop, tmp_path: Path, request_id: str, meta: str) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            params = f'{{"requestId":{request_id}{meta}}}'
+            talk.pipes.send(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}'.encode())
+            talk.pipes.send({"id": 1, "method": "ping"})
+            assert (await talk.pipes.next())["id"] == 1
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("wrapped", [dict, modern], ids=["legacy", "modern"])
+def test_a_cancelled_call_ends_without_an_answer(loop_factory: Loop, tmp_path: Path, wrapped: Any) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(wrapped(call(5)), wrapped(call("5")))
+            await until(lambda: len(talk.source.held) == 2, "both are on their way")
+            talk.pipes.send({"method": "notifications/cancelled", "params": {"requestId": 5}})
+            await until(lambda: talk.source.held[0].done, "it is cancelled")
+            assert not talk.source.held[1].done
+            talk.source.held[1].finish(OK)
+            assert (await talk.pipes.next())["id"] == "5"
+            talk.pipes.end_input()
+            assert await talk.pipes.rest() == []
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_progress_comes_before_the_answer_under_the_clients_token(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+
+            def works(call: Call) -> None:
+                assert call.on_notice is not None
+                call.on_notice("notifications/progress", b'{"progress":1,\n"progressToken":1}')
+                call.finish(OK)
+                call.on_notice("notifications/progress", b'{"progress":2,"progressToken":1}')
+
+            talk.source.on_submit = works
+            talk.pipes.send(call(1, _meta={"progressToken": "mine"}))
+            notice = await talk.pipes.next()
+            assert notice["params"] == {"progress": 1, "progressToken": "mine"}
+            assert (await talk.pipes.next())["id"] == 1
+            talk.pipes.end_input()
+            assert await talk.pipes.rest() == [], "nothing after the answer"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_changes_of_the_list_are_told_after_the_handshake(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.house.desk.publish("s", "early")
+            await asyncio.sleep(0.1)
+            talk.pipes.send(INITIALIZE)
+            assert (await talk.pipes.next())["id"] == 0
+            talk.house.desk.publish("s", "late")
+            assert (await talk.pipes.next())["method"] == "notifications/tools/list_changed"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_subscription_is_served_and_ended_with_the_conversation(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            params = {"notifications": {"toolsListChanged": True}}
+            talk.pipes.send(modern({"id": 4, "method": "subscriptions/listen", "params": params}))
+            first = await talk.pipes.next()
+            assert first["method"] == "notifications/subscriptions/acknowledged"
+            talk.house.desk.publish("s", "new")
+            assert (await talk.pipes.next())["method"] == "notifications/tools/list_changed"
+            talk.pipes.end_input()
+            (last,) = await talk.pipes.rest()
+            assert (last["id"], last["result"]["resultType"]) == (4, "complete")
+
+    run_on(loop_factory, main())
+
+
+# The end -------------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_what_was_asked_before_the_end_of_input_is_still_answered(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(call(1), call(2))
+            talk.pipes.end_input()
+            await until(lambda: len(talk.source.held) == 2, "both are on their way")
+            for held in talk.source.held:
+                held.finish(OK)
+            assert [answer["id"] for answer in await talk.pipes.rest()] == [1, 2]
+            await talk.ended()
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_call_that_takes_too_long_after_the_end_is_cancelled(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(call(1))
+            talk.pipes.end_input()
+            await talk.ended()
+            assert talk.source.held[0].done
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_client_that_stops_reading_for_good_ends_the_conversation(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.close_output()
+            await asyncio.sleep(0.05)
+            talk.pipes.send(*({"id": number, "method": "ping"} for number in range(10)))
+            await talk.ended()
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_client_that_does_not_read_is_not_read_from(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.source.on_submit = lambda call: call.finish(Result(b'{"x":"%b"}' % (b"x" * 2_000))) and None
+            talk.pipes._out.pause_reading()
+            talk.pipes.send(*(call(number) for number in range(20_000)))
+            await until(lambda: talk.house.desk.ended, "calls are served")
+            before = -1
+            while before != len(talk.house.desk.ended):
+                before = len(talk.house.desk.ended)
+                await asyncio.sleep(0.2)
+            assert before < 20_000
+            talk.pipes._out.resume_reading()
+            for number in range(20_000):
+                assert (await talk.pipes.next())["id"] == number
+                talk.pipes.lines.clear()
+
+    run_on(loop_factory, main())
+
+
+async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
+    door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+    await asyncio.wait_for(door.serve(), 15)
+    house.server.close()
+    house.desk.router.close()
+
+
+@both_loops
+def test_requests_may_come_from_a_file_and_answers_go_to_one(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        questions, answers = tmp_path / "in", tmp_path / "out"
+        house = House(tmp_path)
+        house.source.on_submit = lambda call: call.finish(OK) and None
+        messages = [{"jsonrpc": "2.0", **call(number)} for number in range(100)]
+        questions.write_bytes(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        with questions.open("rb") as stdin, answers.open("wb") as stdout:
+            await serve_with(house, stdin.fileno(), stdout.fileno())
+        assert [json.loads(line)["id"] for line in answers.read_bytes().splitlines()] == list(range(100))
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("stdout", ["file", "/dev/null"])
+def test_no_input_at_all_is_the_end(loop_factory: Loop, tmp_path: Path, stdout: str) -> None:
+    async def main() -> None:
+        path = tmp_path / "out" if stdout == "file" else Path(stdout)
+        with open(os.devnull, "rb") as nothing, path.open("wb") as out:
+            await serve_with(House(tmp_path), nothing.fileno(), out.fileno())
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_both_ends_may_be_sockets_as_some_launchers_make_them(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        (question, stdin), (answer, stdout) = socket.socketpair(), socket.socketpair()
+        with question, stdin, answer, stdout:
+            question.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            question.shutdown(socket.SHUT_WR)
+            await serve_with(House(tmp_path), stdin.fileno(), stdout.fileno())
+            assert answer.recv(1000) == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_bug_of_ours_costs_one_call_and_answers_it(loop_factory: Loop, tmp_path: Path) -> None:
+    def broken(call: Call) -> None:
+        raise ZeroDivisionError("a bug")
+
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.source.on_submit = broken
+            talk.pipes.send(call(1), {"id": 2, "method": "ping"})
+            answer = await talk.pipes.next()
+            assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+            assert (await talk.pipes.next())["id"] == 2
+            assert any("ZeroDivisionError" in note.message for note in talk.house.notes)
+            talk.house.notes.clear()
+
+    run_on(loop_factory, main())
