@@ -31,7 +31,7 @@ def load_or_exit(config: Path | None) -> Settings:
 
 def report_problems(config: Path | None, *, as_json: bool) -> int:
     """What `trunkline check` prints, and its exit status."""
-    loaded = _load(config)
+    loaded = _load(config, as_json=as_json)
     if as_json:
         click.echo(render_json(loaded.problems))
     elif loaded.problems:
@@ -46,10 +46,10 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _load(config: Path | None) -> Loaded:
+def _load(config: Path | None, *, as_json: bool = False) -> Loaded:
     path = find_config(config, Path(), Path.home())
     if path is None:
-        _no_file()
+        _no_file(as_json=as_json)
     return load_config(path, environ=os.environ, kinds={name: partial(_section, name) for name in KINDS})
 
 
@@ -57,11 +57,14 @@ def _section(kind: str) -> type[SourceSection]:
     return load_kind(kind).section
 
 
-def _no_file() -> NoReturn:
+def _no_file(*, as_json: bool) -> NoReturn:
     problem = Problem(
         code=CONFIG_UNREADABLE,
         message="No configuration file found",
         hint="write `trunkline.yaml` here, or name a file with `-c FILE`",
     )
-    click.echo(f"error: {problem}", err=True)
+    if as_json:
+        click.echo(render_json([problem]))
+    else:
+        click.echo(f"error: {problem}", err=True)
     sys.exit(problem.code.exit)
