@@ -71,7 +71,6 @@ Outcome = Result | RemoteError | Failure | NeedsInput
 
 QUEUED: Final[Phase] = "queued"
 SENT: Final[Phase] = "sent"
-PARTIAL: Final[Phase] = "partial"
 
 
 class Carrier(Protocol):

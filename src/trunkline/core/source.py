@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from trunkline.core.call import Call
@@ -59,4 +59,3 @@ class SourceKind:
 
     section: type[Any]
     build: Callable[[str, Any, Any], Source]
-    requires: tuple[str, ...] = field(default=())

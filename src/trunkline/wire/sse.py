@@ -170,18 +170,6 @@ def encode_event(data: bytes | memoryview, *, event: bytes = b"message", id: byt
     return frame
 
 
-def encode_event_parts(
-    data: bytes | memoryview,
-    *,
-    event: bytes = b"message",
-    id: bytes | None = None,  # noqa: A002
-) -> list[bytes | memoryview]:
-    """The same in parts to be written one after the other, so that large data is not copied."""
-    text = data if isinstance(data, bytes) else bytes(data)
-    _refuse_line_breaks(text, 0, len(text))
-    return [_prefix(event, id), data, b"\n\n"]
-
-
 def _prefix(event: bytes, event_id: bytes | None) -> bytes:
     if event_id is None and event == b"message":
         return b"event: message\ndata: "

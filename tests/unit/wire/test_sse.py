@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.wire.sse import COMMENT, SseEvent, SseParser, SseTooLarge, encode_event, encode_event_parts
+from trunkline.wire.sse import COMMENT, SseEvent, SseParser, SseTooLarge, encode_event
 
 
 def parse(data: bytes, limit_bytes: int = 1000) -> list[SseEvent]:
@@ -130,19 +130,11 @@ def test_an_encoded_event_is_one_event() -> None:
     assert encode_event(b"/x", event=b"endpoint") == b"event: endpoint\ndata: /x\n\n"
 
 
-def test_parts_are_the_same_bytes_without_a_copy_of_the_data() -> None:
-    data = memoryview(b"x" * 100)
-    parts = encode_event_parts(data, id=b"7")
-    assert parts[1] is data
-    assert b"".join(parts) == encode_event(data, id=b"7")
-
-
 @pytest.mark.parametrize("data", [b"{\n}", b"{\r}", b"\n", b"{}\r\n"])
 def test_data_with_line_breaks_is_refused(data: bytes) -> None:
-    for encode in (encode_event, encode_event_parts):
-        for form in (data, memoryview(data)):
-            with pytest.raises(ValueError):
-                encode(form)
+    for form in (data, memoryview(data)):
+        with pytest.raises(ValueError):
+            encode_event(form)
 
 
 @pytest.mark.parametrize("text", [b"a\nb", b"a\rb", b"a\0b"])

@@ -102,12 +102,12 @@ class HttpDoor:
                 raise Denied(Problem(code=METHOD_NOT_ALLOWED, message="Only GET is allowed here"))
             page(exchange)
         except Denied as denied:
-            self._deny(exchange, request, denied.problem)
+            self._deny(exchange, denied.problem)
         except Exception as error:
             self._events.note("error", "internal", f"{type(error).__name__}: {error}", path=path.decode("latin-1"))
             exchange.refuse(Problem(code=INTERNAL, message="Internal error", executed="unknown"))
 
-    def _deny(self, exchange: HttpExchange, request: HttpRequest, problem: Problem) -> None:
+    def _deny(self, exchange: HttpExchange, problem: Problem) -> None:
         extra: list[tuple[bytes, bytes]] = []
         if problem.code.http == 401:
             extra.append((b"www-authenticate", b'Bearer realm="trunkline"'))

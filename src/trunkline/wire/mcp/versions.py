@@ -14,8 +14,6 @@ MODERN: Final = ("2026-07-28",)
 LATEST_LEGACY: Final = LEGACY[-1]
 LATEST_MODERN: Final = MODERN[-1]
 SUPPORTED: Final = LEGACY + MODERN
-ASSUMED: Final = "2025-03-26"
-"""What an HTTP request without a version header speaks, where nothing else is known."""
 
 
 def negotiate(requested: str) -> str:
