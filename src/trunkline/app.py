@@ -77,7 +77,8 @@ class Gateway:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        """End everything. On return no process and no task of ours is left."""
+        """End everything. On return no process and no task of ours is left, and no call is without its answer."""
+        self.router.drain()
         for task in self._tasks.values():
             task.cancel()
         if self._tasks:
