@@ -107,6 +107,7 @@ async def serve_http(settings: Settings, announce: Callable[[str], None]) -> int
         pages.draining = True
         await running.gateway.drain()
         running.mcp.end_subscriptions()
+        running.mcp.close()  # what did not end in time is answered while there are connections to answer on
         await door.close()
         return status
 

@@ -102,6 +102,19 @@ async def test_sigterm_waits_for_a_hanging_call_no_longer_than_its_timeout(tmp_p
         assert await asyncio.to_thread(gateway.process.wait, 30) == 0
 
 
+async def test_a_call_that_outlasts_the_drain_is_answered_all_the_same(tmp_path: Path) -> None:
+    """With a client that has no session: nothing but its connection is left to answer on."""
+    server = StdioFaults(tmp_path, "s")
+    with Gateway(tmp_path, server.entry(timeout=100)) as gateway:
+        async with gateway.modern() as client:
+            hanging = asyncio.ensure_future(client.call("s_hang"))
+            await server.wait_for("call", tool="hang")
+            gateway.process.send_signal(signal.SIGTERM)
+            error = (await asyncio.wait_for(hanging, 60)).error
+            assert (error["code"], error["data"]["executed"]) == (499, "unknown")
+        assert await asyncio.to_thread(gateway.process.wait, 30) == 0
+
+
 async def test_sigint_ends_the_gateway_as_orderly(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
     with Gateway(tmp_path, server.entry()) as gateway:

@@ -9,11 +9,13 @@ from typing import Final
 
 from trunkline.core.call import Caller, Json, Result
 from trunkline.core.errors import INTERNAL, REQUEST_TOO_LARGE, Problem
+from trunkline.doors.mcp.calls import PROGRESS
 from trunkline.doors.mcp.server import Conversation, McpServer, cancelled_id, is_modern
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
     encode_error,
+    encode_notification,
     error_message,
     parse_message,
     readable_id,
@@ -24,6 +26,8 @@ from trunkline.wire.lines import LineFramer, LineTooLong
 PRINCIPAL: Final = "local"
 _LAST_ANSWERS_S: Final = 1.0
 _READ_BYTES: Final = 256 * 1024
+_MAX_UNREAD_BYTES: Final = 1024 * 1024
+_PROGRESS: Final = encode_notification(PROGRESS)[:-1]
 
 
 class StdioDoor:
@@ -162,6 +166,10 @@ class StdioDoor:
         if self._out is not None and parts:
             self._out.write(b"".join(parts))
 
+    @property
+    def crowded(self) -> bool:
+        return self._out is not None and self._out.get_write_buffer_size() > _MAX_UNREAD_BYTES
+
     def pressure(self, high: bool) -> None:
         """A client that does not read is not read from either."""
         if self._in is None or self._in.is_closing():
@@ -191,7 +199,8 @@ class StdioAnswer:
             self._door.write(error_message(self._id_json, single_line(raw)))
 
     def notice(self, message: bytes) -> None:
-        if self._open:
+        """A client that does not read gets no progress for now: a server may report more than memory holds."""
+        if self._open and not (self._door.crowded and message.startswith(_PROGRESS)):
             self._door.write(message)
 
     def cancelled(self, problem: Problem) -> None:

@@ -349,6 +349,31 @@ def test_a_client_that_does_not_read_is_not_read_from(loop_factory: Loop, tmp_pa
     run_on(loop_factory, main())
 
 
+@both_loops
+def test_a_client_that_does_not_read_loses_progress_and_nothing_else(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes._out.pause_reading()
+            talk.pipes.send(call(1, _meta={"progressToken": "mine"}))
+            await until(lambda: talk.source.held, "the call is on its way")
+            working = talk.source.held[0]
+            assert working.on_notice is not None
+            for number in range(20_000):
+                progress = {"progressToken": 1, "progress": number, "message": "x" * 1000}
+                working.on_notice("notifications/progress", json.dumps(progress).encode())
+                if number % 100 == 0:
+                    await asyncio.sleep(0)
+            working.finish(OK)
+            talk.pipes._out.resume_reading()
+            notices = 0
+            while "id" not in (message := await talk.pipes.next()):
+                notices += 1
+            assert message["id"] == 1
+            assert 0 < notices < 10_000
+
+    run_on(loop_factory, main())
+
+
 async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
     door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
     await asyncio.wait_for(door.serve(), 15)

@@ -45,6 +45,7 @@ CANCELLED: Final = "notifications/cancelled"
 MAX_SUBSCRIPTIONS: Final = 1024
 _SETTLE_S: Final = 0.05
 _CLIENT_NAME_LIMIT: Final = 64
+_REMEMBERED_BYTES: Final = 1024
 _HINTS: Final = b'"ttlMs":0,"cacheScope":"private","_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(INFO))
 
 
@@ -261,9 +262,18 @@ class McpServer:
             calls.cancel_all("the gateway is shutting down")
 
 
-@lru_cache(maxsize=256)
 def client_name(info: bytes) -> str:
     """What a client calls itself: shown in logs, and trusted for nothing."""
+    return _known_name(info) if len(info) <= _REMEMBERED_BYTES else _read_name(info)
+
+
+@lru_cache(maxsize=256)
+def _known_name(info: bytes) -> str:
+    """Stateless clients say it with every request."""
+    return _read_name(info)
+
+
+def _read_name(info: bytes) -> str:
     try:
         name = _text_or_none(members_of(info, "`clientInfo`"), "name")
     except BadMessage:
