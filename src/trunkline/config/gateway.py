@@ -113,20 +113,29 @@ class GatewaySettings(Section):
         default="",
         doc="Bearer token of the operator's routes; one is made at start if not given",
         secret=True,
+        later=True,
     )
-    disclosure: str = key(Choice("all", "search", "auto"), default="auto", doc="What a client's list of tools shows")
+    disclosure: str = key(
+        Choice("all", "search", "auto"), default="auto", doc="What a client's list of tools shows", later=True
+    )
     require_provisioning: bool = key(
-        Boolean(), default=True, doc="Whether tools must be discovered or provisioned before they are executed by name"
+        Boolean(),
+        default=True,
+        doc="Whether tools must be discovered or provisioned before they are executed by name",
+        later=True,
     )
     context_tokens: int = key(
-        Integer(minimum=100, maximum=100_000_000), default=4000, doc="Tokens of tool definitions a session may hold"
+        Integer(minimum=100, maximum=100_000_000),
+        default=4000,
+        doc="Tokens of tool definitions a session may hold",
+        later=True,
     )
-    search: SearchSettings = key(Inner(SearchSettings), default=SearchSettings(), doc="How tools are found")
+    search: SearchSettings = key(Inner(SearchSettings), default=SearchSettings(), doc="How tools are found", later=True)
     naming: str = key(
         Choice("prefixed", "original"), default="prefixed", doc="Whether tools' names start with their source's prefix"
     )
     max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
-    meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
+    meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools", later=True)
     start_wait: float = key(
         Seconds(maximum=60.0, zero=True),
         default=1.5,
@@ -134,8 +143,10 @@ class GatewaySettings(Section):
     )
     state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for what is kept between runs")
     log: LogSettings = key(Inner(LogSettings), default=LogSettings(), doc="What is logged, and how")
-    telemetry: TelemetrySettings = key(Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
-    socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
+    telemetry: TelemetrySettings = key(
+        Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go", later=True
+    )
+    socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port", later=True)
     limits: LimitSettings = key(Inner(LimitSettings), default=LimitSettings(), doc="How much is too much")
 
     @classmethod

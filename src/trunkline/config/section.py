@@ -15,7 +15,7 @@ from trunkline.config.report import Invalid
 from trunkline.config.shapes import JsonSchema, Shape
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
-from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
+from trunkline.core.errors import MISSING_KEY, NO_EFFECT_YET, UNKNOWN_KEY
 
 S = TypeVar("S", bound="Section")
 T = TypeVar("T")
@@ -26,22 +26,26 @@ _KEY: Final = "key"
 class Key:
     """The declaration of one key."""
 
-    __slots__ = ("default", "doc", "secret", "shape")
+    __slots__ = ("default", "doc", "later", "secret", "shape")
 
-    def __init__(self, shape: Shape[Any], default: Any, doc: str, secret: bool) -> None:
+    def __init__(self, shape: Shape[Any], default: Any, doc: str, secret: bool, later: bool) -> None:
         self.shape = shape
         self.default = default
         self.doc = doc
         self.secret = secret
+        self.later = later
 
     @property
     def required(self) -> bool:
         return self.default is _REQUIRED
 
 
-def key(shape: Shape[Any], *, default: Any = _REQUIRED, doc: str, secret: bool = False) -> Any:
-    """Declare one key. Without a default it is required; a secret one never shows in a repr."""
-    declaration = {_KEY: Key(shape, default, doc, secret)}
+def key(shape: Shape[Any], *, default: Any = _REQUIRED, doc: str, secret: bool = False, later: bool = False) -> Any:
+    """Declare one key. Without a default it is required; a secret one never shows in a repr.
+
+    `later` is for a key whose feature is still to come: writing it warns, so that nobody relies on it.
+    """
+    declaration = {_KEY: Key(shape, default, doc, secret, later)}
     if default is _REQUIRED:
         return field(metadata=declaration)
     # a factory, because `dataclass` takes defaults without a hash for mutable ones; ours never change
@@ -146,6 +150,8 @@ def _read_entry(kind: type[Section], entry: Entry, reader: Reader, also_known: t
     if declared is None:
         hint = hint_for(name, (*also_known, *kind.declared), "keys here")
         raise reader.error(UNKNOWN_KEY, entry.key, f"Unknown key `{name}`", hint)
+    if declared.later:
+        reader.warn(NO_EFFECT_YET, entry.key, f"`{name}` has no effect in this version")
     if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared.default is None:
         return None
     return declared.shape.read(entry.value, reader)

@@ -71,6 +71,7 @@ Outcome = Result | RemoteError | Failure | NeedsInput
 
 QUEUED: Final[Phase] = "queued"
 SENT: Final[Phase] = "sent"
+PARTIAL: Final[Phase] = "partial"
 
 
 class Carrier(Protocol):
@@ -184,6 +185,12 @@ class Call(Request):
         self.started_at = 0.0
         self.progressed_at = 0.0
         self.timer: TimerHandle | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """`partial` once the tool has shown progress: then it has certainly begun to run."""
+        phase = super().phase
+        return PARTIAL if phase == SENT and self.progressed_at else phase
 
     def cancel(self, why: str) -> bool:
         """The caller no longer wants the answer."""

@@ -55,6 +55,7 @@ CLIENT_ONLY_KEY: Final = _code("TL120", "key that only a client understands", ex
 LITERAL_SECRET: Final = _code("TL121", "secret written into the file", exit=0)
 OWN_ENTRY_SKIPPED: Final = _code("TL122", "entry for Trunkline itself skipped", exit=0)
 NAME_CHANGED: Final = _code("TL123", "name changed to fit", exit=0)
+NO_EFFECT_YET: Final = _code("TL124", "key without effect in this version", exit=0)
 
 # 2xx source: why a server cannot be used
 SOURCE_DOWN: Final = _code("TL201", "server is down", jsonrpc=503, http=503)

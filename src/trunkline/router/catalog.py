@@ -106,6 +106,15 @@ class Catalog:
         entry = self._table.get(name)
         return entry if entry is not None else self._table.get(without_own_prefix(name))
 
+    def addresses_of(self, bare_name: str) -> list[str]:
+        """Where tools of this name are, for a caller who must choose."""
+        return [
+            tool.address
+            for source, snapshot in self._snapshots.items()
+            for tool in snapshot.tools
+            if tool.name == bare_name and self._rules[source].shows(bare_name)
+        ]
+
     def sources_that_may_have(self, name: str) -> list[str]:
         """Sources whose naming fits, for a name that is not known (yet)."""
         bare = without_own_prefix(name)

@@ -80,7 +80,7 @@ class Gate:
             message=message,
             source=self.name,
             tool=call.tool,
-            retryable=code is not SOURCE_DISABLED,
+            retryable=code not in (SOURCE_DISABLED, SOURCE_AUTH_REQUIRED),
             retry_after_ms=retry_after_ms,
             hint=self.health.hint or (tail and f"its last words on stderr: {tail}"),
         )

@@ -18,7 +18,7 @@ from trunkline.router.catalog import Catalog, Entry, NameRules
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
 from trunkline.router.views import Views
-from trunkline.wire.jsonrpc import Members, encode, single_line
+from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
 
 TOOLS_CALL: Final = "tools/call"
 _NOT_PASSED_ON: Final = ("name", "_meta")
@@ -218,7 +218,11 @@ class Router:
             return
         tool = entry.tool
         call.source, call.tool = tool.source, tool.name
-        call.params = tool_params(entry, members)
+        try:
+            call.params = tool_params(entry, members)
+        except BadMessage as error:
+            call.finish(Failure(error.problem))
+            return
         options = self._sources[tool.source]
         self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
         if not call.done:
@@ -237,12 +241,14 @@ class Router:
         address = split_address(without_own_prefix(name))
         refusing = starting or [s for s in silent if _is_named(name, s) and self.gates[s].refuses]
         if refusing:
-            call.source = refusing[0]
+            call.source, call.tool = refusing[0], ""  # a name that nobody has confirmed is no label for anything
             self.gates[refusing[0]].admit(call)
         elif address is not None and address[0] not in self.gates:
             call.finish(Failure(_unknown(f"Unknown tool: {name} (no server `{address[0]}`)", name)))
         else:
-            call.finish(Failure(_unknown(f"Unknown tool: {name}", name)))
+            addresses = self.views.of(call.caller).addresses_of(without_own_prefix(name))
+            which = f" (which one: {', '.join(addresses)}?)" if addresses else ""
+            call.finish(Failure(_unknown(f"Unknown tool: {name}{which}", name)))
 
     def _set_deadline(self, call: Call, timeout_s: float) -> None:
         call.timeout = left_s = timeout_s

@@ -34,7 +34,7 @@ sources:
     cache: {tools: [read_file], ttl: 5}
 """
     )
-    assert codes(loaded) == []
+    assert codes(loaded) == ["TL124", "TL124"]  # guard and cache are still to come
     read = settings_of(loaded).sources["a"]
     assert (read.enabled, read.prefix, read.timeout, read.grace, read.sessions) == (False, "files", 5, 0, "shared")
     assert (read.connect_timeout, read.start_timeout) == (1, 2)
@@ -60,9 +60,9 @@ def test_wrong_values_are_refused() -> None:
         "tools: {rename: {a: 'b c'}}",
         "tools: {timeouts: {a: 0}}",
         "tools: {allow: ['']}",
-        "cache: {ttl: 0}",
     ):
         assert codes(load_text(source(text))) == ["TL104"], text
+    assert codes(load_text(source("cache: {ttl: 0}"))) == ["TL124", "TL104"]
 
 
 def test_two_tools_cannot_be_renamed_to_one_name() -> None:

@@ -80,7 +80,7 @@ def test_a_source_that_will_not_come_refuses_at_once_and_says_who_and_why(state:
     assert problem.message == f"Server s is {state}: the reason"
     assert problem.executed == "no"
     assert "last words" in problem.hint
-    assert problem.retryable == (state != "disabled")
+    assert problem.retryable == (state == "down")
 
 
 def test_what_to_do_goes_before_what_the_server_wrote() -> None:

@@ -17,6 +17,7 @@ from trunkline.core.errors import (
     DEADLINE,
     DRAINING,
     NAME_COLLISION,
+    PARSE_ERROR,
     QUEUE_FULL,
     SOURCE_DISABLED,
     SOURCE_DOWN,
@@ -24,6 +25,7 @@ from trunkline.core.errors import (
     Phase,
 )
 from trunkline.core.events import Note
+from trunkline.core.source import State
 from trunkline.router.catalog import Catalog, NameRules
 from trunkline.router.router import tool_params
 
@@ -143,6 +145,22 @@ def test_a_reply_that_fails_is_noted_and_hurts_nobody_else(play: Callable[[Scene
         assert here.router.in_flight == 0
         assert source.held == [call, other]
         assert any("a bug" in note.message for note in notes)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("state", ["ready", "starting"])
+def test_arguments_too_deep_to_be_written_on_one_line_are_refused(play: Callable[[Scene], None], state: State) -> None:
+    async def scene(desk: Callable[..., Desk]) -> None:
+        here = desk()
+        source = here.add("s", *(["t"] if state == "ready" else []), state=state)
+        deep = {"arguments": msgspec.Raw(b"{\n}"), "x": msgspec.Raw(b"\n" + b"[" * 5000 + b"]" * 5000)}
+        call = here.router.call_tool(Caller(), "s_t", deep, here.replies.append)
+        other = here.call("s_t")
+        here.publish("s", "t")
+        here.health("s", "ready")
+        assert (problem_of(call).code, problem_of(call).executed) == (PARSE_ERROR, "no")
+        assert source.held == [other]
 
     play(scene)
 

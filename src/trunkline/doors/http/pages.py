@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from trunkline.doors.http.exchange import HttpExchange
@@ -43,5 +44,8 @@ class Pages:
         for name, gate in self._router.gates.items():
             snapshot = self._router.catalog.snapshot(name)
             tools = len(snapshot.tools) if snapshot is not None else 0
-            lines.append(f"{name}: {gate.health.state}, {tools} tools")
+            health = gate.health
+            since = f" since {datetime.fromtimestamp(health.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if health.since else ""
+            reason = f" ({' '.join(health.reason.split())})" if health.reason else ""
+            lines.append(f"{name}: {health.state}{since}, {tools} tools{reason}")
         exchange.respond(200, ("\n".join(lines) + "\n").encode(), TEXT)
