@@ -170,7 +170,12 @@ def is_single_line(data: bytes) -> bool:
 def single_line(data: Json | Raw) -> bytes:
     """The same JSON on one line; big numbers, key order and string contents stay as written."""
     text = bytes(data)
-    return text if is_single_line(text) else msgspec.json.format(text, indent=-1)
+    if is_single_line(text):
+        return text
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except RecursionError:
+        raise BadMessage(PARSE_ERROR, "nested too deeply") from None
 
 
 def encode_members(members: Mapping[str, Json | Raw]) -> bytes:

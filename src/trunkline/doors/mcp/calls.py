@@ -109,7 +109,7 @@ class ToolCall:
         self._calls.remove(self._key)
         try:
             self._deliver(call)
-        except RecursionError:  # its lane could just read it, and we are some calls deeper
+        except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
             refuse(self._answer, _too_deep(call))
 
     def _deliver(self, call: Call) -> None:
