@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.core.call import QUEUED, SENT, Failure, Json, Outcome, RemoteError, Request
+from trunkline.core.call import QUEUED, SENT, Call, Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     SOURCE_LOST,
@@ -28,8 +28,11 @@ _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _DELETE_WAIT_S: Final = 2.0
 _LAST_WORDS_S: Final = 1.0
+_SETTLED_EVERY_S: Final = 0.05
 _REST_S: Final = 2.0
 """How long a stream may stay open after the answer that it was for."""
+_NOTIFICATION_S: Final = 10.0
+"""How long a server may take to accept a notification; nobody waits for that, but a connection does."""
 _LISTEN_AGAIN_S: Final = 1.0
 _SESSION_ID: Final = b"mcp-session-id"
 _EXCERPT_BYTES: Final = 1024
@@ -70,6 +73,7 @@ class HttpLane(Lane):
             self._posts[request.upstream_id] = post
         else:
             self._unheard += 1
+            post.cut_after(_NOTIFICATION_S)
         self.pool.send(post)
 
     def _head(self, request: Request | None) -> bytes:
@@ -188,6 +192,11 @@ class HttpLane(Lane):
                 return
             await asyncio.sleep(stream.retry_s)
 
+    async def settled(self) -> None:
+        """Calls that were sent before the lane was retired have connections of their own, and deadlines."""
+        while any(isinstance(request, Call) for request in self.pending.values()):
+            await asyncio.sleep(_SETTLED_EVERY_S)
+
     async def close(self) -> None:
         if self._listener is not None:
             self._listener.cancel()
@@ -270,10 +279,13 @@ class _Post(Exchange):
             if event.data:
                 self._lane.received(event.data)
         if self._request is not None and self._request.done and self._rest is None:
-            self._rest = asyncio.get_running_loop().call_later(_REST_S, self._cut)
+            self.cut_after(_REST_S)
+
+    def cut_after(self, seconds: float) -> None:
+        self._rest = asyncio.get_running_loop().call_later(seconds, self._cut)
 
     def _cut(self) -> None:
-        """It was answered, and its stream stays open: the connection is of no more use to anyone."""
+        """It needs no answer any more, and its stream stays open: the connection is of no more use to anyone."""
         self.abort()
         self._lane.ended(self._request, ok=True)
 

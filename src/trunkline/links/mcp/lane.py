@@ -194,6 +194,9 @@ class Lane:
         hint = "give it a credential under `headers` in the configuration"
         return self.problem(SOURCE_AUTH_REQUIRED, f"answered HTTP {status}", hint=hint)
 
+    async def settled(self) -> None:
+        """Until a lost lane has answered what it still carries. Most wires lose everything at once."""
+
     async def close(self) -> None:
         raise NotImplementedError
 
@@ -212,6 +215,13 @@ def _about(problem: Problem, request: Request) -> Problem:
 
 def _ignore(method: str, params: Json) -> None:
     """Until someone tends the lane, what it is told is dropped."""
+
+
+async def leave(lane: Lane) -> None:
+    """Close a lane that is given up; one that is lost already first gets to answer what it can."""
+    if lane.lost.done():
+        await lane.settled()
+    await lane.close()
 
 
 def result_of(outcome: Outcome) -> bytes:

@@ -22,7 +22,7 @@ from trunkline.core.errors import (
 )
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
-from trunkline.links.mcp.lane import Lane
+from trunkline.links.mcp.lane import Lane, leave
 
 LaneKey = tuple[str, str, bytes]
 _STOP_WAIT_S: Final = 10.0
@@ -187,7 +187,7 @@ class ClientLanes:
     def _close_later(self, key: LaneKey, lane: Lane) -> None:
         if self._on_closed is not None:
             self._on_closed(key[1])
-        self._await_later(self._loop.create_task(lane.close()))
+        self._await_later(self._loop.create_task(leave(lane)))
 
     def _await_later(self, ending: asyncio.Task[None]) -> None:
         self._closing.add(ending)

@@ -17,7 +17,7 @@ from trunkline.core.source import Health, Sink, State
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
-from trunkline.links.mcp.lane import Lane
+from trunkline.links.mcp.lane import Lane, leave
 from trunkline.links.mcp.lanes import ClientLanes, lane_key
 from trunkline.links.mcp.listing import fetch_snapshot
 from trunkline.links.mcp.stdio_lane import StdioLane
@@ -27,6 +27,7 @@ PROBE_EVERY_S: Final = 30.0
 PROBE_TIMEOUT_S: Final = 10.0
 _FAILED_PROBES: Final = 3
 _SOON_S: Final = 1.0
+_STOP_WAIT_S: Final = 10.0
 _RELIST_PAUSE_S: Final = 0.25
 """Between two lists of one server at least, and as long as the last one took: some announce changes all the time."""
 _LIST_CHANGED: Final = "notifications/tools/list_changed"
@@ -58,6 +59,7 @@ class McpSource:
         self._refresh = asyncio.Event()
         self._listings: dict[Lane, asyncio.Task[None]] = {}
         self._stale: set[Lane] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._backoff = Backoff()
         self._health = Health(state="starting", since=time.time())
 
@@ -108,6 +110,8 @@ class McpSource:
             self._release_parked(None)
             await self._lanes.close()
             await self._end_listings()
+            if self._leaving:
+                await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
 
     async def _live_once(self, sink: Sink) -> None:
         """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
@@ -126,7 +130,15 @@ class McpSource:
         finally:
             self._scout = None
             if session is not None:
-                await session.lane.close()
+                await self._leave(session.lane)
+
+    async def _leave(self, lane: Lane) -> None:
+        """What a retired lane still carries gets its answers while the next one is being opened."""
+        leaving = asyncio.get_running_loop().create_task(leave(lane))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        if not (lane.pending and isinstance(lane, HttpLane)):
+            await asyncio.wait([leaving])
 
     async def _open(self, capabilities: bytes) -> Session:
         era: Era | None = "legacy" if self._probe_may_hurt and self._era is None else self._era

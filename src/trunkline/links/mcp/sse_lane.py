@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urljoin
 
 from trunkline.core.call import Failure, Request
@@ -19,6 +20,9 @@ from trunkline.links.http_client import Exchange, HttpPool, Target
 from trunkline.links.mcp.lane import Count, Lane
 from trunkline.wire.http1 import request_head
 from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
+
+_ACCEPT_S: Final = 10.0
+"""How long a server may take to accept a message that nobody waits for any more."""
 
 
 class SseLane(Lane):
@@ -60,7 +64,9 @@ class SseLane(Lane):
 
     def _write(self, request: Request | None, message: bytes) -> None:
         out = b"%bcontent-length: %d\r\n\r\n%b" % (self._post_head, len(message), message)
-        self.pool.send(_Post(self, request, out))
+        post = _Post(self, request, out)
+        post.look_again_later()
+        self.pool.send(post)
 
     def event(self, event: SseEvent) -> None:
         if event.event == "endpoint":
@@ -119,22 +125,41 @@ class _Stream(Exchange):
 
 
 class _Post(Exchange):
-    __slots__ = ("_lane", "_request", "_status")
+    """One message on its way. The answer comes by the stream, so it may come before this is over."""
+
+    __slots__ = ("_lane", "_request", "_status", "_timer")
 
     def __init__(self, lane: SseLane, request: Request | None, out: bytes) -> None:
         super().__init__(out)
         self._lane = lane
         self._request = request
         self._status = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look_again_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_ACCEPT_S, self._look)
+
+    def _look(self) -> None:
+        """A server that never says that it has the message would keep a connection for each."""
+        if self._request is None or self._request.done or self._lane.lost.done():
+            self.abort()
+        else:
+            self.look_again_later()
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self._status = status
 
     def on_end(self) -> None:
+        self._forget_timer()
         if self._status >= 300:
             self._fail(SOURCE_PROTOCOL, f"answered HTTP {self._status} to a message")
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self._forget_timer()
         self._fail(SOURCE_LOST if self.written else SOURCE_START_FAILED, reason)
 
     def _fail(self, code: Code, reason: str) -> None:

@@ -22,7 +22,9 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.links.http_client import HttpPool, Target
+from trunkline.links.mcp import http_lane
 from trunkline.links.mcp.http_lane import RETIRED_AFTER_FAILURES, HttpLane
+from trunkline.links.mcp.lane import leave
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LIMIT = 4096
@@ -530,5 +532,52 @@ def test_closing_ends_the_stream_the_session_and_what_is_in_flight(loop_factory:
             assert (problem.code, problem.executed) == (SOURCE_LOST, "unknown")
             deleted = [parts(request)[1] for request in server.requests if request.startswith(b"DELETE")]
             assert [headers["mcp-session-id"] for headers in deleted] == ["abc"]
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_notification_that_is_never_accepted_gives_its_connection_back(
+    loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_lane, "_NOTIFICATION_S", 0.1)
+
+    async def main() -> None:
+        async with scripted(never_answers) as server, lane_to(server.url) as lane:
+            for _ in range(5):
+                lane.notify("notifications/cancelled", b'{"requestId":1}')
+            await until(lambda: len(server.peers) == 5, "each has a connection")
+            await until(lambda: not lane.pool._open, "which is closed after a while")
+            assert lane._unheard == 0
+            assert lane.usable
+
+    async def never_answers(peer: Peer) -> None:
+        await peer.request()
+        await peer.wait_closed()
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_retired_lane_is_settled_when_its_calls_are_answered(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with scripted(late) as server, lane_to(server.url) as lane:
+            call = sent(lane)
+            await until(lambda: server.peers, "it is on its way")
+            lane.retire(lane.problem(SOURCE_LOST, "lost our session"))
+            leaving = asyncio.ensure_future(leave(lane))
+            await asyncio.sleep(0.1)
+            assert not call.done
+            answer_now.set()
+            await leaving
+            assert isinstance(call.outcome, Result)
+
+    answer_now = asyncio.Event()
+
+    async def late(peer: Peer) -> None:
+        _, _, message = parts(await peer.request())
+        await answer_now.wait()
+        await peer.send(ok(message))
+        await peer.wait_closed()
 
     run_on(loop_factory, main())

@@ -23,6 +23,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.links.http_client import HttpPool, Target
+from trunkline.links.mcp import sse_lane
 from trunkline.links.mcp.sse_lane import SseLane
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -294,5 +295,36 @@ def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop
                 call = sent(lane)
                 await until(lambda: server.messages, "it arrived")
             assert (await failed(call)).executed == "unknown"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someone_waits(
+    loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse_lane, "_ACCEPT_S", 0.1)
+
+    class Silent(OldServer):
+        async def serve(self, peer: Peer) -> None:
+            request = await peer.request()
+            if request.startswith(b"GET"):
+                self.stream = peer
+                await peer.send(STREAM + b"event: endpoint\ndata: /messages\n\n")
+            else:
+                self.messages.append(json.loads(request.partition(b"\r\n\r\n")[2]))
+            await peer.wait_closed()
+
+    async def main() -> None:
+        async with Silent() as server, lane_to(server.url) as lane:
+            await lane.connect(5)
+            lane.notify("notifications/initialized")
+            call = sent(lane)
+            await until(lambda: len(server.messages) == 2, "both are on their way")
+            await until(lambda: len(lane.pool._open) == 2, "the notification's connection is closed")
+            assert not call.done
+            await server.say({"id": server.messages[-1].get("id", 1), "result": {}})
+            await until(lambda: call.done, "the call is answered")
+            await until(lambda: len(lane.pool._open) == 1, "and its connection closed")
 
     run_on(loop_factory, main())
