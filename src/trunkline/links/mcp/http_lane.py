@@ -36,7 +36,12 @@ _NOTIFICATION_S: Final = 10.0
 _LISTEN_AGAIN_S: Final = 1.0
 _SESSION_ID: Final = b"mcp-session-id"
 _EXCERPT_BYTES: Final = 1024
-_NO_SESSION: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
+_NO_SESSION: Final = re.compile(
+    rb"(?:no valid|invalid|missing|unknown|expired) (?:mcp[- ])?session|mcp-session-id|session[ _]id|"
+    rb"session (?:was )?not found|server not initialized",
+    re.IGNORECASE,
+)
+"""What servers say of our session. A tool may speak of sessions too (a browser's, say), and it did run."""
 RETIRED_AFTER_FAILURES: Final = 3
 
 

@@ -326,8 +326,30 @@ def test_failures_in_a_row_retire_the_lane_and_one_success_forgets_them(loop_fac
 
 
 @both_loops
+def test_a_tool_that_speaks_of_a_session_has_run_and_is_not_repeated(loop_factory: Loop) -> None:
+    error = b'{"code":-32000,"message":"paid, then the browser session crashed"}'
+
+    async def main() -> None:
+        answer = lambda message: http(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (message["id"], error), 400)  # noqa: E731
+        async with scripted(answering(answer)) as server, lane_to(server.url) as lane:
+            lane.session_id = b"ours"
+            assert await outcome(sent(lane)) == RemoteError(error)
+            assert lane.usable
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 @pytest.mark.parametrize(
-    "answer", [http(b"", 404), http(b"Bad Request: No valid session ID provided", 400)], ids=["404", "400"]
+    "answer",
+    [
+        http(b"", 404),
+        http(b"Bad Request: No valid session ID provided", 400),
+        http(b"Bad Request: Missing session ID", 400),
+        http(b"Bad Request: Mcp-Session-Id header is required", 400),
+        http(b"Bad Request: Server not initialized", 400),
+    ],
+    ids=["404", "no valid", "missing", "header", "not initialized"],
 )
 def test_a_lost_session_hands_the_call_back_and_retires_the_lane(loop_factory: Loop, answer: bytes) -> None:
     async def main() -> None:
