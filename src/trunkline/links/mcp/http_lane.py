@@ -309,7 +309,7 @@ class _Post(Exchange):
         if request is None or request.done:
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if lane.session_id and not lane.modern and request.method != "initialize" and _is_lost(self._status, body):
+        if lane.session_id and not lane.modern and request.method != "initialize" and self._session_is_lost(body):
             lane.session_lost(request)
             return
         if self._status in (401, 403):
@@ -319,6 +319,13 @@ class _Post(Exchange):
             self._read_body(request, body)
         if not request.done:
             lane.fail(request, lane.problem(SOURCE_PROTOCOL, self._what_came(body), request))
+
+    def _session_is_lost(self, body: bytes) -> bool:
+        """The protocol asks for 404. Servers after the reference example, and older SDKs, say so in the text of a 400;
+        there an error under the id of our request is about that request."""
+        if self._status != 400 or self._request is None:
+            return self._status == 404
+        return _NO_SESSION.search(body[:_EXCERPT_BYTES]) is not None and _id_in(body) != self._request.upstream_id
 
     def _read_body(self, request: Request, body: bytes) -> None:
         if self._status == 200:
@@ -422,9 +429,15 @@ class _ErrorBody(msgspec.Struct):
     error: msgspec.Raw
 
 
-def _is_lost(status: int, body: bytes) -> bool:
-    """The protocol asks for 404; servers after the reference example, and older SDKs, say so in the text of a 400."""
-    return status == 404 or (status == 400 and _NO_SESSION.search(body[:_EXCERPT_BYTES]) is not None)
+class _AnyId(msgspec.Struct):
+    id: int | str | None = None
+
+
+def _id_in(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body, type=_AnyId).id
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _error_in(body: bytes) -> Json | None:

@@ -373,6 +373,22 @@ def test_a_lost_session_hands_the_call_back_and_retires_the_lane(loop_factory: L
 
 
 @both_loops
+def test_an_error_about_the_call_itself_is_no_lost_session_whatever_it_says(loop_factory: Loop) -> None:
+    error = b'{"code":-32602,"message":"missing argument: session_id"}'
+
+    async def main() -> None:
+        first = lambda message: http(result(message), Mcp_Session_Id="abc")  # noqa: E731
+        own = lambda message: http(b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (message["id"], error), 400)  # noqa: E731
+        async with scripted(answering(first, own)) as server, lane_to(server.url) as lane:
+            lane.take_back = lambda request: pytest.fail("it must not be sent again")
+            await outcome(sent(lane, b"{}", "initialize"))
+            assert await outcome(sent(lane)) == RemoteError(error)
+            assert lane.usable
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_404_without_a_session_is_an_ordinary_failure(loop_factory: Loop) -> None:
     async def main() -> None:
         async with scripted(answering(lambda _: http(b"", 404))) as server, lane_to(server.url) as lane:
