@@ -67,6 +67,8 @@ class HttpExchange:
         headers += [*self._extra, (b"content-length", b"%d" % len(body))]
         if not self._request.keep_alive:
             headers.append((b"connection", b"close"))
+        elif self._request.http10:  # such a client waits for the end of the connection unless it is told otherwise
+            headers.append((b"connection", b"keep-alive"))
         self._write([response_head(status, headers), b"" if self._request.method == b"HEAD" else body])
         self._end()
 
@@ -93,7 +95,7 @@ class HttpExchange:
             self._last_event([head, raw if result.single_line else single_line(raw), b"}"])
             return
         length = len(head) + len(raw) + 1
-        if self._extra or not self._request.keep_alive:
+        if self._extra or self._request.http10 or not self._request.keep_alive:
             self.respond(200, b"".join((head, raw, b"}")))
             return
         parts = [_JSON_HEAD % length, head, raw, b"}"]

@@ -104,6 +104,24 @@ def test_a_client_that_wants_no_more_is_closed(loop_factory: Loop, tmp_path: Pat
 
 
 @both_loops
+def test_http_1_0_keeps_its_connection_only_where_it_asks_and_is_told(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
+            session = await opened(here)
+            asked = {"Connection": "keep-alive", **session}
+            for number in range(3):
+                request = post({"id": number, "method": "ping"}, **asked).replace(b"HTTP/1.1", b"HTTP/1.0")
+                reply = await wire.ask(request)
+                assert reply.headers["connection"] == "keep-alive"
+                assert json.loads(reply.body)["id"] == number
+            keeping = GET.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n")
+            assert (await wire.ask(keeping)).headers["connection"] == "keep-alive"
+            assert (await wire.ask(GET.replace(b"HTTP/1.1", b"HTTP/1.0"))).headers["connection"] == "close"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_requests_may_come_byte_by_byte(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
