@@ -5,6 +5,7 @@ Keyed by a hash of the source's configuration: a changed command line is another
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -86,5 +87,7 @@ class Definitions:
             scratch.chmod(0o600)
             scratch.replace(path)
         except OSError:
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
             return False
         return True

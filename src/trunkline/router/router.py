@@ -21,6 +21,7 @@ from trunkline.router.views import Views
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
 
 TOOLS_CALL: Final = "tools/call"
+_MAX_REPORTED: Final = 1000
 _NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
 _SWITCHED_OFF: Final = "it is switched off in the configuration"
@@ -172,7 +173,7 @@ class Router:
     def report_collisions(self) -> None:
         """Tools that lost their name to another: each is worth one line, once."""
         for problem in self.catalog.collisions:
-            if problem.message not in self._reported:
+            if problem.message not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(problem.message)
                 self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)
 

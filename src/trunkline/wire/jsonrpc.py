@@ -30,6 +30,10 @@ decode: Final = msgspec.json.Decoder().decode
 _VERSION: Final = b'"2.0"'
 _READABLE_ID: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]')
 
+_ESCAPE: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+
 
 class BadMessage(Exception):
     """Bytes that are not an acceptable message; `id` is the sender's id as JSON where it could be read."""
@@ -161,6 +165,11 @@ def readable_id(head: bytes) -> int | None:
     """Our own id at the very start of a broken answer; nothing that merely looks like one further in."""
     match = _READABLE_ID.match(head)
     return int(match[1]) if match else None
+
+
+def mend_surrogates(text: bytes) -> bytes:
+    """Half of a surrogate pair becomes U+FFFD: programs in JavaScript write one when they cut a text within an emoji."""
+    return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape["half"] else escape[0], text)
 
 
 def is_single_line(data: bytes) -> bool:

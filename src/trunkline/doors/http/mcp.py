@@ -107,6 +107,8 @@ class McpRoute:
         if message.id is None:
             exchange.respond(202)  # acting on a caller-chosen id would let one caller cancel another's call
             return
+        if message.method == "subscriptions/listen" and not exchange.takes_events:
+            raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         exchange.statuses_follow_errors()
 
         def check(version: str, method: str, params: Members) -> None:

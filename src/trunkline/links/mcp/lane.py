@@ -22,6 +22,7 @@ from trunkline.wire.jsonrpc import (
     encode_notification,
     encode_request,
     error_message,
+    mend_surrogates,
     readable_id,
     result_message,
 )
@@ -104,7 +105,11 @@ class Lane:
                 text.decode()
             message = decode_server_message(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._broken(text, error)
+            mended = mend_surrogates(text)
+            if mended == text:
+                self._broken(text, error)
+            else:
+                self.received(mended)
             return
         if message.method is UNSET:
             self._answered(message, text)
