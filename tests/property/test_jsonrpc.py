@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -17,12 +18,14 @@ from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
     check_text,
+    decode,
     encode,
     encode_members,
     encode_notification,
     encode_request,
     error_message,
     members_of,
+    mend_surrogates,
     parse_message,
     single_line,
 )
@@ -243,6 +246,20 @@ def test_one_line_keeps_every_value_as_it_was_written(text: str) -> None:
 def test_text_without_line_breaks_stays_byte_for_byte(text: str) -> None:
     text = text.replace("\n", "").replace("\r", "")
     assert single_line(text.encode()) == text.encode()
+
+
+@often
+@given(seeds, st.integers(0, 40), st.sampled_from(["\\ud83d", "\\uDC00", "\\uD800\\u0041", "\\ud83d\\ud83d"]))
+def test_half_a_surrogate_anywhere_in_a_text_is_mended_and_nothing_else(seed: int, at: int, half: str) -> None:
+    text = Writer(seed).string()
+    whole = [match.end() for match in re.finditer(r"\\u[dD]8..\\u[dD][eE]..|\\u....|\\.|[^\\]", text)]
+    place = whole[at % (len(whole) - 1)] if len(whole) > 1 else 1
+    damaged = text[:place] + half + text[place:]
+    mended = mend_surrogates(damaged.encode())
+    assert mend_surrogates(text.encode()) == text.encode()
+    expected = json.loads(damaged).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert json.loads(mended) == expected
+    assert decode(mended) == expected
 
 
 # encoding ------------------------------------------------------------------------------------------------------------

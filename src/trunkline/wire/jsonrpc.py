@@ -168,7 +168,7 @@ def readable_id(head: bytes) -> int | None:
 
 
 def mend_surrogates(text: bytes) -> bytes:
-    """Half of a surrogate pair becomes U+FFFD: programs in JavaScript write one when they cut a text within an emoji."""
+    """Half of a surrogate pair becomes U+FFFD: programs in JavaScript write one when they cut a text within a pair."""
     return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape["half"] else escape[0], text)
 
 

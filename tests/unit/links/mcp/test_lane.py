@@ -50,6 +50,25 @@ async def test_a_result_arrives_byte_for_byte(result: bytes) -> None:
     assert bytes(request.outcome.raw) == result
 
 
+async def test_a_text_cut_in_the_middle_of_an_emoji_arrives_with_a_replacement() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    result = rb'{"a":"x\ud83d","b":"\uDE00 y","c":"\ud83d\ude00","d":"\\ud83d","e":"\"\ud83d\u0041"}'
+    lane.received(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result)
+    assert isinstance(request.outcome, Result)
+    mended = rb'{"a":"x\ufffd","b":"\ufffd y","c":"\ud83d\ude00","d":"\\ud83d","e":"\"\ufffd\u0041"}'
+    assert bytes(request.outcome.raw) == mended
+    assert lane.counted == []
+
+
+async def test_a_message_that_is_broken_beside_half_a_surrogate_is_still_broken() -> None:
+    lane = MemoryLane()
+    request, ends = request_on(lane)
+    lane.received(rb'{"jsonrpc":"2.0","id":1,"result":{"a":"\ud83d",}}')
+    assert problem(request.outcome).code is SOURCE_PROTOCOL
+    assert len(ends) == 1
+
+
 async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
