@@ -114,7 +114,7 @@ class McpServer:
                 call = ToolCall(answer, conversation.calls, message.id, modern=False)
                 call.start(self.router, conversation.caller, params, members)
             elif method == "tools/list":
-                self._list_tools(conversation.caller, answer, params, modern=False)
+                self._list_tools(conversation, conversation.caller, answer, params)
             elif method == "ping":
                 answer.result(result_of_ours(b"{}"))
             elif method == "initialize":
@@ -182,7 +182,7 @@ class McpServer:
             caller = Caller(principal, client=client_name(bytes(meta.get(CLIENT_INFO, b"{}"))))
             ToolCall(answer, calls, key, modern=True).start(self.router, caller, params, meta)
         elif method == "tools/list":
-            self._list_tools(Caller(principal), answer, params, modern=True)
+            self._list_tools(None, Caller(principal), answer, params)
         elif method == "server/discover":
             versions = encode({"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES})
             hello = b'{"resultType":"complete",%b,%b}' % (versions[1:-1], _HINTS)
@@ -219,16 +219,18 @@ class McpServer:
 
     # -- lists and news -------------------------------------------------------------------------------------------
 
-    def _list_tools(self, caller: Caller, answer: Answer, params: Members, *, modern: bool) -> None:
+    def _list_tools(self, conversation: Conversation | None, caller: Caller, answer: Answer, params: Members) -> None:
+        """A client that has just seen the list need not be told that it changed before."""
         if "cursor" in params:
             refuse(answer, Problem(code=INVALID_PARAMS, message="Unknown `cursor`: the list comes in one page"))
             return
 
         def give() -> None:
             listing = self.router.views.of(caller).listing
-            if modern:
+            if conversation is None:
                 answer.result(result_of_ours(b'{"resultType":"complete","tools":%b,%b}' % (listing, _HINTS)))
             else:
+                conversation.told_listing = listing
                 answer.result(result_of_ours(b'{"tools":%b}' % listing))
 
         self.router.when_listed(give)
