@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
+from tests.support.answers import Answer
 from tests.support.client import HttpClient, ModernClient
+from tests.support.http_wire import Reply
 from tests.unit.router.fakes import Desk, FakeSource
 
+from trunkline.core.call import Call, Outcome, Result
 from trunkline.core.events import Note
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
@@ -81,3 +85,18 @@ async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
         here.desk.router.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
     assert len(here.door) == 0
+
+
+def code(reply: Reply) -> Any:
+    """The number of the JSON-RPC error in a reply."""
+    return json.loads(reply.body)["error"]["code"]
+
+
+async def answered(here: House, client: HttpClient, outcome: Outcome, *, tool: str = "s_t", **arguments: Any) -> Answer:
+    """A call whose source answers like this."""
+    here.source.on_submit = lambda call: call.finish(outcome) and None
+    return await client.call(tool, arguments)
+
+
+def echo(call: Call) -> None:
+    call.finish(Result(bytes(call.params)))
