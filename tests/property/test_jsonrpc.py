@@ -221,7 +221,7 @@ def test_any_bytes_are_one_message_or_one_refusal(data: bytes) -> None:
         assert (None if value is None else read(bytes(value))) == seen.get(name)
 
 
-@often
+@steady
 @given(st.integers(-(10**30), 10**30) | st.text(max_size=20).filter(lambda text: text.isprintable()))
 def test_an_id_comes_back_as_it_was_with_its_type(given_id: int | str) -> None:
     message = parse_message(json.dumps({"jsonrpc": "2.0", "method": "x", "id": given_id}).encode())
@@ -269,13 +269,13 @@ raw_members = st.dictionaries(
 )
 
 
-@often
+@steady
 @given(raw_members)
 def test_members_that_were_put_together_come_apart_the_same(members: dict[str, bytes]) -> None:
     assert {name: bytes(value) for name, value in members_of(encode_members(members), "it").items()} == members
 
 
-@often
+@steady
 @given(
     params=raw_members.map(lambda members: {name: value for name, value in members.items() if name != "_meta"}),
     meta=st.none() | raw_members.map(lambda members: {f"x/{name}": value for name, value in members.items()}),
@@ -302,7 +302,7 @@ def test_a_request_reaches_its_server_with_the_same_params_and_meta(
     assert len(arrived_meta) == (3 if modern else 0)
 
 
-@often
+@steady
 @given(st.none() | raw_members)
 def test_a_notification_reads_back(params: dict[str, bytes] | None) -> None:
     sent = parse_message(encode_notification("notifications/x", None if params is None else encode_members(params)))

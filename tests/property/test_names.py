@@ -22,7 +22,7 @@ sources = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
 prefixes = st.just("") | sources
 
 
-@often
+@steady
 @given(prefixes, tools, sources, st.integers(16, 128), st.booleans())
 def test_an_exposed_name_has_only_allowed_characters_and_fits(
     prefix: str, tool: str, source: str, limit: int, hashed: bool
@@ -33,13 +33,13 @@ def test_an_exposed_name_has_only_allowed_characters_and_fits(
     assert name == exposed_name(prefix, tool, f"{source}.{tool}", limit, force_hash=hashed)
 
 
-@often
+@steady
 @given(sources, tools)
 def test_an_address_comes_apart_at_its_first_dot(source: str, tool: str) -> None:
     assert split_address(f"{source}.{tool}") == (source, tool)
 
 
-@often
+@steady
 @given(st.text(max_size=30))
 def test_a_slug_is_always_a_source_name(text: str) -> None:
     assert is_source_name(slug(text))
