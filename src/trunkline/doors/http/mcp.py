@@ -124,8 +124,8 @@ class McpRoute:
     def _get(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         if _is_modern_version(request):
             raise Denied(_not_allowed(b"GET"))
-        takes_events = _accepted(request.headers.get(b"accept", b"*/*"))[1]
-        if not takes_events:
+        accept = request.headers.get(b"accept", b"*/*")
+        if not (_accepted(accept)[1] or b"*/*" in accept):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         session = self._session_of(request, principal)
         if session.stream is not None:
