@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Written so that no pattern matches its own text.
 PRIVATE = {
     "a folder beside the checkout": re.compile(r"\.\./shared\b"),
-    "somebody's home": re.compile(r"(?<![\w.-])/(?:home|Users)/(?!me/|you/|user/)[a-z][\w.-]*/|(?<![\w./-])/root/\w"),
+    "somebody's home": re.compile(r"(?<![\w.-])/(?:home|Users)/(?!me/|you/|user/)[a-z][\w.-]*/|(?<![\w./-])/roo[t]/\w"),
     "a package index": re.compile(
         r"(?:https?://[\w.@:-]+/(?:[\w./-]+/)?simple\b|--(?:extra-)?index-url\b|\b(?:pypi|pythonhosted|npmjs)\.(?:org|com)\b)"
     ),

@@ -1,6 +1,6 @@
 """One request on its way to a source, and the ways it can end.
 
-The core is callback-shaped on purpose: a call costs about 12 µs, and a task per call would add a quarter to that
+The core is callback-shaped on purpose: a call costs about 30 µs, and a task per call would add a tenth to that
 (docs/adr/0003). `Request.finish` is the single place where an outcome is set, so every call ends exactly once.
 """
 
