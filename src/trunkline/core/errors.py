@@ -64,6 +64,7 @@ SOURCE_START_FAILED: Final = _code("TL203", "server could not be started or reac
 SOURCE_AUTH_REQUIRED: Final = _code("TL204", "server asks for a login", jsonrpc=503, http=503)
 DRAINING: Final = _code("TL205", "gateway is shutting down", jsonrpc=503, http=503)
 TOO_MANY_LANES: Final = _code("TL206", "too many clients hold a server of their own", jsonrpc=429, http=429)
+GATEWAY_UNREACHABLE: Final = _code("TL207", "running gateway cannot be reached", jsonrpc=503, http=503)
 NAME_COLLISION: Final = _code("TL210", "two tools want one name", exit=0)
 
 # 3xx call: what went wrong with one request
