@@ -50,10 +50,19 @@ def find_config(explicit: Path | None, cwd: Path, home: Path) -> Path | None:
 def load_config(path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
     """Load a file. Whatever it holds, this returns; every problem is in the result, in file order."""
     report = Report(str(path))
-    text, root, settings = "", None, None
     try:
         text = _read_text(path, report)
-        root = _parse(text, path, report)
+    except Invalid:
+        return Loaded(None, report.in_file_order(), "")
+    return load_text(text, path, environ=environ, kinds=kinds)
+
+
+def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+    """Load text as if it stood in the file at `path`."""
+    report = Report(str(path))
+    root, settings = None, None
+    try:
+        root = parse_text(text, path, report)
         settings = _read_settings(root, path, Reader(report, environ, path.absolute().parent), kinds)
     except Invalid:
         pass
@@ -79,7 +88,8 @@ def _read_text(path: Path, report: Report) -> str:
         raise report.error(CONFIG_SYNTAX, place, "The file is not UTF-8 text", "save it as UTF-8") from None
 
 
-def _parse(text: str, path: Path, report: Report) -> Node:
+def parse_text(text: str, path: Path, report: Report) -> Node:
+    """The tree of a file's text, read as the file's name says."""
     # each parser is imported for its own files only: start-up counts
     if path.suffix.lower() == ".json":
         from trunkline.config.json_text import read_json
