@@ -1,4 +1,4 @@
-"""Writes docs/errors.md from the table of codes in core/errors.py; with `--check`, says whether it is current."""
+"""Writes docs/errors.md from the codes and their explanations in core; with `--check`, says whether it is current."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from trunkline.core.errors import CODES, Code
+from trunkline.core.explanations import EXPLANATIONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "errors.md"
 
@@ -27,7 +28,7 @@ FAMILIES = {
 INTRODUCTION = """\
 # Error codes
 
-<!-- Written by tools/write_error_docs.py from src/trunkline/core/errors.py; do not edit. -->
+<!-- Written by tools/write_error_docs.py from src/trunkline/core/errors.py and core/explanations; do not edit. -->
 
 Every problem Trunkline reports has one code. A code is never given to something else, so it is safe to search for, to
 alert on and to branch on. It owns its numbers: the JSON-RPC error number, the HTTP status, and the exit status of a
@@ -45,6 +46,8 @@ On JSON-RPC, `error.data` holds the code and what a program needs to decide what
 | `hint` | what a person can do |
 
 A server's own JSON-RPC error is passed on as it is and has none of these codes.
+
+`trunkline explain CODE` shows the same as this page in a terminal.
 """
 
 
@@ -53,12 +56,23 @@ def page(codes: Iterable[Code] = CODES.values()) -> str:
 
 
 def _sections(codes: Iterable[Code]) -> Iterator[str]:
-    for first_digit, members in groupby(sorted(codes, key=lambda code: code.id), key=lambda code: code.id[2]):
+    for first_digit, group in groupby(sorted(codes, key=lambda code: code.id), key=lambda code: code.id[2]):
+        members = list(group)
         title, explanation = FAMILIES[first_digit]
         yield f"\n## {title}\n\n{explanation}\n\n"
         yield "| code | meaning | JSON-RPC | HTTP | exit |\n|---|---|---|---|---|\n"
         for code in members:
             yield f"| {code.id} | {code.title} | {code.jsonrpc} | {code.http} | {code.exit} |\n"
+        yield from map(_explanation, members)
+
+
+def _explanation(code: Code) -> str:
+    known = EXPLANATIONS.get(code.id)
+    if known is None:
+        return ""
+    causes = "".join(f"- {cause}\n" for cause in known.causes)
+    remedies = "".join(f"- {remedy}\n" for remedy in known.remedies)
+    return f"\n### {code.id}: {code.title}\n\n{known.meaning}\n\nUsual causes:\n\n{causes}\nWhat to do:\n\n{remedies}"
 
 
 def main(arguments: list[str]) -> int:

@@ -5,6 +5,7 @@ import re
 from tools.write_error_docs import PAGE, main, page
 
 from trunkline.core.errors import CODES, Code
+from trunkline.core.explanations import EXPLANATIONS
 
 ROW = re.compile(r"^\| (TL\d{3}) \| (.+?) \| (-?\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 
@@ -29,3 +30,24 @@ def test_codes_are_well_formed_and_keyed_by_their_id():
         assert code.title and not code.title.endswith(".")
         assert code.exit in (0, 1, 2, 130)
         assert 400 <= code.http <= 599
+
+
+def test_every_code_is_explained():
+    assert sorted(EXPLANATIONS) == sorted(CODES), "explain each code in src/trunkline/core/explanations/"
+
+
+def test_explanations_say_what_it_means_why_and_what_to_do():
+    for code, explanation in EXPLANATIONS.items():
+        assert explanation.meaning.endswith("."), code
+        assert explanation.causes and explanation.remedies, code
+        for phrase in (*explanation.causes, *explanation.remedies):
+            assert phrase and not phrase.endswith("."), (code, phrase)
+
+
+def test_the_page_explains_every_code():
+    text = PAGE.read_text(encoding="utf-8")
+    for code in CODES.values():
+        section = text.partition(f"### {code.id}: {code.title}\n")[2].partition("\n##")[0]
+        assert EXPLANATIONS[code.id].meaning in section
+        for phrase in (*EXPLANATIONS[code.id].causes, *EXPLANATIONS[code.id].remedies):
+            assert f"- {phrase}\n" in section

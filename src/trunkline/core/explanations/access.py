@@ -1,0 +1,72 @@
+"""The codes 4xx: who may come in, and in what shape."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trunkline.core.explanations.explanation import Explanation
+
+ACCESS: Final = {
+    "TL401": Explanation(
+        "The gateway wants a token, and none or a wrong one came with the request.",
+        (
+            "the client has no `Authorization` header",
+            "the token was changed in the configuration but not in the client",
+            "the clients' token was sent to a route that wants the operator's, or the other way round",
+        ),
+        (
+            "send `Authorization: Bearer TOKEN`, with the value of `gateway.token`",
+            "for operator routes use `gateway.operator_token`, or the one in the file that the log names at start",
+        ),
+    ),
+    "TL402": Explanation(
+        "The request names a host that this gateway is not known by. Browsers that were tricked into calling a local "
+        "service look like this (DNS rebinding), so it is refused.",
+        ("a name in `/etc/hosts`, an ingress or a tunnel in front of the gateway", "a container's or service's name"),
+        ("add the name to `gateway.allowed_hosts`",),
+    ),
+    "TL403": Explanation(
+        "The request comes from a web page that is not allowed to use this gateway.",
+        ("a browser application on another host", "a page that tries to reach local services behind your back"),
+        ("add the page's host to `gateway.allowed_hosts`, if you trust it",),
+    ),
+    "TL404": Explanation(
+        "The session the client names does not exist, or belongs to somebody else.",
+        ("the gateway was restarted", "the session was not used for `gateway.limits.session_idle` seconds"),
+        ("open a new session: send `initialize` without a session id; most clients do it by themselves",),
+    ),
+    "TL405": Explanation(
+        "As many sessions are open as the gateway allows, and all of them are in use.",
+        ("clients that open sessions and never end them", "more clients than the limit was made for"),
+        ("raise `gateway.limits.sessions`, or lower `session_idle`", "end sessions with `DELETE /mcp`"),
+    ),
+    "TL406": Explanation(
+        "The bytes that arrived are not an HTTP request the gateway is willing to interpret.",
+        (
+            "TLS spoken to the plain port (`https://` instead of `http://`)",
+            "a header that comes twice",
+            "a broken proxy",
+        ),
+        ("use `http://`, or put a proxy with TLS in front", "look at the message for the header that is wrong"),
+    ),
+    "TL407": Explanation(
+        "The gateway has nothing at this path.",
+        ("`/` or another path instead of `/mcp` in a client's configuration", "a mistyped path"),
+        ("clients connect to `http://HOST:PORT/mcp`",),
+    ),
+    "TL408": Explanation(
+        "The path exists, but not for this HTTP method.",
+        ("`GET` where `POST` is wanted, or the other way round",),
+        ("the answer's `Allow` header lists the methods",),
+    ),
+    "TL409": Explanation(
+        "The client does not accept the kind of answer it would get.",
+        ("`Accept` lacks `application/json` or `text/event-stream`",),
+        ("send `Accept: application/json, text/event-stream`",),
+    ),
+    "TL410": Explanation(
+        "The body of the request is not declared as JSON.",
+        ("`Content-Type` is missing, or is a form's",),
+        ("send `Content-Type: application/json`",),
+    ),
+}

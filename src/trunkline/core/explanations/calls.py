@@ -1,0 +1,122 @@
+"""The codes 3xx: what can go wrong with one request."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trunkline.core.explanations.explanation import Explanation
+
+CALLS: Final = {
+    "TL301": Explanation(
+        "No tool or server goes by this name, or none that this client may see. Nothing ran.",
+        (
+            "a mistyped or outdated name",
+            "the server is down for longer than its `grace`, so its tools are no longer listed",
+            "the tool is hidden by `tools.allow` or `tools.deny`",
+            "two servers have the tool, and the bare name does not say which one is meant",
+        ),
+        (
+            "`trunkline tools` lists what there is; `trunkline explain --tool NAME` says why one is missing",
+            "use the full address, `server.tool`",
+        ),
+    ),
+    "TL303": Explanation(
+        "The server has more to do than it gets done, and its waiting line is full. The tool did not run.",
+        ("a burst of calls to a slow server", "a server that has stopped reading its input"),
+        (
+            "call again later; `retryAfterMs` says when",
+            "raise `gateway.limits.queue_per_source`, if memory allows and callers can wait",
+        ),
+    ),
+    "TL304": Explanation(
+        "This client has too many calls open at once. The tool did not run.",
+        ("a program that starts calls without waiting for answers", "calls that hang, and are never cancelled"),
+        ("wait for answers before calling again", "raise `gateway.limits.in_flight_per_client`"),
+    ),
+    "TL305": Explanation(
+        "The server did not answer in the time a call has. Trunkline told it to stop; the tool may have run all the "
+        "same (`executed` says so), so look before calling again.",
+        (
+            "the tool simply takes long",
+            "the server hangs, or waits for something of its own",
+            "the server was still starting when the time was up",
+        ),
+        (
+            "give the tool more time: `tools: {timeouts: {TOOL: 300}}`, or `timeout` for the whole server",
+            "a tool that reports progress gets longer by itself, up to `gateway.limits.call_seconds`",
+            "`trunkline servers` shows whether the server is healthy",
+        ),
+    ),
+    "TL306": Explanation(
+        "The server went away after the call was sent and before it answered. Nobody can say whether the tool ran.",
+        ("its process crashed or was killed", "the connection broke", "it stopped answering probes and was restarted"),
+        (
+            "look whether the tool did its work before calling again",
+            "`trunkline servers` shows how the server ended and its last words",
+        ),
+    ),
+    "TL307": Explanation(
+        "The server sent something that is not MCP, so its answer cannot be used. The tool may have run.",
+        (
+            "a server that prints logs to its standard output",
+            "a URL that is a web page, or an MCP endpoint of another transport",
+            "a protocol version that Trunkline does not speak",
+        ),
+        (
+            "make the server log to stderr only",
+            "check the URL; MCP endpoints mostly end in `/mcp` or `/sse`, and `transport: sse` forces the old one",
+            "update the server",
+        ),
+    ),
+    "TL308": Explanation(
+        "The request is larger than the gateway takes. The tool did not run.",
+        ("a file or an image in the arguments",),
+        ("pass a path or a link instead", "raise `gateway.limits.request_bytes`"),
+    ),
+    "TL309": Explanation(
+        "The server's answer is larger than the gateway takes, and was dropped. The tool has most likely run.",
+        ("a tool that returns whole files or tables",),
+        ("ask for less: a page, a range, a filter", "raise `gateway.limits.message_bytes`"),
+    ),
+    "TL310": Explanation(
+        "The caller gave up the call. The server was told; whether the tool stopped in time is up to the server.",
+        ("the person or the agent stopped it", "the client's connection ended", "the client's own time limit"),
+        ("nothing, if it was meant; else look at the client's time limit",),
+    ),
+    "TL320": Explanation(
+        "The message is not JSON, so nothing could be done with it.",
+        ("a message that was cut off", "text in another encoding than UTF-8", "a line break inside a message on stdio"),
+        ("send one JSON object in UTF-8; on stdio, one in each line",),
+    ),
+    "TL321": Explanation(
+        "The message is JSON, but not a JSON-RPC request of the protocol that is spoken here.",
+        (
+            '`"jsonrpc": "2.0"` is missing',
+            "an `id` that is neither a string nor an integer, or that is still in use",
+            "a request to `/mcp` without `Mcp-Session-Id` after `initialize`",
+            "a batch of messages in one list",
+        ),
+        ("correct the client; the message says which member is wrong",),
+    ),
+    "TL322": Explanation(
+        "The gateway does not have this method.",
+        ("a mistyped method", "a part of MCP that Trunkline does not offer", "a method of another protocol version"),
+        ("look at the `capabilities` of the `initialize` result: they say what can be asked for",),
+    ),
+    "TL323": Explanation(
+        "The method exists, but its `params` are not what it takes. The tool did not run.",
+        ("`arguments` that is no object", "`name` is missing", "a `cursor` from somewhere else"),
+        ("correct the client; the message says which member is wrong",),
+    ),
+    "TL324": Explanation(
+        "In this protocol version, HTTP headers repeat what the body says, and here the two differ. Nothing ran: "
+        "whatever stands between client and gateway may have decided by the header.",
+        ("a client that fills in the headers wrongly", "a proxy that changes headers"),
+        ("make the header equal to the body, or leave a proxy's hands off `Mcp-*` headers",),
+    ),
+    "TL325": Explanation(
+        "The client asks for a protocol version that the gateway does not serve.",
+        ("a client that is much older or newer", "a mistyped `MCP-Protocol-Version`"),
+        ("use one of the versions in the hint", "update Trunkline or the client"),
+    ),
+}

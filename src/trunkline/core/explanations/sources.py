@@ -1,0 +1,88 @@
+"""The codes 2xx: why a server, or a whole gateway, cannot be used at the moment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trunkline.core.explanations.explanation import Explanation
+
+SOURCES: Final = {
+    "TL201": Explanation(
+        "The server is not running or not reachable now, so the call was refused at once and the tool did not run. "
+        "Trunkline keeps trying to bring the server back.",
+        (
+            "its process ended or crashed",
+            "its machine or network is down",
+            "it stopped answering probes",
+        ),
+        (
+            "`trunkline servers` shows the reason and the server's last words",
+            "start the server's command by hand in a terminal and see what it says",
+            "call again a little later: the call is safe to repeat",
+        ),
+    ),
+    "TL202": Explanation(
+        "The configuration switches this server off. The tool did not run.",
+        ("`enabled: false`, or a client's `disabled: true`",),
+        ("remove that key; a running gateway notices by itself",),
+    ),
+    "TL203": Explanation(
+        "The server could not be started, or no connection to it came about. The tool did not run.",
+        (
+            "the command is not installed, or not in the PATH the gateway has",
+            "the command starts and ends at once, for want of a variable or an argument",
+            "it needs longer than `start_timeout` (60 seconds), as a first `npx` or `docker` download may",
+            "a wrong URL, or a server that is not up yet",
+        ),
+        (
+            "read the message: it has the reason and what the server wrote to stderr",
+            "run the command yourself; give its full path if a service manager starts Trunkline",
+            "raise `start_timeout`, or install the package beforehand",
+        ),
+    ),
+    "TL204": Explanation(
+        "The server answers, but wants to know who is asking (HTTP 401 or 403).",
+        (
+            "no `Authorization` under `headers`",
+            "a token that has expired or lacks a right",
+            "a server that wants OAuth",
+        ),
+        (
+            'give it a credential: `headers: {Authorization: "Bearer ${NAME}"}`',
+            "check that the variable holds the token you think it does",
+        ),
+    ),
+    "TL205": Explanation(
+        "The gateway is ending: calls in flight may finish, new ones are refused. The tool did not run.",
+        ("the gateway was stopped or is being restarted",),
+        ("call again when it is up; the call is safe to repeat",),
+    ),
+    "TL206": Explanation(
+        "Each client has its own process or session of this server, and there are no more to give.",
+        ("many clients at once", "clients that come and go without closing their sessions"),
+        (
+            "set `sessions: shared` for the server if it keeps no state between calls",
+            "raise `gateway.limits.lanes_per_source`, or lower `lane_idle`",
+        ),
+    ),
+    "TL207": Explanation(
+        "A running gateway was to be asked, but does not answer.",
+        ("it ended a moment ago", "a wrong `--url` or `--socket`", "it listens on another port, or in a container"),
+        (
+            "start it: `trunkline up`",
+            "check the address; `curl URL` with `/healthz` in place of `/mcp` must answer",
+        ),
+    ),
+    "TL210": Explanation(
+        "A warning: two servers have a tool of the same name. The server that stands first in the file keeps the name; "
+        "the other tool can be called by its address, `server.tool`.",
+        (
+            "`naming: original`, or one `prefix` for two servers",
+            "names that differ only in characters that are replaced",
+        ),
+        (
+            "give one of the servers another `prefix`",
+            "rename the tool: `tools: {rename: {old: new}}`, under `sources`",
+        ),
+    ),
+}
