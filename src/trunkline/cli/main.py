@@ -5,21 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import click
 
 from trunkline.cli.configuration import load_or_exit, report_problems
+from trunkline.cli.options import CONFIG
 from trunkline.core.errors import GatewayError
 from trunkline.version import __version__
-
-_CONFIG: Final = click.option(
-    "-c",
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="The configuration file; without it `trunkline.yaml` here, then in `~/.config/trunkline`.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,7 +21,7 @@ def main() -> None:
 
 
 @main.command()
-@_CONFIG
+@CONFIG
 @click.option("--host", help="Listen on this address instead of the configured one.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port instead of the configured one.")
 def up(config: Path | None, host: str | None, port: int | None) -> None:
@@ -55,7 +47,7 @@ def _announce(url: str) -> None:
 
 
 @main.command()
-@_CONFIG
+@CONFIG
 def stdio(config: Path | None) -> None:
     """Serve one client over standard input and output, for programs that start their MCP servers."""
     settings = load_or_exit(config)
@@ -66,7 +58,7 @@ def stdio(config: Path | None) -> None:
 
 @main.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@_CONFIG
+@CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
 def check(file: Path | None, config: Path | None, as_json: bool) -> None:
     """Check a configuration file and report every problem in it."""
