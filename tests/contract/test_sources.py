@@ -204,7 +204,7 @@ def test_state_belongs_to_a_session_where_the_server_keeps_any(tmp_path: Path, v
             assert without == (7 if shared else 0)
             if shared:
                 return
-            stage.gateway.router.forget("one")
+            stage.gateway.router.roster.forget("one")
             assert structured(await stage.call("counter", session="one"))["count"] == 0, "it begins anew"
             assert structured(await stage.call("counter", session="two"))["count"] == 5, "the other is untouched"
             if variant.transport == "http":

@@ -12,7 +12,8 @@ from tests.support.chunks import steady
 
 from trunkline.core.names import exposed_name, is_source_name, slug, spellings, split_address
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import Catalog, Entry, NameRules
+from trunkline.router.catalog import Catalog, Entry
+from trunkline.router.options import NameRules
 
 often = settings(steady, max_examples=500)
 EXPOSABLE = re.compile(r"[A-Za-z0-9_-]+")

@@ -11,7 +11,7 @@ from tests.support.gateway import write_config
 from tests.support.servers import StdioFaults
 from tests.support.waiting import until
 
-from trunkline import app
+from trunkline import fleet
 from trunkline.app import Gateway
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
@@ -86,7 +86,7 @@ async def test_a_bug_in_one_source_takes_down_that_source_only(tmp_path: Path, m
     def build(name: str, section: Any, parts: Any) -> Any:
         return Broken() if name == "broken" else real.build(name, section, parts)
 
-    monkeypatch.setattr(app, "load_kind", lambda _: SourceKind(section=real.section, build=build))
+    monkeypatch.setattr(fleet, "load_kind", lambda _: SourceKind(section=real.section, build=build))
     good, broken = StdioFaults(tmp_path, "good"), StdioFaults(tmp_path, "broken")
     async with gateway_with(settings_of(tmp_path, broken.entry(), good.entry())) as (gateway, notes):
         assert isinstance(await ended(call(gateway, "good_echo")), Result)

@@ -13,6 +13,7 @@ from trunkline.core.names import SOURCE_NAME
 
 NOTHING: Final[Mapping[str, Any]] = {}
 ONE_DAY_S: Final = 86_400.0
+_ROUTERS_OWN: Final = ("prefix", "timeout", "grace", "tools", "guard", "cache")
 _NEW_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
@@ -102,3 +103,11 @@ class SourceSection(Section):
     )
     guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls", later=True)
     cache: Cache = key(Inner(Cache), default=Cache(), doc="Which results may be given again", later=True)
+
+    def connection(self) -> SourceSection:
+        """This section with everything left out that matters to the router alone."""
+        return self.replace(**{name: self.declared[name].default for name in _ROUTERS_OWN})
+
+    def same_connection(self, other: SourceSection) -> bool:
+        """Whether a server that runs for the one is as good for the other."""
+        return self.connection() == other.connection()

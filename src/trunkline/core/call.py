@@ -148,12 +148,19 @@ class Request:
         return True
 
 
+class Gatekeeper(Protocol):
+    """Whatever let a call through to its source, and wants to know when it has ended."""
+
+    def release(self, call: Call, /) -> None: ...
+
+
 class Call(Request):
     """A caller's request: what the router adds to a request."""
 
     __slots__ = (
         "admitted",
         "caller",
+        "gate",
         "progressed_at",
         "reply",
         "retried",
@@ -178,6 +185,7 @@ class Call(Request):
         self.caller = caller
         self.reply = reply
         self.admitted = False
+        self.gate: Gatekeeper | None = None
         self.retried = False
         self.source = ""
         self.tool = ""

@@ -7,34 +7,17 @@ together cost one rebuild. Looking up and listing are then a dictionary access a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from trunkline.core.errors import NAME_COLLISION, Problem
 from trunkline.core.names import exposed_name, spellings, was_altered, without_own_prefix
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.options import NameRules
 from trunkline.wire.jsonrpc import encode, encode_members, members_of
 
 PREFIXED: Final = "prefixed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameRules:
-    """How one source's tools are shown."""
-
-    prefix: str
-    allow: Sequence[str] = ("*",)
-    deny: Sequence[str] = ()
-    rename: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    def shows(self, tool: str) -> bool:
-        return _matches(tool, self.allow) and not _matches(tool, self.deny)
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(slots=True)
@@ -55,6 +38,7 @@ class Catalog:
         self._rules: dict[str, NameRules] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._hidden: set[str] = set()
+        self._entries: list[Entry] = []
         self._table: dict[str, Entry] = {}
         self._collisions: tuple[Problem, ...] = ()
         self._listing = b"[]"
@@ -64,7 +48,31 @@ class Catalog:
     # -- what sources say -----------------------------------------------------------------------------------------
 
     def add_source(self, source: str, rules: NameRules) -> None:
-        self._rules[source] = rules
+        """A new source, or other rules for one that is there."""
+        if self._rules.get(source) != rules:
+            self._rules = {**self._rules, source: rules}
+            if source in self._snapshots:
+                self._changed()
+
+    def remove_source(self, source: str) -> None:
+        self._rules = {name: rules for name, rules in self._rules.items() if name != source}
+        self._snapshots.pop(source, None)
+        self._hidden.discard(source)
+        self._changed()
+
+    def reorder(self, order: Iterable[str]) -> None:
+        """List the sources in this order; it also decides who keeps a name that two tools want."""
+        rules = {name: self._rules[name] for name in order if name in self._rules}
+        rules |= {name: self._rules[name] for name in self._rules if name not in rules}
+        if list(rules) != list(self._rules):
+            self._rules = rules
+            self._changed()
+
+    def rename(self, naming: str, max_name: int) -> None:
+        """Make names another way from now on."""
+        if (naming, max_name) != (self._naming, self._max_name):
+            self._naming, self._max_name = naming, max_name
+            self._changed()
 
     def replace(self, source: str, snapshot: Snapshot) -> None:
         if self._snapshots.get(source) != snapshot:
@@ -126,6 +134,12 @@ class Catalog:
             or not rules.prefix
         ]
 
+    def entries(self) -> list[Entry]:
+        """Every tool there is, in the order of the list, also those without a name of their own."""
+        if self._built_version != self._version:
+            self._rebuild()
+        return [entry for entry in self._entries if entry.tool.source not in self._hidden]
+
     @property
     def listing(self) -> bytes:
         """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
@@ -144,6 +158,7 @@ class Catalog:
     def _rebuild(self) -> None:
         entries = [entry for source in self._rules for entry in self._entries_of(source)]
         taken = self._expose(entries)
+        self._entries = entries
         self._table = _lookup_table(entries, taken)
         self._listing = b"[%b]" % b",".join(self._definitions(entries))
         self._built_version = self._version

@@ -17,6 +17,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Source
+from trunkline.router.options import SourceOptions
 
 _RETRY_AFTER_MS: Final = 1000
 _REFUSING: Final[dict[str, Code]] = {
@@ -29,10 +30,13 @@ _REFUSING: Final[dict[str, Code]] = {
 class Gate:
     """Admits calls while the source is well and not full; holds a bounded queue while it starts or is full."""
 
-    def __init__(self, name: str, source: Source, health: Health, *, max_in_flight: int, max_queue: int) -> None:
+    def __init__(
+        self, name: str, source: Source, health: Health, options: SourceOptions, *, max_in_flight: int, max_queue: int
+    ) -> None:
         self.name = name
         self.source = source
         self.health = health
+        self.options = options
         self.draining = False
         self.in_flight = 0
         self.queue: deque[Call] = deque()
@@ -47,6 +51,7 @@ class Gate:
         return self.draining or self.health.state in _REFUSING
 
     def admit(self, call: Call) -> None:
+        call.gate = self
         if self._open and self.in_flight < self._max_in_flight:
             self.in_flight += 1
             call.admitted = True
@@ -109,6 +114,13 @@ class Gate:
         self.draining = True
         self._open = False
         self._drain()
+
+    def retire(self) -> deque[Call]:
+        """Let nobody in any more; what is in flight may end. Those that waited go to whoever comes next."""
+        self._open = False
+        self.draining = True
+        waiting, self.queue = self.queue, deque()
+        return waiting
 
     def _drain(self) -> None:
         """Serve the queue as far as the gate allows; refuse all of it when the source will not come.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final, cast
 
@@ -12,42 +12,17 @@ from trunkline.core.call import Call, Caller, Failure, Json, Request
 from trunkline.core.errors import DEADLINE, UNKNOWN_TOOL, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import split_address, without_own_prefix
-from trunkline.core.source import Health, Source
-from trunkline.core.tool import Snapshot
-from trunkline.router.catalog import Catalog, Entry, NameRules
+from trunkline.router.catalog import Entry
 from trunkline.router.definitions import Definitions
-from trunkline.router.gate import Gate
-from trunkline.router.views import Views
+from trunkline.router.options import RouterOptions
+from trunkline.router.roster import Roster
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
 
 TOOLS_CALL: Final = "tools/call"
 _MAX_REPORTED: Final = 1000
 _NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
-_SWITCHED_OFF: Final = "it is switched off in the configuration"
 Notice = Callable[[str, Json], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """What the router needs to know of a source's configuration."""
-
-    rules: NameRules
-    timeout_s: float
-    grace_s: float
-    timeouts_s: Mapping[str, float] = field(default_factory=dict[str, float])
-    fingerprint: str = ""
-    enabled: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterOptions:
-    naming: str
-    max_name: int
-    start_wait_s: float
-    call_s: float
-    in_flight_per_source: int
-    queue_per_source: int
 
 
 @dataclass(slots=True)
@@ -61,92 +36,27 @@ class _Waiting:
 class Router:
     def __init__(self, options: RouterOptions, events: Events, definitions: Definitions) -> None:
         self.events = events
-        self.gates: dict[str, Gate] = {}
-        self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
-        self.views = Views(self.catalog)
-        self.on_list_changed: list[Callable[[], None]] = []
+        self.roster = Roster(options, events, definitions)
+        self.roster.on_news.append(self._settle)
+        self.gates = self.roster.gates
+        self.catalog = self.roster.catalog
+        self.views = self.roster.views
         self._options = options
-        self._sources: dict[str, SourceOptions] = {}
-        self._definitions = definitions
         self._unresolved: dict[Call, _Waiting] = {}
         self._list_waiters: list[Callable[[], None]] = []
         self._reported: set[str] = set()
         self._draining = False
-        self._hide_timers: dict[str, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
-
-    # -- sources --------------------------------------------------------------------------------------------------
-
-    def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
-        health = Health(state="starting") if options.enabled else Health(state="disabled", reason=_SWITCHED_OFF)
-        self.gates[name] = Gate(
-            name,
-            source,
-            health,
-            max_in_flight=self._options.in_flight_per_source,
-            max_queue=self._options.queue_per_source,
-        )
-        self._sources[name] = options
-        self.catalog.add_source(name, options.rules)
-        cached = self._definitions.load(name, options.fingerprint) if options.enabled else None
-        if cached is not None:
-            self.catalog.replace(name, cached)
-        return SourceSink(self, name)
-
-    def published(self, name: str, snapshot: Snapshot) -> None:
-        if snapshot != self.catalog.snapshot(name):
-            self.catalog.replace(name, snapshot)
-            if not self._definitions.save(self._sources[name].fingerprint, snapshot):
-                self.events.note("warning", "cache", "definitions could not be written to `state_dir`", source=name)
-            for warning in snapshot.warnings:
-                self.events.note("warning", "source", warning, source=name)
-        self._settle()
-
-    def published_for(self, session: str, name: str, snapshot: Snapshot | None) -> None:
-        self.views.overlay(session, name, snapshot)
-        self._list_changed()
-
-    def health_changed(self, name: str, health: Health) -> None:
-        gate = self.gates[name]
-        gate.set_health(health)
-        self._hide_after_grace(name, gate)
-        self.events.health_changed(name, health)
-        self._settle()
-
-    def _hide_after_grace(self, name: str, gate: Gate) -> None:
-        """Tools of a server that went down stay listed for a while: it may be back before anyone lists again."""
-        timer = self._hide_timers.pop(name, None)
-        if gate.health.state in ("ready", "degraded"):
-            if timer is not None:
-                timer.cancel()
-            self.catalog.hide(name, False)
-        elif timer is not None:
-            self._hide_timers[name] = timer
-        else:
-            grace_s = self._sources[name].grace_s
-            self._hide_timers[name] = self._loop.call_later(grace_s, self.catalog.hide, name, True)
-
-    def forget(self, session: str) -> None:
-        """A client's session is over."""
-        self.views.forget(session)
-        for gate in self.gates.values():
-            gate.source.forget(session)
 
     def drain(self) -> None:
         """Take no new calls; those that still wait for a server are refused now."""
         self._draining = True
-        for gate in self.gates.values():
-            gate.drain()
-        self._settle()
-
-    def close(self) -> None:
-        for timer in self._hide_timers.values():
-            timer.cancel()
+        self.roster.drain()
 
     @property
     def in_flight(self) -> int:
-        return sum(gate.in_flight for gate in self.gates.values())
+        return self.roster.in_flight
 
     # -- lists ----------------------------------------------------------------------------------------------------
 
@@ -176,11 +86,6 @@ class Router:
             if problem.message not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(problem.message)
                 self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)
-
-    def _list_changed(self) -> None:
-        """The list may have changed; whoever cares compares it with what it last saw."""
-        for subscriber in self.on_list_changed:
-            subscriber()
 
     def _settle(self) -> None:
         """Something became known: see who waited for it."""
@@ -224,10 +129,11 @@ class Router:
         except BadMessage as error:
             call.finish(Failure(error.problem))
             return
-        options = self._sources[tool.source]
+        gate = self.gates[tool.source]
+        options = gate.options
         self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
         if not call.done:
-            self.gates[tool.source].admit(call)
+            gate.admit(call)
 
     def _route_unknown(self, call: Call, name: str, members: Members) -> None:
         """No such tool, or a server that has not said yet what it offers."""
@@ -236,7 +142,7 @@ class Router:
         starting = [s for s in silent if self.gates[s].health.state == "starting"]
         if starting and not self._draining:
             if call.timer is None:
-                self._set_deadline(call, max(self._sources[s].timeout_s for s in starting))
+                self._set_deadline(call, max(self.gates[s].options.timeout_s for s in starting))
             self._unresolved[call] = _Waiting(name, members)
             return
         address = split_address(without_own_prefix(name))
@@ -298,36 +204,13 @@ class Router:
             call.timer.cancel()
         if self._unresolved:
             self._unresolved.pop(call, None)
-        gate = self.gates.get(call.source)
-        if gate is not None:
-            gate.release(call)
+        if call.gate is not None:
+            call.gate.release(call)
         try:
             call.reply(call)
         except Exception as error:  # a bug on the caller's side must not reach the source's other calls
             self.events.note("error", "internal", f"{type(error).__name__}: {error}", source=call.source)
         self.events.call_ended(call, monotonic() - call.started_at)
-
-
-class SourceSink:
-    """Where one source reports to."""
-
-    __slots__ = ("_name", "_router")
-
-    def __init__(self, router: Router, name: str) -> None:
-        self._router = router
-        self._name = name
-
-    def publish(self, snapshot: Snapshot) -> None:
-        self._router.published(self._name, snapshot)
-
-    def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
-        self._router.published_for(session, self._name, snapshot)
-
-    def health(self, health: Health) -> None:
-        self._router.health_changed(self._name, health)
-
-    def count(self, counter: str, amount: int = 1) -> None:
-        self._router.events.count(counter, self._name, amount)
 
 
 def tool_params(entry: Entry, members: Members) -> bytes:

@@ -47,3 +47,8 @@ class Views:
 
     def forget(self, session: str) -> None:
         self._views.pop(session, None)
+
+    def drop_source(self, source: str) -> None:
+        """A source is gone or was replaced: what it offered to some clients alone is void."""
+        for session in [session for session, view in self._views.items() if source in view.snapshots]:
+            self.overlay(session, source, None)

@@ -82,7 +82,7 @@ async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
     finally:
         here.server.close()
         await here.door.close()
-        here.desk.router.close()
+        here.desk.router.roster.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
     assert len(here.door) == 0
 

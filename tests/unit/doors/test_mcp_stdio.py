@@ -96,7 +96,7 @@ async def conversation(folder: Path, **options: Any) -> AsyncIterator[Conversati
         serving.cancel()
         await asyncio.wait([serving])
         house.server.close()
-        house.desk.router.close()
+        house.desk.router.roster.close()
         await pipes.close()
     assert not [note for note in house.notes if note.event == "internal"], house.notes
 
@@ -378,7 +378,7 @@ async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
     door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
     await asyncio.wait_for(door.serve(), 15)
     house.server.close()
-    house.desk.router.close()
+    house.desk.router.roster.close()
 
 
 @both_loops

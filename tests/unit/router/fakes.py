@@ -14,9 +14,10 @@ from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health, Sink, State
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import NameRules
 from trunkline.router.definitions import Definitions
-from trunkline.router.router import Notice, Router, RouterOptions, SourceOptions, SourceSink
+from trunkline.router.options import NameRules, RouterOptions, SourceOptions
+from trunkline.router.roster import SourceSink
+from trunkline.router.router import Notice, Router
 
 OK = Result(b'{"content":[]}')
 
@@ -71,7 +72,7 @@ class Desk:
             "fingerprint": name,
         }
         source = self.sources[name] = FakeSource()
-        self.sinks[name] = self.router.add(name, source, SourceOptions(**{**defaults, **options}))
+        self.sinks[name] = self.router.roster.add(name, source, SourceOptions(**{**defaults, **options}))
         if tools:
             self.publish(name, *tools)
         if state is not None:

@@ -8,7 +8,8 @@ from tests.support.fault.tools import FANCY
 
 from trunkline.core.errors import NAME_COLLISION
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import Catalog, NameRules
+from trunkline.router.catalog import Catalog
+from trunkline.router.options import NameRules
 
 
 def tool(source: str, name: str, definition: bytes | None = None) -> Tool:

@@ -16,6 +16,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.source import Health, State
 from trunkline.router.gate import Gate
+from trunkline.router.options import NameRules, SourceOptions
 
 
 class Entrance:
@@ -23,7 +24,9 @@ class Entrance:
 
     def __init__(self, state: State = "ready", max_in_flight: int = 2, max_queue: int = 2) -> None:
         self.source = FakeSource()
-        self.gate = Gate("s", self.source, Health(state="starting"), max_in_flight=max_in_flight, max_queue=max_queue)
+        options = SourceOptions(rules=NameRules(prefix="s"), timeout_s=60.0, grace_s=60.0)
+        health = Health(state="starting")
+        self.gate = Gate("s", self.source, health, options, max_in_flight=max_in_flight, max_queue=max_queue)
         self.set(state)
 
     def set(self, state: State, **more: str) -> None:

@@ -26,7 +26,8 @@ from trunkline.core.errors import (
 )
 from trunkline.core.events import Note
 from trunkline.core.source import State
-from trunkline.router.catalog import Catalog, NameRules
+from trunkline.router.catalog import Catalog
+from trunkline.router.options import NameRules
 from trunkline.router.router import tool_params
 
 Scene = Callable[[Callable[..., Desk]], Coroutine[Any, Any, None]]
@@ -46,7 +47,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scene], N
         async def main() -> None:
             await scene(desk)
             for made in desks:
-                made.router.close()
+                made.router.roster.close()
 
         run_with_clock(monkeypatch, main())
 
@@ -514,7 +515,7 @@ def test_changes_are_told_and_a_collision_is_noted_once(play: Callable[[Scene], 
         here = desk()
         changes: list[int] = []
         notes: list[Note] = []
-        here.router.on_list_changed.append(lambda: changes.append(1))
+        here.router.roster.on_list_changed.append(lambda: changes.append(1))
         here.events.noted.append(notes.append)
         here.add("a_b", "c")
         here.add("a", "b_c")
@@ -548,7 +549,7 @@ def test_forgetting_a_session_reaches_every_source(play: Callable[[Scene], None]
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
         sources = [here.add("a", "t"), here.add("b", "t", state="down")]
-        here.router.forget("session")
+        here.router.roster.forget("session")
         assert [source.forgotten for source in sources] == [["session"], ["session"]]
 
     play(scene)

@@ -122,7 +122,7 @@ class Play:
         assert all(call.done for call in self.calls), "a call has no answer although every deadline is past"
         assert len(self.desk.ended) == len(self.calls)
         assert self.desk.router.in_flight == 0
-        self.desk.router.close()
+        self.desk.router.roster.close()
 
 
 @pytest.mark.parametrize("start", range(0, 100, 10))

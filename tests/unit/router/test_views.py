@@ -4,7 +4,8 @@ import json
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import Catalog, NameRules
+from trunkline.router.catalog import Catalog
+from trunkline.router.options import NameRules
 from trunkline.router.views import Views
 
 ANNA, BEN, NOBODY = Caller(session="anna"), Caller(session="ben"), Caller()

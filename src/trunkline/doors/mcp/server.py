@@ -100,7 +100,7 @@ class McpServer:
         self._telling: asyncio.TimerHandle | None = None
         self._told_listing = router.catalog.listing
         self._loop = asyncio.get_running_loop()
-        router.on_list_changed.append(self._list_changed)
+        router.roster.on_list_changed.append(self._list_changed)
 
     # -- the legacy era -------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class McpServer:
         conversation.push = None
         conversation.calls.cancel_all(why)
         if conversation.caller.session is not None:
-            self.router.forget(conversation.caller.session)
+            self.router.roster.forget(conversation.caller.session)
 
     # -- the modern era -------------------------------------------------------------------------------------------
 

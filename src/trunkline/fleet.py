@@ -1,0 +1,161 @@
+"""The sources that run: started, replaced, adjusted and ended so that what the configuration says becomes true.
+
+A source whose way to its server is the same keeps its process and its calls, whatever else about it changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from trunkline.config.sources import SourceSection
+from trunkline.core.events import Events
+from trunkline.core.source import Health, Sink, Source
+from trunkline.links.parts import Parts
+from trunkline.router.definitions import fingerprint
+from trunkline.router.gate import Gate
+from trunkline.router.options import NameRules, SourceOptions
+from trunkline.router.roster import Roster, SourceSink
+from trunkline.sources import load_kind
+
+DRAIN_S: Final = 30.0
+"""How long the calls in flight of a source that leaves may take to end."""
+_STOP_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of each source. `adjusted` ones got other rules and kept their processes."""
+
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    adjusted: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = [
+            (word, names) for word in ("added", "replaced", "adjusted", "removed") if (names := getattr(self, word))
+        ]
+        said = [f"{word} {', '.join(names)}" for word, names in named]
+        return "; ".join([*said, f"{len(self.unchanged)} unchanged"])
+
+
+class _Ship:
+    """One source and the task that is its life; none while it is switched off."""
+
+    __slots__ = ("origin", "section", "task")
+
+    def __init__(self, section: SourceSection, origin: str) -> None:
+        self.section = section
+        self.origin = origin
+        self.task: asyncio.Task[None] | None = None
+
+
+class Fleet:
+    def __init__(self, roster: Roster, parts: Parts, events: Events) -> None:
+        self._roster = roster
+        self._parts = parts
+        self._events = events
+        self._ships: dict[str, _Ship] = {}
+        self._gates: dict[Gate, _Ship] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        roster.on_left.append(self._left)
+
+    def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
+        """Make these the sources, in this order. Nothing waits: servers start, and others end, in their own time."""
+        removed = tuple(name for name in self._ships if name not in sections)
+        for name in removed:
+            del self._ships[name]
+            self._roster.remove(name)
+        done: dict[str, list[str]] = {"added": [], "replaced": [], "adjusted": [], "unchanged": []}
+        for name, section in sections.items():
+            origin = "api" if name in from_api else "file"
+            done[self._settle(name, section, origin)].append(name)
+        self._roster.reorder(sections)
+        return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
+
+    def reconnect(self, name: str) -> None:
+        """A fresh start for one source: another process or session, while calls in flight end on the old one."""
+        ship = self._ships[name]
+        self._replace(name, _Ship(ship.section, ship.origin))
+
+    def _settle(self, name: str, section: SourceSection, origin: str) -> str:
+        ship = self._ships.get(name)
+        if ship is None:
+            ship = self._ships[name] = _Ship(section, origin)
+            self._launch(name, ship, self._roster.add)
+            return "added"
+        if ship.section == section and ship.origin == origin:
+            return "unchanged"
+        if not section.same_connection(ship.section):
+            self._replace(name, _Ship(section, origin))
+            return "replaced"
+        ship.section, ship.origin = section, origin
+        self._roster.update(name, source_options(name, section, origin))
+        return "adjusted"
+
+    def _replace(self, name: str, ship: _Ship) -> None:
+        self._ships[name] = ship
+        self._launch(name, ship, self._roster.replace)
+
+    def _launch(self, name: str, ship: _Ship, join: Callable[[str, Source, SourceOptions], SourceSink]) -> None:
+        section = ship.section
+        source = load_kind(section.kind).build(name, section, self._parts)
+        sink = join(name, source, source_options(name, section, ship.origin))
+        self._gates[sink.gate] = ship
+        if section.enabled:
+            ship.task = asyncio.get_running_loop().create_task(self._live(name, source, sink), name=name)
+
+    async def _live(self, name: str, source: Source, sink: Sink) -> None:
+        """A source's whole life. A bug in it takes down that source and nothing else."""
+        try:
+            await source.run(sink)
+        except Exception as error:
+            reason = f"internal error: {type(error).__name__}: {error}"
+            self._events.note("error", "internal", reason, source=name)
+            sink.health(Health(state="down", reason=reason, since=time.time(), last_error=reason))
+
+    # -- leaving --------------------------------------------------------------------------------------------------
+
+    def _left(self, gate: Gate) -> None:
+        leaving = asyncio.get_running_loop().create_task(self._see_off(self._gates.pop(gate), gate))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    async def _see_off(self, ship: _Ship, gate: Gate) -> None:
+        """Calls in flight end where they began; then the server goes."""
+        try:
+            end = asyncio.get_running_loop().time() + DRAIN_S
+            while gate.in_flight and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(0.02)
+        finally:
+            if ship.task is not None:
+                ship.task.cancel()
+                await asyncio.wait([ship.task], timeout=_STOP_S)
+            self._roster.let_go(gate)
+
+    async def close(self) -> None:
+        """End every source, those that are leaving too."""
+        tasks = [ship.task for ship in self._ships.values() if ship.task is not None] + list(self._leaving)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_S)
+
+
+def source_options(name: str, section: SourceSection, origin: str) -> SourceOptions:
+    tools = section.tools
+    return SourceOptions(
+        rules=NameRules(prefix=section.prefix, allow=tools.allow, deny=tools.deny, rename=tools.rename),
+        timeout_s=section.timeout,
+        grace_s=section.grace,
+        timeouts_s=tools.timeouts,
+        fingerprint=fingerprint(name, section.connection()),
+        enabled=section.enabled,
+        kind=section.kind,
+        origin=origin,
+    )

@@ -1,0 +1,51 @@
+"""What the router is told about the gateway and about each source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterOptions:
+    naming: str
+    max_name: int
+    start_wait_s: float
+    call_s: float
+    in_flight_per_source: int
+    queue_per_source: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRules:
+    """How one source's tools are shown."""
+
+    prefix: str
+    allow: Sequence[str] = ("*",)
+    deny: Sequence[str] = ()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def shows(self, tool: str) -> bool:
+        return _matches(tool, self.allow) and not _matches(tool, self.deny)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What the router needs to know of a source's configuration.
+
+    `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
+    """
+
+    rules: NameRules
+    timeout_s: float
+    grace_s: float
+    timeouts_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    fingerprint: str = ""
+    enabled: bool = True
+    kind: str = ""
+    origin: str = "file"

@@ -1,0 +1,274 @@
+"""Which sources there are: coming, being replaced while calls go on, and leaving without losing one.
+
+A source that is replaced keeps its place until its successor was heard of. Calls that wait move over, calls in flight
+end where they began, and only then is the old one let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import SOURCE_DOWN, Problem
+from trunkline.core.events import Events
+from trunkline.core.names import RESERVED_SOURCE
+from trunkline.core.source import Health, Source
+from trunkline.core.tool import Snapshot
+from trunkline.router.catalog import Catalog
+from trunkline.router.definitions import Definitions
+from trunkline.router.gate import Gate
+from trunkline.router.options import RouterOptions, SourceOptions
+from trunkline.router.views import Views
+
+SWAP_S: Final = 15.0
+"""A successor that says nothing for this long takes over all the same, and calls wait for it."""
+_SWITCHED_OFF: Final = "it is switched off in the configuration"
+_WELL: Final = ("ready", "degraded")
+
+
+class _Successor:
+    __slots__ = ("gate", "snapshot", "timer")
+
+    def __init__(self, gate: Gate, timer: asyncio.TimerHandle) -> None:
+        self.gate = gate
+        self.timer = timer
+        self.snapshot: Snapshot | None = None
+
+
+class Roster:
+    def __init__(self, options: RouterOptions, events: Events, definitions: Definitions) -> None:
+        self.gates: dict[str, Gate] = {}
+        self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
+        self.views = Views(self.catalog)
+        self.on_list_changed: list[Callable[[], None]] = []
+        self.on_news: list[Callable[[], None]] = []
+        """Called when a source was heard of, went away, or changed its state."""
+        self.on_left: list[Callable[[Gate], None]] = []
+        """Called with the gate of a source that takes no more calls; `let_go` says that nothing of it is left."""
+        self.events = events
+        self._options = options
+        self._definitions = definitions
+        self._successors: dict[str, _Successor] = {}
+        self._retired: set[Gate] = set()
+        self._hide_timers: dict[str, asyncio.TimerHandle] = {}
+        self._loop = asyncio.get_running_loop()
+
+    # -- coming and going -----------------------------------------------------------------------------------------
+
+    def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
+        gate = self.gates[name] = self._gate(name, source, options)
+        self.catalog.add_source(name, options.rules)
+        cached = self._cached(gate)
+        if cached is not None:
+            self.catalog.replace(name, cached)
+        return SourceSink(self, gate)
+
+    def replace(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
+        """Put another source in the place of one, once it was heard of."""
+        gate = self._gate(name, source, options)
+        self._drop_successor(name)
+        timer = self._loop.call_later(SWAP_S, self._swap, name)
+        self._successors[name] = _Successor(gate, timer)
+        if self.gates[name].health.state not in _WELL or gate.health.state != "starting":
+            self._swap(name)
+        return SourceSink(self, gate)
+
+    def update(self, name: str, options: SourceOptions) -> None:
+        """Other names, deadlines or rules for a source that goes on as it is."""
+        gate = self._successors[name].gate if name in self._successors else self.gates[name]
+        gate.options = options
+        if gate is self.gates[name]:
+            self.catalog.add_source(name, options.rules)
+
+    def remove(self, name: str) -> None:
+        """Take a source out. Its calls in flight may end; those that waited for it are refused."""
+        self._drop_successor(name)
+        gate = self.gates.pop(name)
+        self._cancel_hiding(name)
+        self.catalog.remove_source(name)
+        self.views.drop_source(name)
+        for call in self._retire(gate):
+            message = f"Server {name} was removed"
+            call.finish(Failure(Problem(code=SOURCE_DOWN, message=message, source=name, tool=call.tool)))
+        self._news()
+
+    def reorder(self, names: Iterable[str]) -> None:
+        self.catalog.reorder((RESERVED_SOURCE, *names))
+        ordered = {name: self.gates[name] for name in (RESERVED_SOURCE, *names) if name in self.gates}
+        rest = {name: gate for name, gate in self.gates.items() if name not in ordered}
+        self.gates.clear()
+        self.gates.update(ordered | rest)
+
+    def _gate(self, name: str, source: Source, options: SourceOptions) -> Gate:
+        health = Health(state="starting") if options.enabled else Health(state="disabled", reason=_SWITCHED_OFF)
+        return Gate(
+            name,
+            source,
+            health,
+            options,
+            max_in_flight=self._options.in_flight_per_source,
+            max_queue=self._options.queue_per_source,
+        )
+
+    def _cached(self, gate: Gate) -> Snapshot | None:
+        options = gate.options
+        known = options.enabled and options.fingerprint
+        return self._definitions.load(gate.name, options.fingerprint) if known else None
+
+    def _swap(self, name: str) -> None:
+        successor = self._successors.pop(name)
+        successor.timer.cancel()
+        gate, old = successor.gate, self.gates[name]
+        self.gates[name] = gate
+        self._cancel_hiding(name)
+        self.catalog.add_source(name, gate.options.rules)
+        self.catalog.hide(name, False)
+        self.catalog.replace(name, successor.snapshot or self._cached(gate) or Snapshot())
+        self.views.drop_source(name)
+        for call in self._retire(old):
+            if not call.done:
+                gate.admit(call)
+        self._health_news(gate)
+
+    def _drop_successor(self, name: str) -> None:
+        """One that never came to serve anybody makes room for the next."""
+        successor = self._successors.pop(name, None)
+        if successor is not None:
+            successor.timer.cancel()
+            self._retire(successor.gate)
+
+    def _retire(self, gate: Gate) -> Iterable[Call]:
+        """The calls that waited at this gate; those in flight end where they are."""
+        self._retired.add(gate)
+        waiting = gate.retire()
+        for subscriber in self.on_left:
+            subscriber(gate)
+        return waiting
+
+    def let_go(self, gate: Gate) -> None:
+        """Nothing of a retired source is left."""
+        self._retired.discard(gate)
+
+    # -- what sources say -----------------------------------------------------------------------------------------
+
+    def published(self, gate: Gate, snapshot: Snapshot) -> None:
+        name = gate.name
+        if self.gates.get(name) is not gate:
+            successor = self._successors.get(name)
+            if successor is not None and successor.gate is gate:
+                successor.snapshot = snapshot
+                self._save(gate, snapshot)
+            return
+        if snapshot != self.catalog.snapshot(name):
+            self.catalog.replace(name, snapshot)
+            self._save(gate, snapshot)
+        self._news()
+
+    def _save(self, gate: Gate, snapshot: Snapshot) -> None:
+        if gate.options.fingerprint and not self._definitions.save(gate.options.fingerprint, snapshot):
+            message = "definitions could not be written to `state_dir`"
+            self.events.note("warning", "cache", message, source=gate.name)
+        for warning in snapshot.warnings:
+            self.events.note("warning", "source", warning, source=gate.name)
+
+    def published_for(self, gate: Gate, session: str, snapshot: Snapshot | None) -> None:
+        if self.gates.get(gate.name) is gate:
+            self.views.overlay(session, gate.name, snapshot)
+            self._list_changed()
+
+    def health_changed(self, gate: Gate, health: Health) -> None:
+        name = gate.name
+        if gate in self._retired:
+            gate.health = health  # its last words; what it carried it has finished itself
+            return
+        gate.set_health(health)
+        successor = self._successors.get(name)
+        if successor is not None and successor.gate is gate:
+            if health.state != "starting":
+                self._swap(name)
+            return
+        if self.gates.get(name) is gate:
+            self._health_news(gate)
+
+    def _health_news(self, gate: Gate) -> None:
+        self._hide_after_grace(gate)
+        self.events.health_changed(gate.name, gate.health)
+        self._news()
+
+    def _hide_after_grace(self, gate: Gate) -> None:
+        """Tools of a server that went down stay listed for a while: it may be back before anyone lists again."""
+        name = gate.name
+        if gate.health.state in _WELL:
+            self._cancel_hiding(name)
+            self.catalog.hide(name, False)
+        elif name not in self._hide_timers:
+            self._hide_timers[name] = self._loop.call_later(gate.options.grace_s, self.catalog.hide, name, True)
+
+    def _cancel_hiding(self, name: str) -> None:
+        timer = self._hide_timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _list_changed(self) -> None:
+        """The list may have changed; whoever cares compares it with what it last saw."""
+        for subscriber in self.on_list_changed:
+            subscriber()
+
+    def _news(self) -> None:
+        for subscriber in self.on_news:
+            subscriber()
+
+    # -- all of them ----------------------------------------------------------------------------------------------
+
+    def servers(self) -> dict[str, Gate]:
+        """The sources somebody configured, in order: all but our own tools."""
+        return {name: gate for name, gate in self.gates.items() if name != RESERVED_SOURCE}
+
+    @property
+    def in_flight(self) -> int:
+        return sum(gate.in_flight for gate in (*self.gates.values(), *self._retired))
+
+    def forget(self, session: str) -> None:
+        """A client's session is over."""
+        self.views.forget(session)
+        for gate in (*self.gates.values(), *self._retired):
+            gate.source.forget(session)
+
+    def drain(self) -> None:
+        for name in list(self._successors):
+            self._drop_successor(name)
+        for gate in self.gates.values():
+            gate.drain()
+        self._news()
+
+    def close(self) -> None:
+        for name in list(self._hide_timers):
+            self._cancel_hiding(name)
+
+
+class SourceSink:
+    """Where one source reports to."""
+
+    __slots__ = ("_gate", "_roster")
+
+    def __init__(self, roster: Roster, gate: Gate) -> None:
+        self._roster = roster
+        self._gate = gate
+
+    @property
+    def gate(self) -> Gate:
+        return self._gate
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._roster.published(self._gate, snapshot)
+
+    def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
+        self._roster.published_for(self._gate, session, snapshot)
+
+    def health(self, health: Health) -> None:
+        self._roster.health_changed(self._gate, health)
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        self._roster.events.count(counter, self._gate.name, amount)
