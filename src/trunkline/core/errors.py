@@ -57,6 +57,7 @@ LITERAL_SECRET: Final = _code("TL121", "secret written into the file", exit=0)
 OWN_ENTRY_SKIPPED: Final = _code("TL122", "entry for Trunkline itself skipped", exit=0)
 NAME_CHANGED: Final = _code("TL123", "name changed to fit", exit=0)
 NO_EFFECT_YET: Final = _code("TL124", "key without effect in this version", exit=0)
+RELOAD_REFUSED: Final = _code("TL130", "new configuration was not taken", http=422, exit=2)
 
 # 2xx source: why a server cannot be used
 SOURCE_DOWN: Final = _code("TL201", "server is down", jsonrpc=503, http=503)
@@ -96,6 +97,11 @@ NOT_FOUND: Final = _code("TL407", "no such route", jsonrpc=-32601, http=404)
 METHOD_NOT_ALLOWED: Final = _code("TL408", "HTTP method not allowed here", jsonrpc=-32600, http=405)
 NOT_ACCEPTABLE: Final = _code("TL409", "answer type not acceptable to the client", jsonrpc=-32600, http=406)
 UNSUPPORTED_MEDIA: Final = _code("TL410", "request body is not JSON", jsonrpc=-32600, http=415)
+COMMAND_NOT_ALLOWED: Final = _code("TL411", "servers with a command come from the file only", jsonrpc=403, http=403)
+SERVER_EXISTS: Final = _code("TL412", "server of this name exists", jsonrpc=409, http=409)
+UNKNOWN_SERVER: Final = _code("TL413", "no such server", jsonrpc=404, http=404)
+SERVER_NOT_VALID: Final = _code("TL414", "description of a server is not valid", jsonrpc=-32602, http=422)
+SERVER_OF_FILE: Final = _code("TL415", "server stands in the configuration file", jsonrpc=409, http=409)
 
 # 9xx internal
 INTERNAL: Final = _code("TL900", "internal error", jsonrpc=-32603, http=500)

@@ -69,4 +69,34 @@ ACCESS: Final = {
         ("`Content-Type` is missing, or is a form's",),
         ("send `Content-Type: application/json`",),
     ),
+    "TL411": Explanation(
+        "A server that is a command can only be added in the configuration file. Otherwise whoever gets hold of the "
+        "operator's token could run any program on the gateway's machine.",
+        ("`command` in the body of `POST /api/mcp/servers`",),
+        (
+            "write it into the file, or use `trunkline add NAME -- COMMAND…`; the gateway takes it up by itself",
+            "give a `url`, if the server also speaks HTTP",
+        ),
+    ),
+    "TL412": Explanation(
+        "The gateway already has a server of this name, and adding one never replaces another.",
+        ("the server was added before", "the configuration file has a server of this name"),
+        ("choose another name", "remove the other one first: `DELETE /api/mcp/servers/NAME`"),
+    ),
+    "TL413": Explanation(
+        "The gateway has no server of this name.",
+        ("a mistyped name; upper and lower case count", "the server was removed, or never survived a restart"),
+        ("`trunkline servers` and `GET /api/mcp/servers` list the names",),
+    ),
+    "TL414": Explanation(
+        "The server that was to be added is not described in a way the gateway can use. Nothing was added.",
+        ("`name` or `url` is missing", "a mistyped key", "a URL without `http://` or `https://`"),
+        ("correct what the list `problems` of the answer names; `/api/openapi.json` describes the body",),
+    ),
+    "TL415": Explanation(
+        "The server comes from the configuration file, so it is changed there: taken out over the API, it would be "
+        "back with the next reload.",
+        ("`DELETE /api/mcp/servers/NAME` for a server that was not added over the API",),
+        ("take it out of the file, or use `trunkline remove NAME`; the gateway follows by itself",),
+    ),
 }

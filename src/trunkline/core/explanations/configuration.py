@@ -200,4 +200,18 @@ CONFIGURATION: Final = {
         ("a file that is written for a newer version",),
         ("do not rely on it; remove the key or update Trunkline",),
     ),
+    "TL130": Explanation(
+        "The gateway was told to read its configuration again and found errors in it. Nothing was changed: it goes on "
+        "with the configuration it had.",
+        (
+            "the file was saved half finished",
+            "a key or value that `trunkline check` refuses",
+            "an environment variable that the file names and the gateway was started without",
+            "a setting that can only change with a restart, like `gateway.listen`",
+        ),
+        (
+            "run `trunkline check` and correct what it shows; the file is read again when it is saved",
+            "restart the gateway, if the message says that a setting needs it",
+        ),
+    ),
 }
