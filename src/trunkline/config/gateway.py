@@ -146,7 +146,7 @@ class GatewaySettings(Section):
     telemetry: TelemetrySettings = key(
         Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go", later=True
     )
-    socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port", later=True)
+    socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
     limits: LimitSettings = key(Inner(LimitSettings), default=LimitSettings(), doc="How much is too much")
 
     @classmethod

@@ -28,13 +28,14 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class Target:
-    """Where requests go: the parts of a URL that matter on the wire."""
+    """Where requests go: the parts of a URL that matter on the wire, and the Unix socket to reach them by, if any."""
 
-    __slots__ = ("authority", "host", "path", "port", "tls", "url")
+    __slots__ = ("authority", "host", "path", "port", "socket", "tls", "url")
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, socket: str = "") -> None:
         parts = urlsplit(url)
         self.url = url
+        self.socket = socket
         self.tls = parts.scheme == "https"
         self.host = parts.hostname or ""
         self.port = parts.port or (443 if self.tls else 80)
@@ -44,7 +45,7 @@ class Target:
         self.path = (parts.path or "/").encode() + (b"?" + parts.query.encode() if parts.query else b"")
 
     def same_origin(self, other: Target) -> bool:
-        return (self.tls, self.host, self.port) == (other.tls, other.host, other.port)
+        return (self.tls, self.host, self.port, self.socket) == (other.tls, other.host, other.port, other.socket)
 
 
 class Exchange:
@@ -82,7 +83,7 @@ class HttpPool:
     ) -> None:
         self.target = target
         self.limit_bytes = limit_bytes
-        self._connect_timeout_s = connect_timeout_s
+        self.connect_timeout_s = connect_timeout_s
         self._max_connections = max_connections
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
@@ -90,6 +91,7 @@ class HttpPool:
         self._waiting: deque[Exchange] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
+        self.reading = True
         self._loop = asyncio.get_running_loop()
 
     def send(self, exchange: Exchange) -> None:
@@ -125,23 +127,28 @@ class HttpPool:
         return None
 
     async def _connect(self) -> None:
-        target = self.target
+        target, timeout_s = self.target, self.connect_timeout_s
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                _, protocol = await self._loop.create_connection(
-                    lambda: _Connection(self),
-                    target.host,
-                    target.port,
-                    ssl=_tls_context() if target.tls else None,
-                )
+            async with asyncio.timeout(timeout_s):
+                protocol = await self._open_connection(target)
         except TimeoutError:
-            self._refuse(f"no connection within {self._connect_timeout_s:g} seconds")
+            self._refuse(f"no connection within {timeout_s:g} seconds")
         except OSError as error:
             self._refuse(f"cannot connect: {error.strerror or error}")
-        except UnicodeError:
-            self._refuse(f"cannot connect: `{target.host}` is not the name of a host")
+        except ValueError:
+            self._refuse(f"cannot connect: `{target.socket or target.host}` is not an address")
         else:
             self.released(protocol)
+
+    async def _open_connection(self, target: Target) -> _Connection:
+        tls = _tls_context() if target.tls else None
+        if target.socket:
+            _, protocol = await self._loop.create_unix_connection(
+                lambda: _Connection(self), target.socket, ssl=tls, server_hostname=target.host if tls else None
+            )
+            return protocol
+        _, protocol = await self._loop.create_connection(lambda: _Connection(self), target.host, target.port, ssl=tls)
+        return protocol
 
     def _refuse(self, reason: str) -> None:
         """One failed attempt answers one exchange: the others have attempts of their own under way, or get one."""
@@ -183,6 +190,12 @@ class HttpPool:
             self._idle.remove(connection)
         self._dial()
 
+    def read(self, wanted: bool) -> None:
+        """Whether to take what servers send. Left unread, it stays with them: nobody here has room for more."""
+        self.reading = wanted
+        for connection in self._open:
+            connection.read(wanted)
+
     async def close(self) -> None:
         self._closed = True
         if self._sweep is not None:
@@ -220,6 +233,16 @@ class _Connection(asyncio.Protocol):
         exchange.connection = self
         exchange.written = True
         self._transport.write(exchange.out)
+        if not self._pool.reading:
+            self.read(False)
+
+    def read(self, wanted: bool) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def drop(self) -> None:
         if self._transport is not None:

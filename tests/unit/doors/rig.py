@@ -57,7 +57,11 @@ class House:
         self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
         door_options = HttpOptions(
-            host="127.0.0.1", port=0, limits=limits, max_connections=options.pop("connections", 50)
+            host="127.0.0.1",
+            port=0,
+            limits=limits,
+            max_connections=options.pop("connections", 50),
+            socket=options.pop("socket", None),
         )
         access = Access("127.0.0.1", [], token)
         route = McpRoute(self.server, self.sessions)

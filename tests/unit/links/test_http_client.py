@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,85 @@ def test_an_origin_is_scheme_host_and_port() -> None:
     assert here.same_origin(Target("http://H:1/b"))
     for other in ("https://h:1/a", "http://i:1/a", "http://h:2/a", "http://h/a"):
         assert not here.same_origin(Target(other))
+
+
+def test_the_same_name_by_another_socket_is_another_origin() -> None:
+    here = Target("http://localhost/mcp", socket="/run/a")
+    assert here.same_origin(Target("http://localhost/other", socket="/run/a"))
+    assert not here.same_origin(Target("http://localhost/mcp", socket="/run/b"))
+    assert not here.same_origin(Target("http://localhost/mcp"))
+
+
+# Unix sockets --------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_a_unix_socket_is_dialled_like_a_port(loop_factory: Loop, tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await echoes_once(Peer(reader, writer))
+
+    async def echoes_once(peer: Peer) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await peer.answer(http(b"hello"))
+        peer.writer.close()
+
+    async def main() -> None:
+        path = str(tmp_path / "s")
+        server = await asyncio.start_unix_server(serve, path)
+        target = Target("http://localhost/x", socket=path)
+        pool = HttpPool(target, connect_timeout_s=5.0, limit_bytes=1000)
+        assert await done(ask(pool)) == b"hello"
+        server.close()
+        await pool.close()
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("name", ["missing", "nul\0", "x" * 200])
+def test_a_unix_socket_that_cannot_be_dialled_fails_the_exchange(loop_factory: Loop, tmp_path: Path, name: str) -> None:
+    async def main() -> None:
+        pool = HttpPool(
+            Target("http://localhost/", socket=str(tmp_path / name)), connect_timeout_s=5.0, limit_bytes=1000
+        )
+        exchange = ask(pool)
+        assert (await exchange.end()).startswith("cannot connect: ")
+        assert not exchange.written
+        await pool.close()
+
+    run_on(loop_factory, main())
+
+
+# Reading no more -----------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_what_nobody_has_room_for_stays_with_the_server(loop_factory: Loop) -> None:
+    size = 64 * 1024 * 1024
+    taken: list[int] = []
+
+    async def floods(peer: Peer) -> None:
+        await peer.request()
+        peer.writer.write(b"HTTP/1.1 200 X\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(64):
+            await peer.send(b"x" * (size // 64))
+            taken.append(1)
+
+    async def main() -> None:
+        async with scripted(floods) as server, pool_to(server.url, limit_bytes=size) as pool:
+            pool.read(False)
+            exchange = ask(pool)
+            await until(lambda: bool(taken), "the server sends")
+            before = -1
+            while before != len(taken):
+                before = len(taken)
+                await asyncio.sleep(0.2)
+            assert len(taken) < 64
+            assert exchange.status == 0
+            pool.read(True)
+            assert len(await done(exchange)) == size
+
+    run_on(loop_factory, main())
 
 
 # Reuse ---------------------------------------------------------------------------------------------------------------

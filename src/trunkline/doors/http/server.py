@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, cast
 
 from trunkline.core.errors import INTERNAL, LISTEN_FAILED, METHOD_NOT_ALLOWED, NOT_FOUND, GatewayError, Problem
@@ -15,6 +16,7 @@ from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.pages import Pages
 from trunkline.doors.http.sessions import Sessions
+from trunkline.doors.http.unix_socket import UnixSocket
 from trunkline.wire.http1 import HttpLimits, HttpRequest
 
 _TICK_S: Final = 1.0
@@ -29,6 +31,8 @@ class HttpOptions:
     port: int
     limits: HttpLimits
     max_connections: int
+    socket: Path | None = None
+    """A Unix socket to listen on besides the port."""
 
 
 class HttpDoor:
@@ -54,6 +58,8 @@ class HttpDoor:
         }
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        self._unix_server: asyncio.Server | None = None
+        self._unix_socket: UnixSocket | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -75,9 +81,21 @@ class HttpDoor:
                 hint="another program may hold it: choose another port with `gateway.listen` or `--port`",
             )
             raise GatewayError(problem) from None
+        if options.socket is not None:
+            await self._listen_on_socket(options.socket)
         self._tick()
         address = self._server.sockets[0].getsockname()
         return options.host, address[1]
+
+    async def _listen_on_socket(self, path: Path) -> None:
+        try:
+            self._unix_socket = UnixSocket(path)
+        except GatewayError:
+            self.stop_listening()
+            raise
+        self._unix_server = await self._loop.create_unix_server(
+            self._connected, sock=self._unix_socket.socket, backlog=1024, start_serving=True
+        )
 
     def _connected(self) -> asyncio.Protocol:
         if len(self._connections) >= self._options.max_connections:
@@ -124,8 +142,11 @@ class HttpDoor:
         self._ticking = self._loop.call_later(_TICK_S, self._tick)
 
     def stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._unix_server):
+            if server is not None:
+                server.close()
+        if self._unix_socket is not None:
+            self._unix_socket.remove()
 
     async def close(self) -> None:
         """No more connections; those open end their streams, then close."""
