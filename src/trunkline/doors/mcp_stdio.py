@@ -9,8 +9,7 @@ from typing import Final
 
 from trunkline.core.call import Caller, Json, Result
 from trunkline.core.errors import INTERNAL, REQUEST_TOO_LARGE, Problem
-from trunkline.doors.mcp.calls import PROGRESS
-from trunkline.doors.mcp.server import Conversation, McpServer, cancelled_id, is_modern
+from trunkline.doors.mcp.server import Conversation, McpServer
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
@@ -22,6 +21,7 @@ from trunkline.wire.jsonrpc import (
     single_line,
 )
 from trunkline.wire.lines import LineFramer, LineTooLong
+from trunkline.wire.mcp.incoming import PROGRESS, cancelled_id, is_modern
 
 PRINCIPAL: Final = "local"
 _LAST_ANSWERS_S: Final = 1.0

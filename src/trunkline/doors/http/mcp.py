@@ -18,9 +18,10 @@ from trunkline.core.errors import (
 from trunkline.doors.http.access import Denied
 from trunkline.doors.http.exchange import EVENTS, JSON, HttpExchange
 from trunkline.doors.http.sessions import Session, Sessions
-from trunkline.doors.mcp.server import McpServer, is_modern
+from trunkline.doors.mcp.server import McpServer
 from trunkline.wire.http1 import HttpRequest
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, parse_message, text_member
+from trunkline.wire.mcp.incoming import is_modern
 from trunkline.wire.mcp.modern import NAMED_BY, check_headers
 from trunkline.wire.mcp.versions import LEGACY, SUPPORTED
 

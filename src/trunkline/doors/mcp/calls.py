@@ -18,10 +18,10 @@ from trunkline.wire.jsonrpc import (
     single_line,
     text_member,
 )
+from trunkline.wire.mcp.incoming import PROGRESS
 from trunkline.wire.mcp.modern import HOP_OWNED, complete
 
 _OPEN_BRACE: Final = 0x7B
-PROGRESS: Final = "notifications/progress"
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
 """Compared without case: a server that ignores case must not find a second progress token."""
 

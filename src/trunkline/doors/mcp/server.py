@@ -19,17 +19,15 @@ from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
     Message,
-    MessageId,
     encode,
     encode_notification,
     members_of,
-    read_id,
     text_member,
 )
+from trunkline.wire.mcp.incoming import LIST_CHANGED, cancelled_id
 from trunkline.wire.mcp.legacy import initialize_result
 from trunkline.wire.mcp.modern import (
     CLIENT_INFO,
-    PROTOCOL_VERSION,
     SERVER_INFO,
     SUBSCRIPTION_ID,
     Refused,
@@ -40,8 +38,6 @@ from trunkline.wire.mcp.versions import SUPPORTED, negotiate
 
 INFO: Final = {"name": "trunkline", "title": "Trunkline", "version": __version__}
 CAPABILITIES: Final[dict[str, object]] = {"tools": {"listChanged": True}}
-LIST_CHANGED: Final = "notifications/tools/list_changed"
-CANCELLED: Final = "notifications/cancelled"
 MAX_SUBSCRIPTIONS: Final = 1024
 _SETTLE_S: Final = 0.05
 _CLIENT_NAME_LIMIT: Final = 64
@@ -290,27 +286,5 @@ def _text_or_none(members: Members, name: str) -> str | None:
         return None
 
 
-def cancelled_id(message: Message) -> MessageId | None:
-    """Which request a `notifications/cancelled` takes back; None for any other notification, and for nonsense."""
-    if message.method != CANCELLED or message.params is None:
-        return None
-    try:
-        request_id = members_of(message.params, "`params`").get("requestId")
-        return None if request_id is None else read_id(request_id)
-    except BadMessage:
-        return None
-
-
 def _unknown_method(method: str | None) -> Problem:
     return Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}")
-
-
-def is_modern(message: Message) -> bool:
-    """Whether a message describes itself, where no header says so (stdio, or a header that was left out)."""
-    if message.params is None or PROTOCOL_VERSION.encode() not in bytes(message.params):
-        return False
-    try:
-        meta = members_of(message.params, "`params`").get("_meta")
-        return meta is not None and PROTOCOL_VERSION in members_of(meta, "`_meta`")
-    except BadMessage:
-        return False
