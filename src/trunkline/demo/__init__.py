@@ -1,1 +1,5 @@
-"""Small MCP servers for the first minute with Trunkline: `python -m trunkline.demo clock` or `… text`."""
+"""Small MCP servers for the first minutes with Trunkline, made of the standard library alone.
+
+`trunkline demo` runs the gateway with all of them. Each also runs by itself: `python -m trunkline.demo NAME` speaks
+MCP over stdio, and `python -m trunkline.demo NAME --http PORT` over Streamable HTTP.
+"""

@@ -1,54 +1,64 @@
-"""The demo servers' program: MCP over stdio with nothing but the standard library."""
+"""The program of the demo servers: `python -m trunkline.demo NAME [--http PORT]`."""
 
 from __future__ import annotations
 
-import json
+import argparse
+import signal
 import sys
-from typing import Any, cast
+from collections.abc import Callable
+from importlib import import_module
+from types import FrameType
+from typing import Final
 
-from trunkline.demo.toolboxes import TOOLBOXES, Toolbox
+from trunkline.demo.rpc import RpcServer
+from trunkline.demo.toolbox import Toolbox
 
-_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+TOOLBOXES: Final = {
+    "calc": "trunkline.demo.calc:CALC",
+    "clock": "trunkline.demo.clock:CLOCK",
+    "notes": "trunkline.demo.notes:notes_toolbox",
+    "text": "trunkline.demo.text:TEXT",
+}
+
+
+def load_toolbox(name: str) -> Toolbox:
+    """The toolbox of this name; only its own module is imported, so that a server starts quickly."""
+    module, _, attribute = TOOLBOXES[name].partition(":")
+    found: Toolbox | Callable[[], Toolbox] = getattr(import_module(module), attribute)
+    return found if isinstance(found, Toolbox) else found()
 
 
 def main() -> None:
-    toolbox = TOOLBOXES.get(sys.argv[1] if len(sys.argv) == 2 else "")
-    if toolbox is None:
-        sys.exit(f"usage: python -m trunkline.demo {'|'.join(TOOLBOXES)}")
-    for line in sys.stdin:
-        message = cast(dict[str, Any], json.loads(line))
-        if "id" in message:
-            answer = {"jsonrpc": "2.0", "id": message["id"], **_answer(toolbox, message)}
-            sys.stdout.write(json.dumps(answer) + "\n")
-            sys.stdout.flush()
+    parser = argparse.ArgumentParser(prog="python -m trunkline.demo", description="A small MCP server to try things on")
+    parser.add_argument("server", choices=TOOLBOXES)
+    parser.add_argument("--http", metavar="PORT", type=int, help="serve HTTP on this port of 127.0.0.1, not stdio")
+    options = parser.parse_args()
+    server = RpcServer(load_toolbox(options.server))
+    if options.http is None:
+        from trunkline.demo.stdio import serve_stdio
+
+        serve_stdio(server)
+    else:
+        _serve_http(server, options.http)
 
 
-def _answer(toolbox: Toolbox, message: dict[str, Any]) -> dict[str, Any]:
-    params = cast(dict[str, Any], message.get("params") or {})
-    match message.get("method"):
-        case "initialize":
-            asked = params.get("protocolVersion")
-            version = asked if asked in _VERSIONS else _VERSIONS[-1]
-            info = {"name": f"trunkline-demo-{toolbox.name}", "version": "1"}
-            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
-        case "ping":
-            return {"result": {}}
-        case "tools/list":
-            return {"result": {"tools": [tool.definition for tool in toolbox.tools.values()]}}
-        case "tools/call" if params.get("name") in toolbox.tools:
-            return {"result": _call(toolbox, params["name"], params.get("arguments") or {})}
-        case "tools/call":
-            return {"error": {"code": -32602, "message": f"Unknown tool: {params.get('name')}"}}
-        case method:
-            return {"error": {"code": -32601, "message": f"Unknown method: {method}"}}
+def _serve_http(server: RpcServer, port: int) -> None:
+    from trunkline.demo.http_server import HttpServer
 
-
-def _call(toolbox: Toolbox, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    signal.signal(signal.SIGTERM, _end)
     try:
-        text, failed = toolbox.tools[name].run(arguments), False
-    except (KeyError, TypeError, ValueError) as error:
-        text, failed = f"{type(error).__name__}: {error}", True
-    return {"content": [{"type": "text", "text": text}], "isError": failed}
+        with HttpServer(server, port) as serving:
+            sys.stderr.write(f"{serving.url}\n")
+            sys.stderr.flush()
+            serving.wait()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        sys.exit(f"error: cannot listen on port {port}: {error.strerror or error}")
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
 
 
 if __name__ == "__main__":
