@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.settings import Settings
 from trunkline.core.events import Events
-from trunkline.fleet import DRAIN_S, Fleet
+from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
 from trunkline.links.start_queue import StartQueue
@@ -47,7 +47,13 @@ class Gateway:
 
     def start(self) -> None:
         """Start every source, in parallel; nothing waits for any of them."""
-        self.fleet.apply(self.settings.sources)
+        self.adopt(self.settings)
+
+    def adopt(self, settings: Settings, from_api: Container[str] = ()) -> Changes:
+        """Be what these settings say, as far as that can change while calls go on."""
+        self.settings = settings
+        self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
+        return self.fleet.apply(settings.sources, from_api)
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:
         """Take no new calls, and give those in flight time to end."""

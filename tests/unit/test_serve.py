@@ -16,6 +16,7 @@ from tests.support.waiting import until
 from tests.unit.test_app import settings_of
 
 from trunkline.app import Gateway
+from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
 from trunkline.serve import run, serve_http
 
@@ -40,7 +41,7 @@ def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
 
     async def main() -> int:
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(serve_http(settings, address.set_result))
+        serving = asyncio.ensure_future(serve_http(settings, lambda: Loaded(settings, (), ""), address.set_result))
         playing = asyncio.ensure_future(scene(int((await address).rsplit(":", 1)[1].removesuffix("/mcp"))))
         status = await asyncio.wait_for(serving, 30)
         await asyncio.wait_for(playing, 30)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,14 +14,13 @@ import click
 from trunkline.config.load import Loaded, find_config, load_config
 from trunkline.config.render import render, render_json, summarize
 from trunkline.config.settings import Settings
-from trunkline.config.sources import SourceSection
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem
-from trunkline.sources import KINDS, load_kind
+from trunkline.sources import section_kinds
 
 
 def load_or_exit(config: Path | None) -> Settings:
     """The settings; problems go to stderr, and errors end the program with status 2."""
-    loaded = _load(config)
+    loaded = load(config)
     if loaded.problems:
         click.echo(render(loaded.problems, loaded.text).rstrip("\n"), err=True)
     if loaded.settings is None:
@@ -31,7 +31,7 @@ def load_or_exit(config: Path | None) -> Settings:
 
 def report_problems(config: Path | None, *, as_json: bool) -> int:
     """What `trunkline check` prints, and its exit status."""
-    loaded = _load(config, as_json=as_json)
+    loaded = load(config, as_json=as_json)
     if as_json:
         click.echo(render_json(loaded.problems))
     elif loaded.problems:
@@ -46,15 +46,21 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _load(config: Path | None, *, as_json: bool = False) -> Loaded:
+def load(config: Path | None, *, as_json: bool = False) -> Loaded:
     path = find_config(config, Path(), Path.home())
     if path is None:
         _no_file(as_json=as_json)
-    return load_config(path, environ=os.environ, kinds={name: partial(_section, name) for name in KINDS})
+    return load_config(path, environ=os.environ, kinds=section_kinds())
 
 
-def _section(kind: str) -> type[SourceSection]:
-    return load_kind(kind).section
+def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], Loaded]:
+    """What reads the same file again, with what the command line asked for beyond it."""
+
+    def again() -> Loaded:
+        loaded = load_config(settings.path, environ=os.environ, kinds=section_kinds())
+        return loaded if loaded.settings is None else replace(loaded, settings=adjust(loaded.settings))
+
+    return again
 
 
 def _no_file(*, as_json: bool) -> NoReturn:

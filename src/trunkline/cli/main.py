@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, report_problems
+from trunkline.cli.configuration import load_or_exit, reloader, report_problems
 from trunkline.cli.options import CONFIG
-from trunkline.core.errors import GatewayError
+from trunkline.cli.up import up
 from trunkline.version import __version__
 
 
@@ -20,30 +19,7 @@ def main() -> None:
     """One line from an AI agent to every tool it may call."""
 
 
-@main.command()
-@CONFIG
-@click.option("--host", help="Listen on this address instead of the configured one.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port instead of the configured one.")
-def up(config: Path | None, host: str | None, port: int | None) -> None:
-    """Run the gateway: MCP over HTTP at /mcp."""
-    settings = load_or_exit(config)
-    try:
-        if host is not None or port is not None:
-            from trunkline.config.gateway import with_listen
-
-            settings = replace(settings, gateway=with_listen(settings.gateway, host=host, port=port))
-        from trunkline.serve import run, serve_http
-
-        status = run(lambda: serve_http(settings, _announce))
-    except GatewayError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.problem.code.exit)
-    sys.exit(status)
-
-
-def _announce(url: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"Trunkline is up: {url}", err=True)
+main.add_command(up)
 
 
 @main.command()
@@ -53,7 +29,7 @@ def stdio(config: Path | None) -> None:
     settings = load_or_exit(config)
     from trunkline.serve import run, serve_stdio
 
-    sys.exit(run(lambda: serve_stdio(settings)))
+    sys.exit(run(lambda: serve_stdio(settings, reloader(settings, lambda same: same))))
 
 
 @main.command()

@@ -58,6 +58,7 @@ OWN_ENTRY_SKIPPED: Final = _code("TL122", "entry for Trunkline itself skipped", 
 NAME_CHANGED: Final = _code("TL123", "name changed to fit", exit=0)
 NO_EFFECT_YET: Final = _code("TL124", "key without effect in this version", exit=0)
 RELOAD_REFUSED: Final = _code("TL130", "new configuration was not taken", http=422, exit=2)
+STATE_NOT_WRITTEN: Final = _code("TL131", "state folder cannot be written")
 
 # 2xx source: why a server cannot be used
 SOURCE_DOWN: Final = _code("TL201", "server is down", jsonrpc=503, http=503)
@@ -150,8 +151,9 @@ class Problem:
 
 
 class GatewayError(Exception):
-    """A problem that ends what was asked for."""
+    """A problem that ends what was asked for; `details` are the single faults where it stands for several."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, details: tuple[Problem, ...] = ()) -> None:
         super().__init__(str(problem))
         self.problem = problem
+        self.details = details

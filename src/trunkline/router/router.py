@@ -55,6 +55,10 @@ class Router:
         self.roster.drain()
 
     @property
+    def draining(self) -> bool:
+        return self._draining
+
+    @property
     def in_flight(self) -> int:
         return self.roster.in_flight
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Final
 
+from trunkline.config.sources import SourceSection
 from trunkline.core.source import SourceKind
 
 KINDS: Final[dict[str, str]] = {
@@ -19,3 +22,12 @@ def load_kind(name: str) -> SourceKind:
     kind = getattr(import_module(module), attribute)
     assert isinstance(kind, SourceKind), f"{KINDS[name]} is not a SourceKind"
     return kind
+
+
+def section_kinds() -> Mapping[str, Callable[[], type[SourceSection]]]:
+    """Each kind with what loads its section, for reading a configuration."""
+    return {name: partial(_section, name) for name in KINDS}
+
+
+def _section(kind: str) -> type[SourceSection]:
+    return load_kind(kind).section

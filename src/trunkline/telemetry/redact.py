@@ -21,10 +21,17 @@ _URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")
 class Redactor:
     """Knows the secret values of the configuration and replaces them, in the spellings they are likely to appear in."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_secrets")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+        self._known: re.Pattern[str] | None = None
+        self._secrets: set[str] = set()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Hide these too. Nothing is unlearned: a secret that was replaced may still turn up somewhere."""
+        self._secrets.update(secrets)
+        spellings = {spelling for secret in self._secrets for spelling in _spellings(secret)}
         longest_first = sorted(spellings, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 

@@ -214,4 +214,15 @@ CONFIGURATION: Final = {
             "restart the gateway, if the message says that a setting needs it",
         ),
     ),
+    "TL131": Explanation(
+        "Something had to be kept on disk, and the folder for that cannot be written. What was asked for is undone.",
+        (
+            "`gateway.state_dir` belongs to another user or is mounted read-only",
+            "the disk is full",
+        ),
+        (
+            "make the folder writable for the user the gateway runs as, or set `gateway.state_dir` to another one",
+            "leave out `persist` if it need not outlive a restart",
+        ),
+    ),
 }

@@ -1,0 +1,45 @@
+"""`trunkline up`: the gateway with its HTTP door."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from trunkline.cli.configuration import load_or_exit, reloader
+from trunkline.cli.options import CONFIG
+from trunkline.config.settings import Settings
+from trunkline.core.errors import GatewayError
+
+
+@click.command()
+@CONFIG
+@click.option("--host", help="Listen on this address instead of the configured one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port instead of the configured one.")
+def up(config: Path | None, host: str | None, port: int | None) -> None:
+    """Run the gateway: MCP over HTTP at /mcp."""
+    settings = load_or_exit(config)
+
+    def as_asked(settings: Settings) -> Settings:
+        if host is None and port is None:
+            return settings
+        from trunkline.config.gateway import with_listen
+
+        return replace(settings, gateway=with_listen(settings.gateway, host=host, port=port))
+
+    try:
+        settings = as_asked(settings)
+        from trunkline.serve import run, serve_http
+
+        status = run(lambda: serve_http(settings, reloader(settings, as_asked), _announce))
+    except GatewayError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.problem.code.exit)
+    sys.exit(status)
+
+
+def _announce(url: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"Trunkline is up: {url}", err=True)

@@ -1,0 +1,115 @@
+"""Servers that an operator adds while the gateway runs: one JSON object each, read like an entry of `mcpServers`.
+
+Only servers with a `url`: what is run on this machine is decided by who can write its files, never over a network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from trunkline.config.clients import read_clients
+from trunkline.config.json_text import read_json
+from trunkline.config.listen import Listen
+from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid, Report
+from trunkline.config.source_list import Kinds, SourceList
+from trunkline.config.sources import SourceSection
+from trunkline.config.state import make_private_folder, read_private, write_private
+from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.core.errors import COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
+from trunkline.core.names import RESERVED_SOURCE, is_source_name
+
+_BODY: Final = "request"
+_FILE: Final = "servers.json"
+_FILE_BYTES: Final = 4 * 1024 * 1024
+_RUNS_SOMETHING: Final = ("command", "args", "env", "cwd")
+
+
+class AddedServer(NamedTuple):
+    name: str
+    section: SourceSection
+    body: bytes
+
+
+def read_added(body: bytes, kinds: Kinds, listen: Listen) -> AddedServer:
+    """One server from `{"name", "url", …}`. Raises GatewayError, with every fault in its details.
+
+    Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
+    """
+    report = Report(_BODY)
+    reader = Reader(report, {}, Path("/"))
+    try:
+        table = _table(body, report)
+        name = _name(table)
+        return AddedServer(name, _section(name, table, reader, kinds, listen), body)
+    except Invalid:
+        raise _refusal(report) from None
+
+
+def _table(body: bytes, report: Report) -> Table:
+    try:
+        root: Node = read_json(body.decode(), report)
+    except UnicodeDecodeError:
+        raise GatewayError(Problem(code=SERVER_NOT_VALID, message="The body is not UTF-8 text")) from None
+    if not isinstance(root, Table):
+        hint = 'send {"name": "tracker", "url": "https://tracker.example.com/mcp"}'
+        raise GatewayError(Problem(code=SERVER_NOT_VALID, message="The body is not a JSON object", hint=hint))
+    return root
+
+
+def _name(table: Table) -> str:
+    node = table.get("name")
+    name = node.text if isinstance(node, Scalar) and node.kind == "text" else ""
+    if not is_source_name(name) or name == RESERVED_SOURCE:
+        message = "`name` must be a server's name: letters, digits, `_` and `-`, and not `trunkline`"
+        raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message))
+    return name
+
+
+def _section(name: str, table: Table, reader: Reader, kinds: Kinds, listen: Listen) -> SourceSection:
+    for key in _RUNS_SOMETHING:
+        if table.get(key) is not None:
+            message = f"`{key}` is not taken here: servers with a command come from the configuration file only"
+            raise GatewayError(Problem(code=COMMAND_NOT_ALLOWED, message=message, source=name))
+    entries = [entry for entry in table.entries if entry.key.text != "name"]
+    key = next(entry.value for entry in table.entries if entry.key.text == "name")
+    only = Table(table.span, [Entry(cast(Scalar, key), Table(table.span, entries))])
+    sources = SourceList(reader, kinds)
+    read_clients(only, reader, sources, listen)
+    if reader.report.failed:
+        raise Invalid
+    section = sources.found.get(name)
+    if section is None:
+        raise GatewayError(Problem(code=SERVER_NOT_VALID, message="This is the gateway itself", source=name))
+    return section
+
+
+def _refusal(report: Report) -> GatewayError:
+    problems = report.in_file_order()
+    message = problems[0].message if problems else "The server's description is not valid"
+    return GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=problems[0].hint), problems)
+
+
+# -- those that outlive a restart ---------------------------------------------------------------------------------
+
+
+def load_added(folder: Path) -> tuple[list[bytes], str]:
+    """The bodies that were kept, and what was wrong with the file, if anything."""
+    data = read_private(folder / _FILE, _FILE_BYTES)
+    if data is None:
+        return [], ""
+    try:
+        kept: Any = json.loads(data)["servers"]
+        return [json.dumps(body).encode() for body in kept], ""
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return [], f"`{folder / _FILE}` cannot be read: {type(error).__name__}"
+
+
+def save_added(folder: Path, servers: Mapping[str, AddedServer]) -> None:
+    """Keep these and no others. Raises OSError."""
+    make_private_folder(folder)
+    bodies = [json.loads(server.body) for server in servers.values()]
+    write_private(folder / _FILE, json.dumps({"servers": bodies}, indent=2).encode())

@@ -1,0 +1,47 @@
+"""Notices that the configuration file was changed, however an editor or a deployment does it.
+
+It looks at the file once a second. That works everywhere (network file systems, mounted volumes, renamed files and
+links that are pointed elsewhere), and costs nothing to speak of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+EVERY_S: Final = 1.0
+_Signature = tuple[int, int, int, int]
+
+
+class FileWatch:
+    def __init__(self, path: Path, on_change: Callable[[], None], every_s: float = EVERY_S) -> None:
+        self._path = path
+        self._on_change = on_change
+        self._every_s = every_s
+        self._known = _signature(path)
+        self._seen = self._known
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(every_s, self._look)
+
+    def _look(self) -> None:
+        """A change counts once it has stood still for a turn: half a file is no configuration."""
+        self._timer = self._loop.call_later(self._every_s, self._look)
+        before, self._seen = self._seen, _signature(self._path)
+        if self._seen is not None and self._seen == before and self._seen != self._known:
+            self._known = self._seen
+            self._on_change()
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+
+def _signature(path: Path) -> _Signature | None:
+    """What tells one state of a file from another; None while it is not there, as some editors have it for a moment."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a watch is nothing but stat
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
