@@ -104,12 +104,12 @@ def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: 
         house.source.on_submit = behaviour
         door = StdioDoor(house.server, limit_bytes=10**6)
         lines: list[bytes] = []
-        door.write = lambda *parts: lines.append(b"".join(bytes(part) for part in parts))  # type: ignore[method-assign]
+        door.write = lambda *parts: lines.append(b"".join(bytes(part) for part in parts))
         sender = Sender(seed)
         owed: Counter[str] = Counter()
         for _ in range(400):
             data = sender.message().replace(b"\n", b"\r")
-            door.received(data + b"\n")
+            door.pipes.received(data + b"\n")
             wanted = is_request(data)
             if wanted is not None:
                 owed[wanted] += 1
