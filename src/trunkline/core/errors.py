@@ -102,7 +102,6 @@ COMMAND_NOT_ALLOWED: Final = _code("TL411", "servers with a command come from th
 SERVER_EXISTS: Final = _code("TL412", "server of this name exists", jsonrpc=409, http=409)
 UNKNOWN_SERVER: Final = _code("TL413", "no such server", jsonrpc=404, http=404)
 SERVER_NOT_VALID: Final = _code("TL414", "description of a server is not valid", jsonrpc=-32602, http=422)
-SERVER_OF_FILE: Final = _code("TL415", "server stands in the configuration file", jsonrpc=409, http=409)
 
 # 9xx internal
 INTERNAL: Final = _code("TL900", "internal error", jsonrpc=-32603, http=500)

@@ -93,10 +93,4 @@ ACCESS: Final = {
         ("`name` or `url` is missing", "a mistyped key", "a URL without `http://` or `https://`"),
         ("correct what the list `problems` of the answer names; `/api/openapi.json` describes the body",),
     ),
-    "TL415": Explanation(
-        "The server comes from the configuration file, so it is changed there: taken out over the API, it would be "
-        "back with the next reload.",
-        ("`DELETE /api/mcp/servers/NAME` for a server that was not added over the API",),
-        ("take it out of the file, or use `trunkline remove NAME`; the gateway follows by itself",),
-    ),
 }
