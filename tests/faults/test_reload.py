@@ -1,0 +1,173 @@
+"""Reloading under load: servers that did not change notice nothing, those that did finish what they had begun."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.client import HttpClient
+from tests.support.gateway import Gateway
+from tests.support.processes import alive
+from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.waiting import until
+
+RELOADS = 100
+CALLS_PER_S = 200
+
+
+def rewrite(gateway: Gateway, *sources: dict[str, Any]) -> None:
+    """Change the file without a gap in which it is half there."""
+    document = json.loads(gateway.config.read_text())
+    document["sources"] = {name: entry for source in sources for name, entry in source.items()}
+    scratch = gateway.config.with_suffix(".new")
+    scratch.write_text(json.dumps(document))
+    scratch.replace(gateway.config)
+
+
+def hang_up(gateway: Gateway) -> None:
+    gateway.process.send_signal(signal.SIGHUP)
+
+
+def reloads(gateway: Gateway) -> int:
+    return gateway.log.count('"event":"reloaded"')
+
+
+async def reload(gateway: Gateway, *sources: dict[str, Any]) -> None:
+    before = reloads(gateway)
+    rewrite(gateway, *sources)
+    hang_up(gateway)
+    await until(lambda: reloads(gateway) > before, "the file is taken over")
+
+
+class Load:
+    """Calls at a steady rate, one answer each, checked."""
+
+    def __init__(self, clients: list[HttpClient], tools: list[str]) -> None:
+        self._clients = clients
+        self._tools = tools
+        self._calls: set[asyncio.Task[None]] = set()
+        self.answered = 0
+        self.failures: list[str] = []
+
+    async def run(self, over: asyncio.Event) -> None:
+        loop, number, began = asyncio.get_running_loop(), 0, asyncio.get_running_loop().time()
+        while not over.is_set():
+            while number < (loop.time() - began) * CALLS_PER_S:
+                number += 1
+                task = loop.create_task(self._one(number))
+                self._calls.add(task)
+                task.add_done_callback(self._calls.discard)
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*self._calls)
+
+    async def _one(self, number: int) -> None:
+        client = self._clients[number % len(self._clients)]
+        tool = self._tools[number // len(self._clients) % len(self._tools)]
+        asked = {"number": number}
+        try:
+            answer = await client.call(tool, asked)
+            wrong = None if not answer.failed and answer.structured == asked else answer.raw[:300]
+        except Exception as error:
+            wrong = repr(error)
+        if wrong is not None:
+            self.failures.append(f"{tool}: {wrong!r}")
+        self.answered += 1
+
+
+@pytest.mark.slow
+async def test_a_hundred_reloads_under_load_fail_no_call_of_servers_that_stay(tmp_path: Path) -> None:
+    kept, restless, guest = StdioFaults(tmp_path, "kept"), StdioFaults(tmp_path, "restless"), StdioFaults(tmp_path, "g")
+    with HttpFaults(tmp_path, "far") as far:
+        stay = [kept.entry(), far.entry()]
+        with Gateway(tmp_path, *stay, restless.entry()) as gateway:
+            async with gateway.client() as legacy, gateway.modern() as modern:
+                clients: list[HttpClient] = [legacy, modern]
+                load, over = Load(clients, ["kept_echo", "far_echo"]), asyncio.Event()
+                await asyncio.gather(*(client.call(f"{name}_echo") for client in clients for name in ("kept", "far")))
+                pids = kept.pids()
+                running = asyncio.ensure_future(load.run(over))
+                for number in range(RELOADS):
+                    changing = restless.entry(env={"NUMBER": str(number)}, timeout=10 + number)
+                    await reload(gateway, *stay, changing, *([guest.entry()] if number % 2 else []))
+                over.set()
+                await running
+                assert load.failures == []
+                assert load.answered >= RELOADS
+                assert kept.pids() == pids
+
+
+async def test_a_call_in_flight_on_a_server_that_changes_ends_where_it_began(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "x")
+    with Gateway(tmp_path, server.entry()) as gateway:
+        async with gateway.client() as client:
+            held = asyncio.ensure_future(client.call("x_sleep", {"seconds": 2}))
+            (call,) = await server.wait_for("call", tool="sleep")
+            await reload(gateway, server.entry(env={"VERSION": "2"}))
+            assert (await client.call("x_echo", {"text": "new"})).structured == {"text": "new"}
+            assert (await held).result
+            await until(lambda: not alive(call["pid"]), "the old process ends once it has answered")
+
+
+async def test_a_server_that_is_removed_finishes_its_calls_and_its_tools_leave_the_list(tmp_path: Path) -> None:
+    leaves, stays = StdioFaults(tmp_path, "leaves"), StdioFaults(tmp_path, "stays")
+    with Gateway(tmp_path, leaves.entry(), stays.entry()) as gateway:
+        async with gateway.client() as client, client.listen() as news:
+            held = asyncio.ensure_future(client.call("leaves_sleep", {"seconds": 1}))
+            await leaves.wait_for("call", tool="sleep")
+            await reload(gateway, stays.entry())
+            assert b"list_changed" in await anext(news)
+            assert all(name.startswith("stays_") for name in await client.tool_names())
+            refused = await client.call("leaves_echo")
+            assert refused.error["code"] == -32602
+            assert (await held).result
+            await until(lambda: not leaves.pids(), "its processes end")
+
+
+async def test_a_bad_file_changes_nothing_and_says_so(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "x")
+    with Gateway(tmp_path, server.entry()) as gateway:
+        async with gateway.client() as client:
+            assert (await client.call("x_echo", {"text": "before"})).structured == {"text": "before"}
+            pids = server.pids()
+            good = gateway.config.read_text()
+            for number, bad in enumerate(("{", '{"sources": {"x": {"kind": "nonsense"}}}', '{"sources": []}'), 1):
+                gateway.config.write_text(bad)
+                hang_up(gateway)
+                await until(lambda number=number: gateway.log.count("reload_refused") >= number, "it is refused")
+                assert (await client.call("x_echo", {"text": "still"})).structured == {"text": "still"}
+                assert server.pids() == pids
+            assert "the old one stays live" in gateway.log
+            gateway.config.write_text(good)
+            before = reloads(gateway)
+            hang_up(gateway)
+            await until(lambda: reloads(gateway) > before, "a mended file is taken over")
+            assert server.pids() == pids
+
+
+async def test_a_changed_file_is_noticed_without_being_told(tmp_path: Path) -> None:
+    one, two = StdioFaults(tmp_path, "one"), StdioFaults(tmp_path, "two")
+    with Gateway(tmp_path, one.entry()) as gateway:
+        async with gateway.client() as client:
+            rewrite(gateway, one.entry(), two.entry())
+
+            async def both() -> bool:
+                return {"one_echo", "two_echo"} <= await client.tool_names()
+
+            await until(both, "the new server's tools are listed")
+
+
+async def test_other_names_and_deadlines_need_no_new_process(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "x")
+    with Gateway(tmp_path, server.entry()) as gateway:
+        async with gateway.client() as client:
+            await client.call("x_echo")
+            pids = server.pids()
+            await reload(gateway, server.entry(prefix="y", timeout=1, tools={"deny": ["sleep"]}))
+            names = await client.tool_names()
+            assert "y_echo" in names and "y_sleep" not in names and "x_echo" not in names
+            assert (await client.call("y_echo", {"text": "same"})).structured == {"text": "same"}
+            assert server.pids() == pids
