@@ -140,7 +140,8 @@ def mcp_proxy_stdio(site: Site) -> list[str]:
 
 
 def _trunkline(site: Site, command: str) -> list[str]:
-    gateway = {"listen": f"127.0.0.1:{site.port}", "state_dir": str(site.folder / "state")}
+    # Without our own tools: every program then has the same list to give.
+    gateway = {"listen": f"127.0.0.1:{site.port}", "state_dir": str(site.folder / "state"), "meta_tools": False}
     config = json.dumps({"gateway": gateway, "mcpServers": site.mcp_servers()}, indent=2)
     return [str(BIN / "trunkline"), command, "-c", site.write("trunkline.json", config)]
 

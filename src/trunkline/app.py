@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Mapping
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.settings import Settings
 from trunkline.core.events import Events
+from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
@@ -34,6 +35,8 @@ class Gateway:
         self.events = events
         self.children = Children(on_fault=self._supervisor_fault)
         self.router = Router(_router_options(gateway), events, Definitions(gateway.state_dir / "definitions"))
+        self.own_tools = OwnTools(self.router)
+        self.own_tools.show(gateway.meta_tools)
         parts = Parts(
             children=self.children,
             environ=environ,
@@ -53,6 +56,7 @@ class Gateway:
         """Be what these settings say, as far as that can change while calls go on."""
         self.settings = settings
         self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
+        self.own_tools.show(settings.gateway.meta_tools)
         return self.fleet.apply(settings.sources, from_api)
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:

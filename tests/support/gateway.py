@@ -24,11 +24,14 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 
 
 def write_config(folder: Path, *sources: dict[str, Any], **gateway: Any) -> Path:
-    """A configuration file in the folder, which is its state directory's parent as well."""
+    """A configuration file in the folder, which is its state directory's parent as well.
+
+    Without the gateway's own tools, unless a test asks for them: lists are compared with what servers offer.
+    """
     merged: dict[str, Any] = {}
     for source in sources:
         merged |= source
-    settings: dict[str, Any] = {"state_dir": str(folder / "state"), **gateway}
+    settings: dict[str, Any] = {"state_dir": str(folder / "state"), "meta_tools": False, **gateway}
     path = folder / "trunkline.json"
     path.write_text(json.dumps({"gateway": settings, "sources": merged}, indent=2))
     return path

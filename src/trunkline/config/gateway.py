@@ -135,7 +135,7 @@ class GatewaySettings(Section):
         Choice("prefixed", "original"), default="prefixed", doc="Whether tools' names start with their source's prefix"
     )
     max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
-    meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools", later=True)
+    meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
     start_wait: float = key(
         Seconds(maximum=60.0, zero=True),
         default=1.5,
