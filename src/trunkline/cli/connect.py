@@ -1,0 +1,145 @@
+"""`trunkline connect`: the line that connects each client to a gateway, and how such lines look on a screen."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+
+from trunkline.cli.connect_lines import CLIENTS, TOKEN, Endpoint, Step, program_path, steps
+from trunkline.cli.options import CONFIG
+from trunkline.config.listen import Listen
+
+_PROBE_S: Final = 2.0
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_DEFAULT: Final = "http://127.0.0.1:4747/mcp"
+
+
+@click.command()
+@click.argument("client", required=False, type=click.Choice(list(CLIENTS)))
+@CONFIG
+@click.option("--url", help="The gateway to connect to, instead of the one that runs or is configured.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
+def connect(client: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
+    """Show how to connect a client: Claude Code, Cursor, Codex and others."""
+    address, configured_token = (_checked(url), False) if url is not None else _found(config)
+    wants_token = _wants_token(address)
+    if wants_token is None:
+        _note(f"nothing answers at {address} yet; start it with `trunkline up`")
+        wants_token = configured_token
+    endpoint = Endpoint(address, wants_token, program_path())
+    chosen = steps(endpoint) if client is None else [CLIENTS[client](endpoint)]
+    if as_json:
+        listed = [step.as_json() for step in chosen]
+        click.echo(json.dumps({"url": address, "token": endpoint.needs_token, "clients": listed}, indent=2))
+    elif client is None:
+        show("\n".join(screen_lines(endpoint)), err=False)
+    else:
+        _one(chosen[0])
+
+
+def screen_lines(endpoint: Endpoint) -> list[str]:
+    """Every client with what to do for it, for people; the colours are dropped where there is no terminal."""
+    listed = steps(endpoint)
+    width = max(len(step.title) for step in listed) + 2
+    lines: list[str] = []
+    for step in listed:
+        title = click.style(step.title.ljust(width), bold=True)
+        lines += [f"  {title}{first}" if not at else f"  {' ' * width}{first}" for at, first in enumerate(_parts(step))]
+    if endpoint.needs_token:
+        lines += ["", f"  Clients take the token from {TOKEN}: export it before you start them."]
+    return lines
+
+
+def show(text: str, *, err: bool) -> None:
+    """Print it; without colours where they are not wanted."""
+    click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def _parts(step: Step) -> list[str]:
+    if step.run:
+        return [click.style(step.run, fg="cyan")]
+    note = f"   ({step.note})" if step.note else ""
+    return [f"in {step.file}:{note}", click.style(step.text, fg="cyan")]
+
+
+def _one(step: Step) -> None:
+    """Exactly what is to be run or pasted on stdout, and where it goes on stderr."""
+    if step.run:
+        click.echo(step.run)
+        return
+    _note(f"this goes into {step.file}" + (f"; {step.note}" if step.note else ""))
+    click.echo(json.dumps(step.paste, indent=2, ensure_ascii=False))
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {text}", err=True)
+
+
+# Which gateway --------------------------------------------------------------------------------------------------------
+
+
+def _checked(url: str) -> str:
+    """The URL of a gateway's `/mcp`; its host alone is enough."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
+        raise click.BadParameter(f"`{url}` is not a URL such as {_DEFAULT}", param_hint="`--url`")
+    return parts._replace(path="/mcp").geturl() if parts.path in ("", "/") else url
+
+
+def _found(config: Path | None) -> tuple[str, bool]:
+    """The gateway of the configuration file, running or not, and whether it has a token; without a file what runs."""
+    from trunkline.config.load import find_config
+
+    path = find_config(config, Path(), Path.home())
+    if path is None:
+        return _only_running() or _DEFAULT, False
+    from trunkline.cli.configuration import load_or_exit
+    from trunkline.config.state import gateway_folder
+    from trunkline.links.running import find_running
+
+    settings = load_or_exit(path)
+    running = find_running(gateway_folder(settings))
+    return running.url if running is not None else _dialled(settings.gateway.listen), bool(settings.gateway.token)
+
+
+def _only_running() -> str:
+    from trunkline.config.gateway import STATE_DIR
+    from trunkline.links.running import all_running
+
+    running = all_running(Path(STATE_DIR).expanduser())
+    if len(running) > 1:
+        listed = ", ".join(one.url for one in running)
+        raise click.UsageError(f"several gateways run here: {listed}; choose one with `--url`")
+    return running[0].url if running else ""
+
+
+def _dialled(listen: Listen) -> str:
+    """Where a client of this machine finds what listens there."""
+    if not listen.port:
+        raise click.UsageError("the configured port is 0, any free one: start the gateway first, or name it: `--url`")
+    host = _WILDCARDS.get(listen.host, listen.host)
+    return f"http://{Listen(host, listen.port)}/mcp"
+
+
+def _wants_token(url: str) -> bool | None:
+    """Ask the gateway itself; None when nobody answers."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=_PROBE_S)
+    try:
+        connection.request("POST", parts.path, b"{}", {"Content-Type": "application/json"})
+        return connection.getresponse().status == http.HTTPStatus.UNAUTHORIZED
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

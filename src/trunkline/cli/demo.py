@@ -1,0 +1,91 @@
+"""`trunkline demo`: the gateway with the small servers that come with it, and nothing left behind afterwards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from trunkline.cli.configuration import load_or_exit, reloader
+from trunkline.cli.connect import screen_lines, show
+from trunkline.cli.connect_lines import Endpoint, program_path
+from trunkline.config.settings import Settings
+from trunkline.core.errors import GatewayError
+from trunkline.version import __version__
+
+CONFIG_FILE: Final = Path(__file__).parents[1] / "demo" / "trunkline.yaml"
+_PORT: Final = 4747
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Listen on this port.")
+def demo(port: int) -> None:
+    """Run the gateway with a few small servers that come with it, to try it out."""
+    try:
+        with _demo_settings(port) as settings:
+            from trunkline.serve import run, serve_http
+
+            status = run(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
+    except GatewayError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.problem.code.exit)
+    sys.exit(status)
+
+
+@contextmanager
+def _demo_settings(port: int) -> Generator[Settings, None, None]:
+    """The settings, with the server they reach over HTTP running, and a folder for state that goes afterwards."""
+    from trunkline.demo.calc import CALC
+    from trunkline.demo.http_server import HttpServer
+    from trunkline.demo.rpc import RpcServer
+
+    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as state, HttpServer(RpcServer(CALC)) as calc:
+        # in our own environment, where a reload finds them too; no child process gets variables of this prefix
+        os.environ.update(
+            TRUNKLINE_DEMO_PORT=str(port),
+            TRUNKLINE_DEMO_STATE=state,
+            TRUNKLINE_DEMO_PYTHON=sys.executable,
+            TRUNKLINE_DEMO_CALC_URL=calc.url,
+        )
+        yield load_or_exit(CONFIG_FILE)
+
+
+def _unchanged(settings: Settings) -> Settings:
+    return settings
+
+
+def _announce(url: str) -> None:
+    """Whoever runs a demo wants to read this, also where the output is not a terminal."""
+    endpoint = Endpoint(url, needs_token=False, program=program_path())
+    lines = [
+        f"{click.style(f'Trunkline {__version__} demo', bold=True)}: four small MCP servers behind one address",
+        "",
+        f"  MCP     {click.style(url, fg='cyan')}",
+        f"  status  {click.style(url.removesuffix('mcp'), fg='cyan')}",
+        "",
+        "Connect a client:",
+        "",
+        *screen_lines(endpoint),
+        "",
+        "Try a call from another terminal:",
+        "",
+        f"  {click.style(_call_to_try(endpoint), fg='cyan')}",
+        "",
+        "Ctrl+C ends it. Here is its log:",
+        "",
+    ]
+    show("\n".join(lines), err=True)
+
+
+def _call_to_try(endpoint: Endpoint) -> str:
+    on_path = shutil.which("trunkline") == endpoint.program
+    line = ["trunkline" if on_path else endpoint.program, "call", "calc_convert", "value=72", "from=F", "to=C"]
+    return shlex.join([*line, "--url", endpoint.url])
