@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from trunkline.core.source import Health, Sink, Source
 from trunkline.links.parts import Parts
 from trunkline.router.definitions import fingerprint
 from trunkline.router.gate import Gate
-from trunkline.router.options import NameRules, SourceOptions
+from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.roster import Roster, SourceSink
 from trunkline.sources import load_kind
 
@@ -62,7 +62,7 @@ class Fleet:
         self._events = events
         self._ships: dict[str, _Ship] = {}
         self._gates: dict[Gate, _Ship] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         roster.on_left.append(self._left)
 
     def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
@@ -108,7 +108,7 @@ class Fleet:
         sink = join(name, source, source_options(name, section, ship.origin))
         self._gates[sink.gate] = ship
         if section.enabled:
-            ship.task = asyncio.get_running_loop().create_task(self._live(name, source, sink), name=name)
+            ship.task = self._own(self._live(name, source, sink), name)
 
     async def _live(self, name: str, source: Source, sink: Sink) -> None:
         """A source's whole life. A bug in it takes down that source and nothing else."""
@@ -122,9 +122,7 @@ class Fleet:
     # -- leaving --------------------------------------------------------------------------------------------------
 
     def _left(self, gate: Gate) -> None:
-        leaving = asyncio.get_running_loop().create_task(self._see_off(self._gates.pop(gate), gate))
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+        self._own(self._see_off(self._gates.pop(gate), gate), f"{gate.name} leaves")
 
     async def _see_off(self, ship: _Ship, gate: Gate) -> None:
         """Calls in flight end where they began; then the server goes."""
@@ -138,9 +136,17 @@ class Fleet:
                 await asyncio.wait([ship.task], timeout=_STOP_S)
             self._roster.let_go(gate)
 
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def _own(self, life: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(life, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     async def close(self) -> None:
         """End every source, those that are leaving too."""
-        tasks = [ship.task for ship in self._ships.values() if ship.task is not None] + list(self._leaving)
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -158,4 +164,13 @@ def source_options(name: str, section: SourceSection, origin: str) -> SourceOpti
         enabled=section.enabled,
         kind=section.kind,
         origin=origin,
+        cache=_cache_rules(section),
     )
+
+
+def _cache_rules(section: SourceSection) -> CacheRules | None:
+    cache = section.cache
+    if not (cache.tools or cache.vouched):
+        return None
+    per_client = section.sessions == "per_client"
+    return CacheRules(tools=cache.tools, vouched=cache.vouched, ttl_s=cache.ttl, server_per_client=per_client)

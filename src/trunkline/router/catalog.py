@@ -74,10 +74,15 @@ class Catalog:
             self._naming, self._max_name = naming, max_name
             self._changed()
 
-    def replace(self, source: str, snapshot: Snapshot) -> None:
-        if self._snapshots.get(source) != snapshot:
+    def replace(self, source: str, snapshot: Snapshot | None) -> None:
+        """What a source offers now; None while that is not known."""
+        if self._snapshots.get(source) == snapshot:
+            return
+        if snapshot is None:
+            del self._snapshots[source]
+        else:
             self._snapshots[source] = snapshot
-            self._changed()
+        self._changed()
 
     def hide(self, source: str, hidden: bool) -> None:
         """Leave a source's tools out of the list; a call by name still finds them, to say what is wrong."""

@@ -47,6 +47,8 @@ class Roster:
         """Called when a source was heard of, went away, or changed its state."""
         self.on_left: list[Callable[[Gate], None]] = []
         """Called with the gate of a source that takes no more calls; `let_go` says that nothing of it is left."""
+        self.on_client_news: list[Callable[[str, str], None]] = []
+        """Called with a source and a session whose own server of it has other tools, or is gone."""
         self.events = events
         self._options = options
         self._definitions = definitions
@@ -125,7 +127,7 @@ class Roster:
         self._cancel_hiding(name)
         self.catalog.add_source(name, gate.options.rules)
         self.catalog.hide(name, False)
-        self.catalog.replace(name, successor.snapshot or self._cached(gate) or Snapshot())
+        self.catalog.replace(name, successor.snapshot or self._cached(gate))
         self.views.drop_source(name)
         for call in self._retire(old):
             if not call.done:
@@ -176,6 +178,8 @@ class Roster:
     def published_for(self, gate: Gate, session: str, snapshot: Snapshot | None) -> None:
         if self.gates.get(gate.name) is gate:
             self.views.overlay(session, gate.name, snapshot)
+            for subscriber in self.on_client_news:
+                subscriber(gate.name, session)
             self._list_changed()
 
     def health_changed(self, gate: Gate, health: Health) -> None:

@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.gateway import write_config
+from tests.support.servers import StdioFaults
+from tests.support.waiting import until
+
+from trunkline.app import Gateway
+from trunkline.config.load import load_config
+from trunkline.config.settings import Settings
+from trunkline.config.state import gateway_folder
+from trunkline.core.errors import (
+    COMMAND_NOT_ALLOWED,
+    DRAINING,
+    RELOAD_REFUSED,
+    SERVER_EXISTS,
+    SERVER_NOT_VALID,
+    STATE_NOT_WRITTEN,
+    UNKNOWN_SERVER,
+    Code,
+    GatewayError,
+)
+from trunkline.core.events import Events, Note
+from trunkline.operations import Operations
+from trunkline.sources import section_kinds
+
+NOWHERE = "http://127.0.0.1:9/mcp"
+
+
+class House:
+    """A gateway of a file, operated on. No server of it needs to be reachable."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notes: list[Note] = []
+        self.seen: list[Settings] = []
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Operations]:
+        loaded = self.load().settings
+        assert loaded is not None
+        events = Events()
+        events.noted.append(self.notes.append)
+        self.gateway = Gateway(loaded, events)
+        operations = Operations(self.gateway, self.load, gateway_folder(loaded))
+        operations.on_settings.append(self.seen.append)
+        operations.start()
+        try:
+            yield operations
+        finally:
+            await self.gateway.close()
+
+    def load(self) -> Any:
+        return load_config(self.path, environ={"SECRET": "hunter22"}, kinds=section_kinds())
+
+    def servers(self) -> dict[str, str]:
+        return {name: gate.options.origin for name, gate in self.gateway.router.roster.servers().items()}
+
+    def write(self, *sources: dict[str, Any], **gateway: Any) -> None:
+        write_config(self.path.parent, *sources, **gateway)
+
+    def logged(self, event: str) -> list[str]:
+        return [note.message for note in self.notes if note.event == event]
+
+
+def far(name: str, **keys: Any) -> dict[str, Any]:
+    return {name: {"kind": "mcp_http", "url": NOWHERE, **keys}}
+
+
+def body(name: str = "added", **keys: Any) -> bytes:
+    return json.dumps({"name": name, "url": NOWHERE, **keys}).encode()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(write_config(tmp_path, far("one"), far("two")))
+
+
+def refused(code: Code, error: pytest.ExceptionInfo[GatewayError]) -> bool:
+    return error.value.problem.code is code
+
+
+async def test_a_reload_says_what_became_of_each_server(house: House) -> None:
+    async with house.open() as operations:
+        house.write(far("three"), far("two", url="http://127.0.0.1:10/mcp"), far("one", timeout=5))
+        told = operations.reload()
+        assert told["added"] == ["three"]
+        assert told["replaced"] == ["two"]
+        assert told["adjusted"] == ["one"]
+        assert (told["removed"], told["unchanged"], told["needsRestart"]) == ([], 0, [])
+        assert list(house.servers()) == ["three", "two", "one"]
+        assert operations.reload()["unchanged"] == 3
+
+
+async def test_keys_that_need_a_restart_are_named_and_the_others_apply(house: House) -> None:
+    async with house.open() as operations:
+        house.write(far("one"), listen="127.0.0.1:1", naming="original", token="t0ken", limits={"sessions": 3})
+        told = operations.reload()
+        assert told["needsRestart"] == ["listen", "limits"]
+        assert house.seen[-1].gateway.token == "t0ken"
+        assert "`listen`, `limits`" in house.logged("reloaded")[-1]
+
+
+async def test_a_file_with_errors_changes_nothing_and_all_of_them_are_told(house: House) -> None:
+    async with house.open() as operations:
+        house.write(far("one", nonsense=1), {"two": {"kind": "mcp_http"}})
+        with pytest.raises(GatewayError) as error:
+            operations.reload()
+        assert refused(RELOAD_REFUSED, error)
+        assert len(error.value.details) == 2
+        assert list(house.servers()) == ["one", "two"]
+        assert "the old one stays live" in house.logged("reload_refused")[0]
+        house.path.unlink()
+        operations.try_reload("file")
+        assert len(house.logged("reload_refused")) == 2
+
+
+async def test_an_added_server_is_there_until_it_is_removed_and_survives_reloads(house: House) -> None:
+    async with house.open() as operations:
+        assert operations.add_server(body(), persist=False) == {"name": "added", "persisted": False}
+        assert house.servers() == {"one": "file", "two": "file", "added": "api"}
+        operations.reload()
+        assert "added" in house.servers()
+        operations.remove_server("added")
+        assert "added" not in house.servers()
+        assert house.logged("operator")[-1] == "Server added removed over the API"
+    async with house.open():
+        assert list(house.servers()) == ["one", "two"]
+
+
+async def test_a_persisted_server_is_there_after_a_restart_and_its_file_is_private(house: House) -> None:
+    async with house.open() as operations:
+        operations.add_server(body(headers={"Authorization": "Bearer abcdefgh"}), persist=True)
+        kept = gateway_folder(house.gateway.settings) / "servers.json"
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    async with house.open() as operations:
+        assert house.servers()["added"] == "api"
+        assert any("abcdefgh" in str(section.headers) for section in house.seen[-1].sources.values())  # type: ignore[attr-defined]
+        operations.remove_server("added")
+    async with house.open():
+        assert "added" not in house.servers()
+
+
+async def test_the_file_has_the_last_word_about_a_name(house: House) -> None:
+    async with house.open() as operations:
+        operations.add_server(body("three"), persist=True)
+        house.write(far("one"), far("three", timeout=7))
+        operations.reload()
+        assert house.servers() == {"one": "file", "three": "file"}
+        house.write(far("one"))
+        operations.reload()
+        assert house.servers() == {"one": "file", "three": "api"}
+
+
+async def test_a_server_of_the_file_stays_away_until_somebody_asks_for_the_file(house: House) -> None:
+    async with house.open() as operations:
+        told = operations.remove_server("two")
+        assert "comes back" in str(told["hint"])
+        operations.try_reload("file")
+        assert list(house.servers()) == ["one"]
+        operations.reload()
+        assert list(house.servers()) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"{", SERVER_NOT_VALID),
+        (b"[]", SERVER_NOT_VALID),
+        (b"\xff", SERVER_NOT_VALID),
+        (body("trunkline"), SERVER_NOT_VALID),
+        (body("a.b"), SERVER_NOT_VALID),
+        (json.dumps({"url": NOWHERE}).encode(), SERVER_NOT_VALID),
+        (json.dumps({"name": 3, "url": NOWHERE}).encode(), SERVER_NOT_VALID),
+        (json.dumps({"name": "x"}).encode(), SERVER_NOT_VALID),
+        (json.dumps({"name": "x", "url": "file:///etc/passwd"}).encode(), SERVER_NOT_VALID),
+        (body(headers={"X": "${SECRET}"}), SERVER_NOT_VALID),
+        (json.dumps({"name": "x", "command": "sh"}).encode(), COMMAND_NOT_ALLOWED),
+        (body(command="sh"), COMMAND_NOT_ALLOWED),
+        (body(args=["-c", "id"]), COMMAND_NOT_ALLOWED),
+        (body("one"), SERVER_EXISTS),
+    ],
+)
+async def test_what_is_not_a_server_at_a_url_is_refused(house: House, sent: bytes, code: Code) -> None:
+    async with house.open() as operations:
+        with pytest.raises(GatewayError) as error:
+            operations.add_server(sent, persist=True)
+        assert refused(code, error)
+        assert "hunter22" not in str(error.value)
+        assert list(house.servers()) == ["one", "two"]
+
+
+async def test_nobody_can_remove_or_reconnect_what_is_not_there(house: House) -> None:
+    async with house.open() as operations:
+        for act in (operations.remove_server, operations.reconnect):
+            for name in ("three", "trunkline", ""):
+                with pytest.raises(GatewayError) as error:
+                    act(name)
+                assert refused(UNKNOWN_SERVER, error)
+
+
+async def test_a_reconnected_server_gets_a_new_process(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "x")
+    house = House(write_config(tmp_path, server.entry()))
+    async with house.open() as operations:
+        await until(lambda: house.gateway.router.gates["x"].health.state == "ready", "it is up")
+        before = server.pids()
+        operations.reconnect("x")
+        await until(lambda: server.pids() and server.pids() != before, "there is a new process")
+        await until(lambda: before[0] not in server.pids(), "the old one ends")
+
+
+async def test_while_shutting_down_nothing_is_changed(house: House) -> None:
+    async with house.open() as operations:
+        house.gateway.router.drain()
+        for act in (
+            operations.reload,
+            lambda: operations.add_server(body(), persist=False),
+            lambda: operations.remove_server("one"),
+            lambda: operations.reconnect("one"),
+        ):
+            with pytest.raises(GatewayError) as error:
+                act()
+            assert refused(DRAINING, error)
+
+
+async def test_what_cannot_be_kept_is_not_added(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with house.open() as operations:
+        folder = gateway_folder(house.gateway.settings)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.write_text("in the way")
+        with pytest.raises(GatewayError) as error:
+            operations.add_server(body(), persist=True)
+        assert refused(STATE_NOT_WRITTEN, error)
+        assert "added" not in house.servers()
+        folder.unlink()
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"servers": 3}', b'{"servers": [{"name": "x", "command": "sh"}]}', b"[]"])
+async def test_a_damaged_list_of_kept_servers_stops_no_start(house: House, text: bytes) -> None:
+    loaded = house.load().settings
+    folder = gateway_folder(loaded)
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "servers.json").write_bytes(text)
+    os.chmod(folder / "servers.json", 0o600)
+    async with house.open():
+        assert list(house.servers()) == ["one", "two"]
+        assert house.logged("operator")
