@@ -17,7 +17,7 @@ setup: $(VENV)/.installed  ## Make .venv with .venv/bin/trunkline
 	@echo "ready: $(BIN)/trunkline"
 
 run: $(VENV)/.installed  ## Run the gateway with an embedded demo
-	@$(BIN)/trunkline up -c examples/demo/trunkline.yaml
+	@$(BIN)/trunkline demo $(ARGS)
 
 test: lint types lint-arch sizes tests  ## Everything CI runs
 

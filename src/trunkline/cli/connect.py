@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 from pathlib import Path
@@ -21,12 +20,17 @@ _DEFAULT: Final = "http://127.0.0.1:4747/mcp"
 
 
 @click.command()
-@click.argument("client", required=False, type=click.Choice(list(CLIENTS)))
+@click.argument("client", required=False, type=click.Choice(list(CLIENTS)), metavar="[CLIENT]")
 @CONFIG
 @click.option("--url", help="The gateway to connect to, instead of the one that runs or is configured.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 def connect(client: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
-    """Show how to connect a client: Claude Code, Cursor, Codex and others."""
+    """Show the line that connects a client to the gateway.
+
+    Where a client has no such line, what to put into which of its files is shown instead.
+
+    CLIENT is one of claude-code, codex, gemini, opencode, vscode, cursor and claude-desktop; without it all are shown.
+    """
     address, configured_token = (_checked(url), False) if url is not None else _found(config)
     wants_token = _wants_token(address)
     if wants_token is None:
@@ -133,6 +137,8 @@ def _dialled(listen: Listen) -> str:
 
 def _wants_token(url: str) -> bool | None:
     """Ask the gateway itself; None when nobody answers."""
+    import http.client
+
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_PROBE_S)

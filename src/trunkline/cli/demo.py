@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +26,7 @@ _PORT: Final = 4747
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Listen on this port.")
 def demo(port: int) -> None:
-    """Run the gateway with a few small servers that come with it, to try it out."""
+    """Run the gateway with four small servers, to try it."""
     try:
         with _demo_settings(port) as settings:
             from trunkline.serve import run, serve_http
@@ -43,6 +41,8 @@ def demo(port: int) -> None:
 @contextmanager
 def _demo_settings(port: int) -> Generator[Settings, None, None]:
     """The settings, with the server they reach over HTTP running, and a folder for state that goes afterwards."""
+    import tempfile
+
     from trunkline.demo.calc import CALC
     from trunkline.demo.http_server import HttpServer
     from trunkline.demo.rpc import RpcServer
@@ -66,7 +66,8 @@ def _announce(url: str) -> None:
     """Whoever runs a demo wants to read this, also where the output is not a terminal."""
     endpoint = Endpoint(url, needs_token=False, program=program_path())
     lines = [
-        f"{click.style(f'Trunkline {__version__} demo', bold=True)}: four small MCP servers behind one address",
+        f"{click.style(f'Trunkline {__version__} demo', bold=True)}: four small MCP servers behind one address.",
+        "clock, text and notes are started as programs, calc is reached over HTTP.",
         "",
         f"  MCP     {click.style(url, fg='cyan')}",
         f"  status  {click.style(url.removesuffix('mcp'), fg='cyan')}",
@@ -86,6 +87,8 @@ def _announce(url: str) -> None:
 
 
 def _call_to_try(endpoint: Endpoint) -> str:
+    import shutil
+
     on_path = shutil.which("trunkline") == endpoint.program
     line = ["trunkline" if on_path else endpoint.program, "call", "calc_convert", "value=72", "from=F", "to=C"]
     return shlex.join([*line, "--url", endpoint.url])

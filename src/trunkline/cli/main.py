@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from trunkline.cli.configuration import load_or_exit, reloader, report_problems
+from trunkline.cli.connect import connect
+from trunkline.cli.demo import demo
 from trunkline.cli.options import CONFIG
 from trunkline.cli.up import up
 from trunkline.version import __version__
@@ -20,6 +22,8 @@ def main() -> None:
 
 
 main.add_command(up)
+main.add_command(demo)
+main.add_command(connect)
 
 
 @main.command()
