@@ -6,6 +6,7 @@ The agent is Claude Code; only its model is scripted.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.answers import DOWN, Answer
-from tests.support.claude_code import Finished, run_claude
-from tests.support.client import HttpClient
-from tests.support.first_hour.household import META_TOOLS, Household, HouseholdGateway
+from tests.support.claude_code import run_claude
+from tests.support.first_hour.audience import Audience, Outcome, audience_of
+from tests.support.first_hour.household import GROCERIES, META_TOOLS, Household, HouseholdGateway
 from tests.support.gateway import TRUNKLINE
 from tests.support.peers.clients import connect
-from tests.support.scripted_model import ScriptedModel, ToolResult, Use, calls, in_order, says
+from tests.support.scripted_model import Asked, Script, ScriptedModel, ToolResult, Turn, Use, calls, in_order, says
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.node, pytest.mark.slow]
+pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(180)]
 START_S = 45
 
 
@@ -72,36 +72,111 @@ def test_a_clients_file_is_all_it_needs_to_list_the_tools_of_every_server(hour: 
 
 
 async def test_the_first_list_of_a_second_start_is_complete_before_any_server_is_up(hour: Hour) -> None:
-    household = hour.household
     with ExitStack() as stack:
-        with household.held_back():
-            gateway = stack.enter_context(household.gateway())
+        with hour.household.held_back():  # and nobody listens on the ports of the other two
+            gateway = stack.enter_context(hour.household.gateway())
             client = await gateway.client().open()
             assert await client.tool_names() == hour.expected
-        stack.enter_context(household.listeners())
-        for name in ("calc", "notes", "team", "archive"):
-            assert (await call_when_up(client, f"{name}_add", a=2, b=3))["total"] == 5
+        for name in ("calc", "notes"):
+            assert (await client.call(f"{name}_add", {"a": 2, "b": 3})).structured["total"] == 5
         await client.close()
 
 
-async def call_when_up(client: HttpClient, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A server that is started is waited for; one that listens may have been found down, and is tried again later."""
+# Changes --------------------------------------------------------------------------------------------------------------
 
-    async def answer() -> Answer | None:
-        answer = await client.call(tool, arguments)
-        return None if answer.failed and answer.situation == DOWN else answer
 
-    answered = await until(answer, f"{tool} answers", START_S)
-    assert answered is not None
-    return answered.structured
+async def test_servers_come_break_and_are_repaired_while_clients_stay_connected(
+    hour: Hour, gateway: HouseholdGateway, tmp_path: Path
+) -> None:
+    servers, save = hour.household.servers, hour.household.save
+    async with audience_of(gateway.url, tmp_path) as audience:
+        await audience.sees(hour.expected)
+        processes = await untouched_processes(audience)
+
+        servers["words"] = servers["text"]
+        save()
+        await audience.sees(hour.expected | {f"words_{tool}" for tool in hour.own_tools["text"]})
+        assert (await audience.gets("words_reverse", text="live")).text == "evil"
+
+        del servers["words"]
+        save()
+        await audience.sees(hour.expected)
+        gone = "Unknown tool: words_reverse"
+        assert await audience.gets("words_reverse", text="live") == Outcome(gone, refused=-32602)
+
+        working = servers["calc"]
+        servers["calc"] = {**working, "command": "pythn"}
+        save()
+        await audience.sees({name for name in hour.expected if not name.startswith("calc_")})
+        down = "Server calc is down: command not found: `pythn`"
+        assert await audience.gets("calc_add", a=2, b=3) == Outcome(down, refused=503)
+        assert (await audience.gets("text_reverse", text="live")).text == "evil"
+
+        servers["calc"] = working
+        save()
+        await audience.sees(hour.expected)
+        assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
+        assert await untouched_processes(audience) == processes
+
+
+async def untouched_processes(audience: Audience) -> list[list[int]]:
+    """Which process of each server that nobody touches answers each client."""
+    tools = ("notes_whoami", "team_whoami", "archive_whoami")
+    return [[(await client.call(tool)).structured["pid"] for tool in tools] for client in audience.clients]
+
+
+async def test_a_file_that_cannot_be_read_is_reported_and_changes_nothing(
+    hour: Hour, gateway: HouseholdGateway, tmp_path: Path
+) -> None:
+    def refused() -> list[dict[str, Any]]:
+        return [event for event in gateway.events() if event["event"] == "reload_refused"]
+
+    async with audience_of(gateway.url, tmp_path) as audience:
+        await audience.sees(hour.expected)
+        hour.household.config.write_text('{\n  "mcpServers": {\n    "calc": {"command": "python"\n')
+        (event,) = await until(refused, "the log says what is wrong")
+        assert "the old one stays live" in event["message"] and f"{hour.household.config}:" in event["message"]
+        assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
+        await audience.sees(hour.expected)
+
+        del hour.household.servers["text"]
+        hour.household.save()
+        await audience.sees({name for name in hour.expected if not name.startswith("text_")})
 
 
 # The agent ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def connection(request: pytest.FixtureRequest, hour: Hour) -> Iterator[dict[str, Any]]:
+    """What Claude Code is told about Trunkline, by the door it comes through."""
+    household = hour.household
+    with household.changed_meanwhile(), household.listeners():
+        if request.param == "http":
+            with household.gateway() as gateway:
+                yield {"type": "http", "url": gateway.url}
+        else:
+            arguments = ["stdio", "-c", str(household.config)]
+            yield {"type": "stdio", "command": TRUNKLINE, "args": arguments, "env": household.environment}
+
+
+async def follow(script: Script, connection: dict[str, Any], folder: Path) -> ScriptedModel:
+    """Run Claude Code to its end; the model tells what it was asked."""
+    async with ScriptedModel(script) as model:
+        finished = await run_claude(model, {"trunkline": connection}, folder)
+    assert (finished.status, finished.servers) == (0, {"trunkline": "connected"}), finished.errors
+    assert finished.said == "All done."
+    assert model.unknown == []
+    return model
+
+
 def ours(tool: str, **arguments: Any) -> Use:
-    """A call as Claude Code's model names it."""
+    """A call, by the name that Claude Code gives the tool."""
     return Use(f"mcp__trunkline__{tool}", arguments)
+
+
+def text(text: str, *, is_error: bool = False) -> ToolResult:
+    return ToolResult([{"type": "text", "text": text}], is_error)
 
 
 ERRAND = in_order(
@@ -121,39 +196,46 @@ ERRAND = in_order(
 )
 
 
-async def test_claude_code_runs_an_errand_over_http(hour: Hour, gateway: HouseholdGateway, tmp_path: Path) -> None:
-    async with ScriptedModel(ERRAND) as model:
-        finished = await run_claude(model, {"trunkline": {"type": "http", "url": gateway.url}}, tmp_path)
-    assert_errand_was_run(finished, model, hour)
-
-
-async def test_claude_code_runs_an_errand_over_stdio(hour: Hour, tmp_path: Path) -> None:
-    household = hour.household
-    arguments = ["stdio", "-c", str(household.config)]
-    entry = {"type": "stdio", "command": TRUNKLINE, "args": arguments, "env": household.environment}
-    with household.listeners():
-        async with ScriptedModel(ERRAND) as model:
-            finished = await run_claude(model, {"trunkline": entry}, tmp_path)
-    assert_errand_was_run(finished, model, hour)
-
-
-def assert_errand_was_run(finished: Finished, model: ScriptedModel, hour: Hour) -> None:
-    assert (finished.status, finished.servers) == (0, {"trunkline": "connected"}), finished.errors
-    assert finished.said == "All done."
-    assert [asked.turn for asked in model.asked] == [0, 1, 2, 3]
+@pytest.mark.parametrize("connection", ["http", "stdio"], indirect=True)
+async def test_claude_code_runs_an_errand_with_all_eight_servers(
+    hour: Hour, connection: dict[str, Any], tmp_path: Path
+) -> None:
+    model = await follow(ERRAND, connection, tmp_path)
     offered = {f"mcp__trunkline__{name}" for name in hour.expected}
-    assert all(asked.tools.keys() == offered for asked in model.asked)
+    assert [(asked.turn, asked.tools.keys() == offered) for asked in model.asked] == [(turn, True) for turn in range(4)]
     groceries, echo, days = (model.result(0, place) for place in range(3))
-    assert groceries == text('{"content":"oat milk\\nlentils\\n"}')
+    assert groceries == text(json.dumps({"content": GROCERIES}, separators=(",", ":")))
     assert (echo, days) == (text("Echo: hello"), text("208"))
     total, picture, failed, refused = (model.result(1, place) for place in range(4))
     assert total == text('{"total":5,"parts":[2,3],"note":null}')
-    assert (picture.content[0]["type"], picture.content[0]["source"]["media_type"]) == ("image", "image/png")
+    assert [(block["type"], block["source"]["media_type"]) for block in picture.content] == [("image", "image/png")]
     assert failed == text("out of paper", is_error=True)
     assert refused == text("MCP error 4711: not today", is_error=True)
     assert model.result(2) == text("evil")
-    assert model.unknown == []
 
 
-def text(text: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult([{"type": "text", "text": text}], is_error)
+@pytest.mark.parametrize("connection", ["http", "stdio"], indirect=True)
+async def test_claude_code_uses_a_server_that_was_added_during_its_run(
+    hour: Hour, connection: dict[str, Any], tmp_path: Path
+) -> None:
+    servers, new = hour.household.servers, ours("words_reverse", text="no")
+
+    async def add_server() -> None:
+        servers["words"] = servers["text"]
+        hour.household.save()
+
+    def script(asked: Asked) -> Turn:
+        if asked.turn == 0:
+            return calls(ours("text_reverse", text="live"), meanwhile=add_server)
+        if text("on") in asked.results.values():
+            return says("All done.")
+        return calls(new) if new.tool in asked.tools else calls(ours("clock_now"), meanwhile=a_moment)
+
+    model = await follow(script, connection, tmp_path)
+    assert [new.tool in asked.tools for asked in (model.asked[0], model.asked[-1])] == [False, True]
+    assert not any(result.is_error for result in model.asked[-1].results.values())
+
+
+async def a_moment() -> None:
+    """The agent learns of a change when it has time to, so its model does not answer at once."""
+    await asyncio.sleep(0.1)

@@ -113,7 +113,7 @@ class Audience:
     async def gets(self, tool: str, **arguments: Any) -> Outcome:
         """What a call comes to, which must be the same for every client."""
         first, *others = [await client.call(tool, **arguments) for client in self.clients]
-        assert all((other.text, other.structured) == (first.text, first.structured) for other in others)
+        assert others == [first] * len(others)
         return first
 
 

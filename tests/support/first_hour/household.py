@@ -144,3 +144,8 @@ class HouseholdGateway(Gateway):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it logged since it began; a household's gateways all write to one log."""
+        lines = self.log.rpartition('"event":"started"')[2].splitlines()[1:]
+        return [json.loads(line) for line in lines if line.startswith("{")]

@@ -17,7 +17,8 @@ const call = async ({ id, ...request }) => {
     try {
         write({ id, result: await client.callTool(request) });
     } catch (error) {
-        write({ id, error: { code: error.code, message: error.message } });
+        const message = error.message.replace(/^MCP error -?\d+: /, ""); // which the SDK puts in front
+        write({ id, error: { code: error.code, message } });
     }
 };
 
