@@ -85,4 +85,5 @@ def _router_options(gateway: GatewaySettings) -> RouterOptions:
         call_s=gateway.limits.call_seconds,
         in_flight_per_source=gateway.limits.in_flight_per_source,
         queue_per_source=gateway.limits.queue_per_source,
+        cache_bytes=gateway.limits.cache_bytes,
     )

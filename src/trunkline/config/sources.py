@@ -68,12 +68,21 @@ class Guard(Section):
 
 
 class Cache(Section):
-    """Which results may be given again without asking the server."""
+    """Which results may be given again without asking the server. None are, unless tools are named here."""
 
     tools: tuple[str, ...] = key(
-        ListOf(Text(may_be_empty=False)), default=(), doc="Patterns of the tools whose results are kept"
+        ListOf(Text(may_be_empty=False)),
+        default=(),
+        doc="Patterns of the tools whose results are kept, if the server says that they only read (`readOnlyHint`)",
     )
-    ttl: float = key(Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept")
+    ttl: float = key(
+        Seconds(maximum=ONE_DAY_S), default=60.0, doc="Seconds a result is kept, unless its own `ttlMs` is shorter"
+    )
+    vouched: tuple[str, ...] = key(
+        ListOf(Text(may_be_empty=False)),
+        default=(),
+        doc="Patterns of tools whose results are kept although the server does not say so: you know they only read",
+    )
 
 
 class SourceSection(Section):
@@ -102,7 +111,12 @@ class SourceSection(Section):
         doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
     )
     guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls", later=True)
-    cache: Cache = key(Inner(Cache), default=Cache(), doc="Which results may be given again", later=True)
+    cache: Cache = key(
+        Inner(Cache),
+        default=Cache(),
+        doc="Which results the same caller may be given again, also while the server is down, until they are too old "
+        "or a call of a tool that does not only read has been made",
+    )
 
     def connection(self) -> SourceSection:
         """This section with everything left out that matters to the router alone."""

@@ -47,6 +47,11 @@ class Result:
 
 
 @dataclass(slots=True)
+class Cached(Result):
+    """A result that was given before: its server was not asked again."""
+
+
+@dataclass(slots=True)
 class RemoteError:
     """The source's own JSON-RPC `error` object: it passes with code, message and data unchanged."""
 
@@ -154,6 +159,12 @@ class Gatekeeper(Protocol):
     def release(self, call: Call, /) -> None: ...
 
 
+class Keeper(Protocol):
+    """Whatever wants to see how a call ended before its caller does, to keep the result or to drop others."""
+
+    def ended(self, call: Call, /) -> None: ...
+
+
 class Call(Request):
     """A caller's request: what the router adds to a request."""
 
@@ -161,6 +172,7 @@ class Call(Request):
         "admitted",
         "caller",
         "gate",
+        "keeper",
         "progressed_at",
         "reply",
         "retried",
@@ -186,6 +198,7 @@ class Call(Request):
         self.reply = reply
         self.admitted = False
         self.gate: Gatekeeper | None = None
+        self.keeper: Keeper | None = None
         self.retried = False
         self.source = ""
         self.tool = ""

@@ -15,6 +15,7 @@ class RouterOptions:
     call_s: float
     in_flight_per_source: int
     queue_per_source: int
+    cache_bytes: int = 67_108_864
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +36,30 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRules:
+    """Which tools' results may be given again, and for how long. `vouched` ones need not say that they only read.
+
+    `server_per_client` where clients may have a server each, which may remember different things.
+    """
+
+    tools: tuple[str, ...] = ()
+    vouched: tuple[str, ...] = ()
+    ttl_s: float = 60.0
+    server_per_client: bool = True
+
+    def names(self, tool: str) -> bool:
+        return _matches(tool, self.tools)
+
+    def vouches_for(self, tool: str) -> bool:
+        return _matches(tool, self.vouched)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """What the router needs to know of a source's configuration.
 
     `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
+    `cache` is None where no result is kept.
     """
 
     rules: NameRules
@@ -49,3 +70,4 @@ class SourceOptions:
     enabled: bool = True
     kind: str = ""
     origin: str = "file"
+    cache: CacheRules | None = None

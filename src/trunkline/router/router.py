@@ -15,6 +15,7 @@ from trunkline.core.names import split_address, without_own_prefix
 from trunkline.router.catalog import Entry
 from trunkline.router.definitions import Definitions
 from trunkline.router.options import RouterOptions
+from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
 
@@ -48,6 +49,7 @@ class Router:
         self._draining = False
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
+        self._cache = ResultCache(self.roster, options.cache_bytes, self._loop.time)
 
     def drain(self) -> None:
         """Take no new calls; those that still wait for a server are refused now."""
@@ -135,6 +137,8 @@ class Router:
             return
         gate = self.gates[tool.source]
         options = gate.options
+        if options.cache is not None and self._cache.answers(call, tool, gate, options.cache, members):
+            return
         self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
         if not call.done:
             gate.admit(call)
@@ -210,6 +214,8 @@ class Router:
             self._unresolved.pop(call, None)
         if call.gate is not None:
             call.gate.release(call)
+        if call.keeper is not None:
+            call.keeper.ended(call)
         try:
             call.reply(call)
         except Exception as error:  # a bug on the caller's side must not reach the source's other calls

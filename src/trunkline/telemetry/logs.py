@@ -22,7 +22,7 @@ from trunkline.telemetry.writer import LineWriter
 LogFormat = Literal["auto", "human", "json"]
 
 _RANK: Final[dict[Level, int]] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
-_FINE_OUTCOMES: Final = frozenset({"ok", "input_required"})
+_FINE_OUTCOMES: Final = frozenset({"ok", "cached", "input_required"})
 _FINE_STATES: Final = frozenset({"starting", "ready", "disabled"})
 _KEPT_PARTS: Final = 4096
 _LONGEST_KEPT_NAME: Final = 256

@@ -45,6 +45,7 @@ gateway:
     lanes_per_source: 1
     lane_idle: 1
     call_seconds: 1
+    cache_bytes: 1024
 """,
         environ={"TOKEN": "t0", "OPERATOR": "t1", "HOME": "/home/me"},
     )

@@ -31,10 +31,10 @@ sources:
       timeouts: {read_file: 0.5}
     sessions: shared
     guard: {path_traversal: true}
-    cache: {tools: [read_file], ttl: 5}
+    cache: {tools: [read_file], ttl: 5, vouched: ["list_*"]}
 """
     )
-    assert codes(loaded) == ["TL124", "TL124"]  # guard and cache are still to come
+    assert codes(loaded) == ["TL124"]  # guard is still to come
     read = settings_of(loaded).sources["a"]
     assert (read.enabled, read.prefix, read.timeout, read.grace, read.sessions) == (False, "files", 5, 0, "shared")
     assert (read.connect_timeout, read.start_timeout) == (1, 2)
@@ -42,7 +42,7 @@ sources:
         allow=("read_*",), deny=("read_secret",), rename={"read_file": "read"}, timeouts={"read_file": 0.5}
     )
     assert read.guard == Guard(path_traversal=True)
-    assert read.cache == Cache(tools=("read_file",), ttl=5.0)
+    assert read.cache == Cache(tools=("read_file",), ttl=5.0, vouched=("list_*",))
 
 
 def test_the_prefix_is_the_name_unless_another_or_none_is_given() -> None:
@@ -60,9 +60,10 @@ def test_wrong_values_are_refused() -> None:
         "tools: {rename: {a: 'b c'}}",
         "tools: {timeouts: {a: 0}}",
         "tools: {allow: ['']}",
+        "cache: {ttl: 0}",
+        "cache: {vouched: ['']}",
     ):
         assert codes(load_text(source(text))) == ["TL104"], text
-    assert codes(load_text(source("cache: {ttl: 0}"))) == ["TL124", "TL104"]
 
 
 def test_two_tools_cannot_be_renamed_to_one_name() -> None:

@@ -10,7 +10,7 @@ import tty
 import pytest
 from tests.unit.telemetry.sample_calls import CALLER, LogFile, failed, finished, ok
 
-from trunkline.core.call import Caller, NeedsInput, RemoteError
+from trunkline.core.call import Cached, Caller, NeedsInput, RemoteError
 from trunkline.core.errors import DEADLINE, INTERNAL, SOURCE_DOWN
 from trunkline.core.events import Events
 from trunkline.core.source import Health
@@ -64,9 +64,10 @@ def test_each_way_to_end_has_its_word_and_level(tmp_path):
     with LogFile(tmp_path / "log") as log:
         log.events.call_ended(finished(RemoteError(b'{"code":-1,"message":"message-canary"}')), 0.1)
         log.events.call_ended(finished(NeedsInput(b"{}")), 0.1)
+        log.events.call_ended(finished(Cached(b"{}")), 0.1)
         log.events.call_ended(failed(INTERNAL), 0.1)
     ends = [(record["outcome"], record["level"]) for record in log.records]
-    assert ends == [("error", "warning"), ("input_required", "info"), ("TL900", "error")]
+    assert ends == [("error", "warning"), ("input_required", "info"), ("cached", "info"), ("TL900", "error")]
 
 
 @pytest.mark.parametrize("form", ["json", "human"])

@@ -1,0 +1,306 @@
+"""Results that may be given again: whose they are, how long they hold, and what makes them void.
+
+Only tools that their server calls read-only, or that the operator vouches for, have their results kept, and only for
+whoever asked. Any other call of the same source may change what reads see: while one is under way nothing is kept or
+given, and when it has run everything kept of that source is dropped. A kept result is given while its server is down,
+but not once the server is back: it may not remember what it said before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from trunkline.core.call import Cached, Call, Failure, Json, Result
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.gate import Gate
+from trunkline.router.options import CacheRules
+from trunkline.router.roster import Roster
+from trunkline.wire.jsonrpc import BadMessage, Members, encode_members, members_of
+from trunkline.wire.mcp.versions import MODERN
+
+LARGEST_BYTES: Final = 1024 * 1024
+_OVERHEAD_BYTES: Final = 512
+"""What keeping a result takes besides its bytes and those of its question."""
+_LONGEST_TTL_MS: Final = 2.0**53
+_PLAIN_CALL: Final = frozenset({"name", "arguments", "_meta"})
+"""A call that says more (answers to a server's questions, a wish to run as a task) is part of something longer."""
+_WELL: Final = ("ready", "degraded")
+_NO_ACCESS: Final = ("disabled", "auth_required")
+
+
+class _Key(NamedTuple):
+    """One question. Without `principal` the answer is everybody's; `session` matters where each has its own server."""
+
+    source: str
+    method: str
+    params: bytes
+    principal: str | None
+    session: str | None
+
+
+class _Kept(NamedTuple):
+    raw: bytes
+    since: float
+    until: float
+    own_ttl_ms: float | None
+    size_bytes: int
+
+
+class _Basis(NamedTuple):
+    """What everything on a shelf rests on: when any of it changes, the shelf is cleared."""
+
+    gate: Gate
+    snapshot: Snapshot | None
+    rules: CacheRules
+    restarts: int
+
+
+class _Shelf:
+    """What is kept of one source. `writes` counts calls under way that may change what reads see.
+
+    `generation` goes up whenever something was dropped: a read that began before that is not kept.
+    """
+
+    __slots__ = ("basis", "generation", "keys", "writes")
+
+    def __init__(self, basis: _Basis) -> None:
+        self.basis = basis
+        self.generation = 0
+        self.keys: set[_Key] = set()
+        self.writes = 0
+
+
+class ResultCache:
+    def __init__(self, roster: Roster, limit_bytes: int, now: Callable[[], float]) -> None:
+        self._catalog = roster.catalog
+        self._events = roster.events
+        self._limit_bytes = limit_bytes
+        self._now = now
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept_bytes = 0
+        self._shelves: dict[str, _Shelf] = {}
+        roster.on_left.append(self._source_left)
+        roster.on_client_news.append(self._client_news)
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._kept_bytes
+
+    def answers(self, call: Call, tool: Tool, gate: Gate, rules: CacheRules, members: Members) -> bool:
+        """Whether this call is answered now. If not, the call is watched: its end may fill the cache or clear it."""
+        shelf = self._shelf_of(gate, rules)
+        use = _use_of(tool, rules)
+        if use == "write":
+            shelf.writes += 1
+            call.keeper = _Write(self, shelf)
+            return False
+        barred = gate.draining or gate.health.state in _NO_ACCESS
+        if use == "read" or barred or not members.keys() <= _PLAIN_CALL:
+            return False
+        return self._answered(call, shelf)
+
+    def _shelf_of(self, gate: Gate, rules: CacheRules) -> _Shelf:
+        snapshot = self._catalog.snapshot(gate.name)
+        shelf = self._shelves.get(gate.name)
+        if shelf is None:
+            basis = _Basis(gate, snapshot, rules, gate.health.restarts)
+            shelf = self._shelves[gate.name] = _Shelf(basis)
+            return shelf
+        restarts = gate.health.restarts if gate.health.state in _WELL else shelf.basis.restarts
+        basis = _Basis(gate, snapshot, rules, restarts)
+        if basis != shelf.basis:
+            self.clear(shelf)
+            shelf.basis = basis
+        return shelf
+
+    def _answered(self, call: Call, shelf: _Shelf) -> bool:
+        key = _key_of(call, shelf.basis)
+        if not shelf.writes:
+            kept = self._find(key) or self._find(_for_everybody(key))
+            if kept is not None:
+                self._events.count("cache_hits", call.source)
+                raw = _aged(kept, self._now())
+                call.finish(Cached(raw, raw))
+                return True
+            if len(key.params) <= LARGEST_BYTES:
+                call.keeper = _Read(self, shelf, key)
+        self._events.count("cache_misses", call.source)
+        return False
+
+    def _find(self, key: _Key) -> _Kept | None:
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if kept.until <= self._now():
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return kept
+
+    # -- keeping and dropping -------------------------------------------------------------------------------------
+
+    def keep(self, shelf: _Shelf, key: _Key, raw: Json) -> None:
+        said = _read(raw)
+        if said is None:
+            return
+        own_ttl_ms = None if said.ttl_ms is UNSET else min(said.ttl_ms, _LONGEST_TTL_MS)
+        ttl_s = shelf.basis.rules.ttl_s
+        since = self._now()
+        until = since + (ttl_s if own_ttl_ms is None else min(ttl_s, own_ttl_ms / 1000))
+        if said.cache_scope == "public":
+            key = _for_everybody(key)
+        self._drop(key)
+        # A view would keep the whole message alive that it is a part of.
+        kept = _Kept(bytes(raw), since, until, own_ttl_ms, len(raw) + len(key.params) + _OVERHEAD_BYTES)
+        self._kept[key] = kept
+        self._kept_bytes += kept.size_bytes
+        shelf.keys.add(key)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Those that nobody asked for longest go first, and with them what is out of date already."""
+        now = self._now()
+        while self._kept:
+            key, oldest = next(iter(self._kept.items()))
+            if self._kept_bytes <= self._limit_bytes and oldest.until > now:
+                return
+            self._drop(key)
+
+    def _drop(self, key: _Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._kept_bytes -= kept.size_bytes
+            self._shelves[key.source].keys.discard(key)
+
+    def clear(self, shelf: _Shelf) -> None:
+        shelf.generation += 1
+        for key in list(shelf.keys):
+            self._drop(key)
+
+    def _source_left(self, gate: Gate) -> None:
+        """A source was replaced or removed. Calls that may still change something keep its shelf until they end."""
+        shelf = self._shelves.get(gate.name)
+        if shelf is not None:
+            self.clear(shelf)
+            if not shelf.writes:
+                del self._shelves[gate.name]
+
+    def _client_news(self, source: str, session: str) -> None:
+        """One client's own server is another one now, or offers other tools."""
+        shelf = self._shelves.get(source)
+        if shelf is not None:
+            shelf.generation += 1
+            for key in [key for key in shelf.keys if key.session == session]:
+                self._drop(key)
+
+
+class _Read:
+    """A call on its way whose result may be kept, unless something happened to its shelf meanwhile."""
+
+    __slots__ = ("_cache", "_generation", "_key", "_shelf")
+
+    def __init__(self, cache: ResultCache, shelf: _Shelf, key: _Key) -> None:
+        self._cache = cache
+        self._shelf = shelf
+        self._key = key
+        self._generation = shelf.generation
+
+    def ended(self, call: Call) -> None:
+        shelf, outcome = self._shelf, call.outcome
+        if isinstance(outcome, Result) and not shelf.writes and shelf.generation == self._generation:
+            self._cache.keep(shelf, self._key, outcome.raw)
+
+
+class _Write:
+    """A call on its way that may change what reads see."""
+
+    __slots__ = ("_cache", "_shelf")
+
+    def __init__(self, cache: ResultCache, shelf: _Shelf) -> None:
+        self._cache = cache
+        self._shelf = shelf
+
+    def ended(self, call: Call) -> None:
+        outcome = call.outcome
+        self._shelf.writes -= 1
+        if not (isinstance(outcome, Failure) and outcome.problem.executed == "no"):
+            self._cache.clear(self._shelf)
+
+
+# -- what tools and results say of themselves -------------------------------------------------------------------------
+
+_Use = Literal["keep", "read", "write"]
+
+
+class _Annotations(msgspec.Struct, rename="camel"):
+    read_only_hint: bool = False
+
+
+class _Definition(msgspec.Struct):
+    annotations: _Annotations | None = None
+
+
+@lru_cache(maxsize=4096)
+def _use_of(tool: Tool, rules: CacheRules) -> _Use:
+    """What a call of the tool means to the cache: its result is kept, it only reads, or it may change something."""
+    if rules.vouches_for(tool.name):
+        return "keep"
+    if not _says_read_only(tool.definition):
+        return "write"
+    return "keep" if rules.names(tool.name) else "read"
+
+
+def _says_read_only(definition: bytes) -> bool:
+    try:
+        annotations = msgspec.json.decode(definition, type=_Definition).annotations
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return annotations is not None and annotations.read_only_hint
+
+
+class _Said(msgspec.Struct, rename="camel"):
+    """What a result says of itself, as far as it matters here."""
+
+    is_error: bool = False
+    result_type: str = "complete"
+    ttl_ms: float | UnsetType = UNSET
+    cache_scope: str = "private"
+
+
+def _read(raw: Json) -> _Said | None:
+    """None for a result that may not be kept, or that cannot be read for sure."""
+    if len(raw) > LARGEST_BYTES:
+        return None
+    try:
+        said = msgspec.json.decode(raw, type=_Said)
+        if said.ttl_ms is not UNSET:
+            members_of(bytes(raw), "result")  # it will have to be written again
+    except (msgspec.MsgspecError, BadMessage, RecursionError):
+        return None
+    expired = said.ttl_ms is not UNSET and said.ttl_ms <= 0
+    return None if said.is_error or said.result_type != "complete" or expired else said
+
+
+def _aged(kept: _Kept, now: float) -> bytes:
+    """The result as its server wrote it; one that says how long it holds now says how long it still does."""
+    if kept.own_ttl_ms is None:
+        return kept.raw
+    rest_ms = max(0, int(kept.own_ttl_ms - (now - kept.since) * 1000))
+    return encode_members({**members_of(kept.raw, "result"), "ttlMs": b"%d" % rest_ms})
+
+
+def _key_of(call: Call, basis: _Basis) -> _Key:
+    caller, snapshot = call.caller, basis.snapshot
+    modern = snapshot is not None and snapshot.protocol_version in MODERN
+    session = caller.session if basis.rules.server_per_client and not modern else None
+    return _Key(call.source, call.method, bytes(call.params), caller.principal, session)
+
+
+def _for_everybody(key: _Key) -> _Key:
+    return key._replace(principal=None, session=None)
