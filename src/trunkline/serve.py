@@ -102,7 +102,9 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
     """`trunkline up`. `load` reads the configuration once more, for a reload."""
     from trunkline.doors.http.access import Access
     from trunkline.doors.http.mcp import McpRoute
+    from trunkline.doors.http.operator import OperatorApi
     from trunkline.doors.http.pages import Pages
+    from trunkline.doors.http.routes import Handlers
     from trunkline.doors.http.server import HttpDoor, HttpOptions
     from trunkline.doors.http.sessions import Sessions
     from trunkline.wire.http1 import HttpLimits
@@ -117,8 +119,9 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
             limits=HttpLimits(header_bytes=limits.header_bytes, body_bytes=limits.request_bytes),
             max_connections=limits.connections,
         )
-        access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
-        door = HttpDoor(options, access, McpRoute(running.mcp, sessions), pages, sessions, running.events)
+        access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token, gateway.operator_token)
+        handlers = Handlers(pages, OperatorApi(running.gateway.router, running.operations))
+        door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
         running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
         running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
         running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)

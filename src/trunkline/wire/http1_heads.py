@@ -15,6 +15,7 @@ _TARGET: Final = re.compile(rb"/[!-\"$-~]*")
 _REASONS: Final = {
     100: "Continue",
     200: "OK",
+    201: "Created",
     202: "Accepted",
     204: "No Content",
     304: "Not Modified",
@@ -31,6 +32,7 @@ _REASONS: Final = {
     415: "Unsupported Media Type",
     417: "Expectation Failed",
     421: "Misdirected Request",
+    422: "Unprocessable Content",
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     499: "Client Closed Request",

@@ -17,10 +17,13 @@ from tests.support.http_wire import Reply
 from tests.unit.router.fakes import Desk, FakeSource
 
 from trunkline.core.call import Call, Outcome, Result
+from trunkline.core.errors import GatewayError
 from trunkline.core.events import Note
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
+from trunkline.doors.http.operator import OperatorApi
 from trunkline.doors.http.pages import Pages
+from trunkline.doors.http.routes import Handlers
 from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
 from trunkline.doors.mcp.server import McpServer
@@ -44,10 +47,38 @@ def run_on(loop_factory: Loop, main: Coroutine[Any, Any, None]) -> None:
         runner.run(in_time())
 
 
+class Operations:
+    """Does nothing but keep what it was asked to do; `refusal` is raised instead, once one is set."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.refusal: GatewayError | None = None
+
+    def reload(self) -> dict[str, object]:
+        return self._done("reload")
+
+    def add_server(self, body: bytes, *, persist: bool) -> dict[str, object]:
+        return self._done("add", body, persist)
+
+    def remove_server(self, name: str) -> dict[str, object]:
+        return self._done("remove", name)
+
+    def reconnect(self, name: str) -> dict[str, object]:
+        return self._done("reconnect", name)
+
+    def _done(self, *asked: Any) -> dict[str, object]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(asked)
+        return {"done": asked[0]}
+
+
 class House:
     """Everything behind one port. `source` has the tools `t` and `u` under the prefix `s`."""
 
-    def __init__(self, folder: Path, *, token: str = "", max_calls: int = 8, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, token: str = "", operator_token: str = "", max_calls: int = 8, **options: Any
+    ) -> None:
         self.desk = Desk(folder / "definitions", in_flight_per_source=100, queue_per_source=100)
         self.source: FakeSource = self.desk.add("s", "t", "u")
         self.notes: list[Note] = []
@@ -63,9 +94,11 @@ class House:
             max_connections=options.pop("connections", 50),
             socket=options.pop("socket", None),
         )
-        access = Access("127.0.0.1", [], token)
+        self.access = Access("127.0.0.1", [], token, operator_token)
+        self.operator = Operations()
+        self.handlers = Handlers(self.pages, OperatorApi(self.desk.router, self.operator))
         route = McpRoute(self.server, self.sessions)
-        self.door = HttpDoor(door_options, access, route, self.pages, self.sessions, self.desk.events)
+        self.door = HttpDoor(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
         self.port = 0
         assert not options
 

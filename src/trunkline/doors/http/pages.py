@@ -1,18 +1,25 @@
-"""The small routes beside `/mcp`: health, readiness, metrics, and a word about what this is."""
+"""The small routes beside `/mcp`: health, readiness, metrics, and a page that says what this is."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from trunkline.doors.http.exchange import HttpExchange
+from trunkline.core.names import RESERVED_SOURCE
+from trunkline.doors.http.access import HOLDER
+from trunkline.doors.http.rest import NO_STORE, Visit
 from trunkline.router.router import Router
+from trunkline.router.status import ServerStatus, server_statuses
+from trunkline.telemetry.safe_text import one_line
 from trunkline.version import __version__
-from trunkline.wire.jsonrpc import encode
+from trunkline.wire.http1 import HttpRequest
 
 TEXT: Final = b"text/plain; charset=utf-8"
 METRICS: Final = b"text/plain; version=0.0.4; charset=utf-8"
+_WANTS_HTML: Final = re.compile(rb"(^|,)\s*text/html\s*(,|$|;(?!\s*q=0(\.0*)?\s*(,|$)))", re.IGNORECASE)
+_REASON_CHARS: Final = 300
 
 
 class Pages:
@@ -21,31 +28,64 @@ class Pages:
         self._render_metrics = render_metrics
         self.draining = False
 
-    def health(self, exchange: HttpExchange) -> None:
+    def health(self, visit: Visit) -> None:
         """The process is alive and its loop turns."""
-        exchange.respond(200, b'{"status":"ok"}')
+        visit.answer(200, {"status": "ok"})
 
-    def ready(self, exchange: HttpExchange) -> None:
+    def ready(self, visit: Visit) -> None:
         """Whether new calls are welcome, with each server's state. One bad server does not make us unready."""
-        servers = {name: {"state": gate.health.state} for name, gate in self._router.gates.items()}
+        servers = {name: {"state": gate.health.state} for name, gate in self._router.roster.servers().items()}
         status = "draining" if self.draining else "ready"
-        exchange.respond(503 if self.draining else 200, encode({"status": status, "servers": servers}))
+        visit.answer(503 if self.draining else 200, {"status": status, "servers": servers})
 
-    def metrics(self, exchange: HttpExchange) -> None:
-        exchange.respond(200, self._render_metrics(), METRICS)
+    def metrics(self, visit: Visit) -> None:
+        visit.exchange.respond(200, self._render_metrics(), METRICS)
 
-    def home(self, exchange: HttpExchange) -> None:
-        lines = [
-            f"Trunkline {__version__}: one line from an agent to every tool it may call.",
-            "",
-            "MCP: POST /mcp",
-            "",
-        ]
-        for name, gate in self._router.gates.items():
-            snapshot = self._router.catalog.snapshot(name)
-            tools = len(snapshot.tools) if snapshot is not None else 0
-            health = gate.health
-            since = f" since {datetime.fromtimestamp(health.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if health.since else ""
-            reason = f" ({' '.join(health.reason.split())})" if health.reason else ""
-            lines.append(f"{name}: {health.state}{since}, {tools} tools{reason}")
-        exchange.respond(200, ("\n".join(lines) + "\n").encode(), TEXT)
+    def home(self, visit: Visit) -> None:
+        exchange = visit.exchange
+        exchange.add_header(b"vary", b"accept")
+        exchange.add_header(*NO_STORE)
+        if _WANTS_HTML.search(visit.request.headers.get(b"accept", b"")) is None:
+            exchange.respond(200, _text(server_statuses(self._router)), TEXT)
+            return
+        from trunkline.doors.http.home_page import HEADERS, HTML, Home, render
+
+        for name, value in HEADERS:
+            exchange.add_header(name, value)
+        home = Home(
+            mcp_url=_mcp_url(visit.request),
+            needs_token=visit.principal == HOLDER,
+            draining=self.draining,
+            servers=server_statuses(self._router),
+            tools=self._tools(),
+        )
+        exchange.respond(200, render(home), HTML)
+
+    def _tools(self) -> dict[str, list[tuple[str, bytes]]]:
+        """Of each server, and of ourselves: the names that callers use, with the definitions."""
+        tools: dict[str, list[tuple[str, bytes]]] = {RESERVED_SOURCE: []}
+        for entry in self._router.catalog.entries():
+            tool = entry.tool
+            tools.setdefault(tool.source, []).append((entry.exposed or tool.address, tool.definition))
+        return tools
+
+
+def _mcp_url(request: HttpRequest) -> str:
+    """As the visitor reaches us: its Host was checked. The proxy's word on the scheme is only shown."""
+    secure = request.headers.get(b"x-forwarded-proto", b"").lower() == b"https"
+    host = request.headers.get(b"host", b"").decode("latin-1")
+    return f"{'https' if secure else 'http'}://{host}/mcp"
+
+
+def _text(servers: list[ServerStatus]) -> bytes:
+    lines = [
+        f"Trunkline {__version__}: one line from an agent to every tool it may call.",
+        "",
+        "MCP: POST /mcp",
+        "",
+    ]
+    for server in servers:
+        since = f" since {datetime.fromtimestamp(server.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if server.since else ""
+        reason = f" ({one_line(' '.join(server.reason.split()), _REASON_CHARS)})" if server.reason else ""
+        lines.append(f"{server.name}: {server.state}{since}, {server.tools} tools{reason}")
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")

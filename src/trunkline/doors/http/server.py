@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.core.errors import INTERNAL, LISTEN_FAILED, METHOD_NOT_ALLOWED, NOT_FOUND, GatewayError, Problem
+from trunkline.core.errors import INTERNAL, LISTEN_FAILED, UNAUTHORIZED, GatewayError, Problem
 from trunkline.core.events import Events
 from trunkline.doors.http.access import Access, Denied
 from trunkline.doors.http.connection import Connection
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.mcp import McpRoute
-from trunkline.doors.http.pages import Pages
+from trunkline.doors.http.rest import Visit, problem_document
+from trunkline.doors.http.routes import MCP, Handlers, RouteTable
 from trunkline.doors.http.sessions import Sessions
 from trunkline.doors.http.unix_socket import UnixSocket
 from trunkline.wire.http1 import HttpLimits, HttpRequest
+from trunkline.wire.jsonrpc import encode
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
-_OPEN_ROUTES: Final = frozenset({b"/healthz", b"/readyz"})
-"""Answered without a token, so that a probe needs none: they tell states, never names of tools or errors."""
+_MCP_PATH: Final = MCP.encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class HttpDoor:
         options: HttpOptions,
         access: Access,
         mcp: McpRoute,
-        pages: Pages,
+        handlers: Handlers,
         sessions: Sessions,
         events: Events,
     ) -> None:
@@ -50,12 +50,7 @@ class HttpDoor:
         self._mcp = mcp
         self._sessions = sessions
         self._events = events
-        self._pages: dict[bytes, Callable[[HttpExchange], None]] = {
-            b"/": pages.home,
-            b"/healthz": pages.health,
-            b"/readyz": pages.ready,
-            b"/metrics": pages.metrics,
-        }
+        self._routes = RouteTable(handlers)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._unix_server: asyncio.Server | None = None
@@ -107,32 +102,32 @@ class HttpDoor:
 
     def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
         """One request of any connection. A bug of ours answers 500 and costs that one request."""
-        path = request.path
+        path, place = request.path, None
         try:
-            principal = self._access.check(request, needs_credential=path not in _OPEN_ROUTES)
-            if path == b"/mcp":
-                self._mcp.handle(exchange, request, principal)
+            if path == _MCP_PATH:
+                self._mcp.handle(exchange, request, self._access.check(request))
                 return
-            page = self._pages.get(path)
-            if page is None:
-                raise Denied(Problem(code=NOT_FOUND, message="No such route", hint="MCP is at `/mcp`"))
-            if request.method not in (b"GET", b"HEAD"):
-                raise Denied(Problem(code=METHOD_NOT_ALLOWED, message="Only GET is allowed here"))
-            page(exchange)
-        except Denied as denied:
-            self._deny(exchange, denied.problem)
+            place, names = self._routes.find(path)
+            principal = self._access.check(request, place.credential)
+            place.handler(request.method)(Visit(exchange, request, principal, names))
+        except GatewayError as error:
+            self._refuse(exchange, error, rest=place is not None and place.rest)
         except Exception as error:
             self._events.note("error", "internal", f"{type(error).__name__}: {error}", path=path.decode("latin-1"))
-            exchange.refuse(Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+            problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
+            self._refuse(exchange, GatewayError(problem), rest=place is not None and place.rest)
 
-    def _deny(self, exchange: HttpExchange, problem: Problem) -> None:
-        extra: list[tuple[bytes, bytes]] = []
-        if problem.code.http == 401:
-            extra.append((b"www-authenticate", b'Bearer realm="trunkline"'))
-        if problem.code is METHOD_NOT_ALLOWED:
-            extra.append((b"allow", b"GET, HEAD"))
+    def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:
+        problem = error.problem
         self._events.count("requests_refused", problem.code.id)
-        exchange.refuse(problem, extra)
+        if problem.code is UNAUTHORIZED:
+            exchange.add_header(b"www-authenticate", b'Bearer realm="trunkline"')
+        if isinstance(error, Denied) and error.allow:
+            exchange.add_header(b"allow", error.allow)
+        if rest:
+            exchange.respond(problem.code.http, encode(problem_document(problem, error.details)))
+        else:
+            exchange.refuse(problem)
 
     def _tick(self) -> None:
         now = self._loop.time()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
-from trunkline.doors.http.access import ANONYMOUS, HOLDER, Access, Denied
+from trunkline.doors.http.access import ANONYMOUS, HOLDER, OPERATOR, Access, Credential, Denied
 from trunkline.wire.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser
 
 TOKEN = "s3cret-tökën"
@@ -17,9 +17,9 @@ def asking(*headers: str, host: str | None = "127.0.0.1:4747") -> HttpRequest:
     return requests[0]
 
 
-def refusal(access: Access, request: HttpRequest, **options: bool) -> Code:
+def refusal(access: Access, request: HttpRequest, credential: Credential = "client") -> Code:
     with pytest.raises(Denied) as denied:
-        access.check(request, **options)
+        access.check(request, credential)
     assert denied.value.problem.hint
     return denied.value.problem.code
 
@@ -169,9 +169,9 @@ def test_anything_but_the_right_token_is_refused(headers: list[str]) -> None:
 
 
 def test_a_route_that_needs_no_token_still_checks_host_and_origin() -> None:
-    EVERYWHERE.check(asking(), needs_credential=False)
-    assert refusal(EVERYWHERE, asking(host="evil.example"), needs_credential=False) is HOST_REFUSED
-    assert refusal(EVERYWHERE, asking("Origin: http://evil.example"), needs_credential=False) is ORIGIN_REFUSED
+    EVERYWHERE.check(asking(), credential="open")
+    assert refusal(EVERYWHERE, asking(host="evil.example"), credential="open") is HOST_REFUSED
+    assert refusal(EVERYWHERE, asking("Origin: http://evil.example"), credential="open") is ORIGIN_REFUSED
 
 
 def test_host_and_origin_come_before_the_token() -> None:
@@ -189,3 +189,58 @@ def test_many_hosts_do_not_fill_memory() -> None:
         refusal(access, asking(host=f"h{number}.example"))
     assert len(access._known_hosts) <= 256
     assert access.check(asking()) == ANONYMOUS
+
+
+# The operator's token -------------------------------------------------------------------------------------------------
+
+OPERATOR_TOKEN = "0perator-tökën"
+
+
+@pytest.mark.parametrize("access", [Access("127.0.0.1", [], token, OPERATOR_TOKEN) for token in ("", TOKEN)])
+def test_operator_routes_want_the_operators_token_also_on_loopback(access: Access) -> None:
+    assert access.check(asking(f"Authorization: Bearer {OPERATOR_TOKEN}"), "operator") == OPERATOR
+    for headers in (
+        [],
+        ["Authorization: Bearer "],
+        [f"Authorization: Bearer {TOKEN}"],
+        [f"Authorization: Bearer {OPERATOR_TOKEN}x"],
+        [f"Authorization: Basic {OPERATOR_TOKEN}"],
+        [f"Authorization: {OPERATOR_TOKEN}"],
+        [f"Authorization: Bearer {OPERATOR_TOKEN}", f"Authorization: Bearer {OPERATOR_TOKEN}"],
+    ):
+        assert refusal(access, asking(*headers), "operator") is UNAUTHORIZED
+
+
+def test_the_operators_token_is_no_clients_token() -> None:
+    access = Access("127.0.0.1", [], TOKEN, OPERATOR_TOKEN)
+    assert refusal(access, asking(f"Authorization: Bearer {OPERATOR_TOKEN}")) is UNAUTHORIZED
+
+
+def test_where_no_operators_token_is_set_nobody_is_the_operator() -> None:
+    for access in (LOOPBACK, EVERYWHERE):
+        for header in ("Bearer", "Bearer ", "Bearer  ", f"Bearer {TOKEN}", "", "Bearer None"):
+            assert refusal(access, asking(f"Authorization: {header}"), "operator") is UNAUTHORIZED
+
+
+def test_host_and_origin_are_checked_for_the_operator_too() -> None:
+    access = Access("127.0.0.1", [], "", OPERATOR_TOKEN)
+    bearer = f"Authorization: Bearer {OPERATOR_TOKEN}"
+    assert refusal(access, asking(bearer, host="evil.example"), "operator") is HOST_REFUSED
+    assert refusal(access, asking(bearer, "Origin: null"), "operator") is ORIGIN_REFUSED
+
+
+def test_names_and_tokens_can_be_replaced_as_a_whole() -> None:
+    access = Access("127.0.0.1", ["old.example"], TOKEN, OPERATOR_TOKEN)
+    old, old_operator = asking(f"Authorization: Bearer {TOKEN}"), asking(f"Authorization: Bearer {OPERATOR_TOKEN}")
+    assert access.check(asking(host="old.example"), "open") == ANONYMOUS
+    assert refusal(access, asking(host="new.example"), "open") is HOST_REFUSED
+    access.replace(allowed_hosts=["new.example"], token="next", operator_token="next-operator")
+    assert refusal(access, old) is UNAUTHORIZED
+    assert refusal(access, old_operator, "operator") is UNAUTHORIZED
+    assert refusal(access, asking(host="old.example"), "open") is HOST_REFUSED
+    assert access.check(asking(host="new.example"), "open") == ANONYMOUS
+    assert access.check(asking("Authorization: Bearer next")) == HOLDER
+    assert access.check(asking("Authorization: Bearer next-operator"), "operator") == OPERATOR
+    access.replace(allowed_hosts=[], token="", operator_token="")
+    assert access.check(asking()) == ANONYMOUS
+    assert refusal(access, asking("Authorization: Bearer next-operator"), "operator") is UNAUTHORIZED
