@@ -1,17 +1,21 @@
-"""JSON text to a tree with places, strictly and without recursion. The standard library's parser keeps no places."""
+"""JSON text to a tree with places, strictly and without recursion. The standard library's parser keeps no places.
+
+Files of programs that take comments and a comma after the last item are read so too; strictly is the rule.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from trunkline.config.report import Invalid, Report, Span
-from trunkline.config.tree import LINE_BREAK, Items, Node, Scalar, ScalarKind, Table, TreeBuilder
+from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, ScalarKind, Table, TreeBuilder
 from trunkline.core.errors import CONFIG_SYNTAX
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
+_BLANK_OR_COMMENT: Final = re.compile(r"(?:[ \t\n\r]+|//[^\n\r]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 _STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![0-9A-Za-z_.+-])")
 _WORD: Final = re.compile(r"(?:true|false|null)\b")
@@ -21,17 +25,25 @@ _WORDS: Final[dict[str, ScalarKind]] = {"true": "boolean", "false": "boolean", "
 _Step = Callable[[], "_Step | None"]
 
 
-def read_json(text: str, report: Report) -> Node:
-    """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none."""
-    return _JsonText(text, report).read()
+def read_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
+    """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none.
+
+    `relaxed` allows comments, and a comma after the last item. With `only`, the values of all other keys at the top
+    are passed over: they are in the tree as PassedOver, however much they hold.
+    """
+    return _JsonText(text, report, relaxed=relaxed, only=only).read()
 
 
 class _JsonText:
     """A place in the text and what is expected there: each step reads one token and returns the next step."""
 
-    def __init__(self, text: str, report: Report) -> None:
+    def __init__(self, text: str, report: Report, *, relaxed: bool, only: Collection[str] | None) -> None:
         self._text = text
         self._report = report
+        self._relaxed = relaxed
+        self._blank = _BLANK_OR_COMMENT if relaxed else _BLANK
+        self._only = only
+        self._key_text = ""
         self._builder = TreeBuilder(report)
         self._open: list[str] = []
         self._at = 0
@@ -72,14 +84,29 @@ class _JsonText:
     def _key(self) -> _Step | None:
         if self._peek() != '"':
             raise self._error("expected a key in double quotes", self._comma_hint())
-        self._builder.scalar(self._string())
+        key = self._string()
+        self._key_text = key.text
+        self._builder.scalar(key)
         return self._colon
 
     def _colon(self) -> _Step | None:
         if self._peek() != ":":
             raise self._error("expected `:` after the key")
         self._take(1)
-        return self._value
+        wanted = self._only is None or len(self._open) > 1 or self._key_text in self._only
+        return self._value if wanted else self._pass_over
+
+    def _pass_over(self) -> _Step | None:
+        from json import JSONDecodeError, JSONDecoder
+
+        try:
+            value, end = JSONDecoder().raw_decode(self._text, self._at)
+        except (JSONDecodeError, RecursionError):
+            return self._value  # which says what is wrong, and where
+        span = Span(*self._place(self._at), *self._place(end))
+        self._at = end
+        self._builder.scalar(PassedOver(span, value))
+        return self._after_value()
 
     def _comma_or_end(self) -> _Step | None:
         here = self._peek()
@@ -88,6 +115,8 @@ class _JsonText:
         if here != ",":
             raise self._error(f"expected `,` or `{self._open[-1]}`")
         self._take(1)
+        if self._relaxed:
+            return self._first_key if self._open[-1] == "}" else self._first_item
         return self._key if self._open[-1] == "}" else self._value
 
     def _close(self) -> _Step | None:
@@ -139,13 +168,16 @@ class _JsonText:
         return self._span(start, self._at)
 
     def _skip_blank(self) -> None:
-        match = _BLANK.match(self._text, self._at)
+        match = self._blank.match(self._text, self._at)
         self._at = match.end() if match is not None else self._at
 
     def _span(self, start: int, end: int) -> Span:
-        line = bisect_right(self._line_starts, start)
-        column = start - self._line_starts[line - 1] + 1
+        line, column = self._place(start)
         return Span(line, column, line, column + end - start)
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
 
     def _error(self, message: str, hint: str = "") -> Invalid:
         place = self._span(self._at, self._at + 1)

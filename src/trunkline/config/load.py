@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from trunkline.config.clients import read_clients
+from trunkline.config.dialects import dialect_of
+from trunkline.config.file_text import parse_text, read_text
 from trunkline.config.gateway import STATE_DIR, GatewaySettings
 from trunkline.config.reader import Reader
 from trunkline.config.report import FileProblem, Invalid, Report
@@ -17,8 +19,8 @@ from trunkline.config.section import read_section
 from trunkline.config.settings import Settings
 from trunkline.config.source_list import Kinds, SourceList, read_sources
 from trunkline.config.suggest import hint_for
-from trunkline.config.tree import MAX_BYTES, Node, Scalar, Table, place_of
-from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, UNKNOWN_KEY
+from trunkline.config.tree import Node, Scalar, Table
+from trunkline.core.errors import UNKNOWN_KEY
 
 _IN_WORKING_FOLDER: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
 _IN_HOME: Final = Path(".config", "trunkline", "trunkline.yaml")
@@ -51,7 +53,7 @@ def load_config(path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Load
     """Load a file. Whatever it holds, this returns; every problem is in the result, in file order."""
     report = Report(str(path))
     try:
-        text = _read_text(path, report)
+        text = read_text(path, report)
     except Invalid:
         return Loaded(None, report.in_file_order(), "")
     return load_text(text, path, environ=environ, kinds=kinds)
@@ -71,46 +73,29 @@ def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: Kinds
     return Loaded(None if report.failed else settings, problems, shown)
 
 
-def _read_text(path: Path, report: Report) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise report.error(CONFIG_UNREADABLE, None, f"The file cannot be read: {reason}") from None
-    if len(data) > MAX_BYTES:
-        raise report.error(CONFIG_TOO_LARGE, None, f"The file is larger than {MAX_BYTES:,} bytes")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig")
-        place = place_of(before, len(before))
-        raise report.error(CONFIG_SYNTAX, place, "The file is not UTF-8 text", "save it as UTF-8") from None
-
-
-def parse_text(text: str, path: Path, report: Report) -> Node:
-    """The tree of a file's text, read as the file's name says."""
-    # each parser is imported for its own files only: start-up counts
-    if path.suffix.lower() == ".json":
-        from trunkline.config.json_text import read_json
-
-        return read_json(text, report)
-    from trunkline.config.yaml_text import read_yaml
-
-    return read_yaml(text, report)
-
-
 def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Settings:
     if isinstance(root, Scalar) and root.kind == "null":
         root = Table(root.span)
     if not isinstance(root, Table):
         raise reader.wrong_type(root, "keys like `mcpServers:`")
+    dialect = dialect_of(path, root)
+    if dialect is not None:
+        return _read_client_file(dialect, root, path, reader, kinds)
     for name, _ in root.entries:
         if name.text not in (*ROOT_KEYS, SCHEMA):
             hint = hint_for(name.text, ROOT_KEYS, "keys here")
             reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
     gateway = _read_gateway(root.get(GATEWAY), reader)
     sources = _read_all_sources(root, reader, kinds, gateway)
+    return Settings(path.absolute(), gateway, MappingProxyType(sources.found))
+
+
+def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kinds: Kinds) -> Settings:
+    from trunkline.config.client_files import read_client_file
+
+    gateway = _read_gateway(None, reader)
+    sources = SourceList(reader, kinds)
+    read_client_file(dialect, root, path, reader, sources, gateway.listen)
     return Settings(path.absolute(), gateway, MappingProxyType(sources.found))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from trunkline.config.environment import Fault, expand, has_reference
 from trunkline.config.report import Invalid, Report, Span
@@ -15,15 +16,24 @@ from trunkline.core.errors import BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
 _OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
+OUR_REFERENCE: Final = "${NAME}"
+
+
 class Reader:
     """Shared by all shapes while one file is read."""
 
     def __init__(self, report: Report, environ: Mapping[str, str], folder: Path) -> None:
         self.report = report
         self.folder = folder
-        self._environ = environ
         self.unset_is_fatal = True
         """False inside a source that is switched off: it must not keep the others from starting."""
+        self.reference = OUR_REFERENCE
+        """How this file refers to the variable NAME; empty where it cannot."""
+        self.unset_hints: dict[str, str] = {}
+        """What to do about certain variables when they are not set."""
+        self._defined: dict[str, str] = {}
+        # a ChainMap writes to its first mapping only
+        self._environ = ChainMap(self._defined, cast("MutableMapping[str, str]", environ))
 
     def error(self, code: Code, node: Node | Span, message: str, hint: str = "") -> Invalid:
         return self.report.error(code, node if isinstance(node, Span) else node.span, message, hint)
@@ -57,6 +67,26 @@ class Reader:
         """The node's text for a look at it that reports nothing; empty where there is none."""
         return expand(node.text, self._environ, lambda _fault, _what: None) if isinstance(node, Scalar) else ""
 
+    def is_set(self, variable: str) -> bool:
+        return variable in self._environ
+
+    def define(self, value: str) -> str:
+        """A reference that stands for this value, which then shows in no message."""
+        number = len(self._defined) + 1
+        while (name := f"_trunkline_{number}") in self._environ:
+            number += 1
+        self._defined[name] = value
+        return f"${{{name}}}"
+
+    def spelling_of(self, variable: str) -> str:
+        """How to write a reference to a variable in this file, as a hint shows it."""
+        return f"`{self.reference.replace('NAME', variable)}`" if self.reference else f"`{variable}`"
+
+    def obstacle(self, code: Code, node: Node, message: str, hint: str = "") -> None:
+        """Something that keeps a server from starting: an error, unless the server is switched off."""
+        report = self.error if self.unset_is_fatal else self.warn
+        report(code, node, message, hint)
+
     def path(self, written: str) -> Path:
         """`~` is the home folder, and a relative path starts at the file's folder."""
         if written == "~" or written.startswith("~/"):
@@ -77,9 +107,6 @@ class Reader:
             hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a plain `${`"
             self.error(BAD_VALUE, node, f"`{what}` is not a reference like `${{NAME}}` or `${{NAME:-default}}`", hint)
             return
-        message = f"Environment variable `{what}` is not set"
-        hint = f"set it, or give a default: `${{{what}:-…}}`"
-        if self.unset_is_fatal:
-            self.error(ENV_NOT_SET, node, message, hint)
-        else:
-            self.warn(ENV_NOT_SET, node, message, hint)
+        default = f", or give a default: `${{{what}:-…}}`" if self.reference == OUR_REFERENCE else ""
+        hint = self.unset_hints.get(what, f"set it{default}")
+        self.obstacle(ENV_NOT_SET, node, f"Environment variable `{what}` is not set", hint)

@@ -9,7 +9,7 @@ from typing import Final
 from trunkline.config.environment import has_reference
 from trunkline.config.reader import Reader
 from trunkline.config.report import Span
-from trunkline.config.tree import LINE_BREAK, Items, Node, Scalar, Table
+from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
 
 _WORDS: Final = r"""
@@ -59,7 +59,7 @@ def warn_if_secret(key: Scalar, value: Node, reader: Reader) -> None:
 
 def _warn(place: Scalar, name: str, reader: Reader) -> None:
     what = f"`{name}` holds what" if name else "This argument"
-    hint = f"keep it in the environment: `${{{_variable(name)}}}`"
+    hint = f"keep it in the environment: {reader.spelling_of(_variable(name))}"
     reader.warn(LITERAL_SECRET, place, f"{what} looks like a secret written into the file", hint)
 
 
@@ -123,7 +123,7 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
         elif isinstance(node, Items):
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
-        elif is_literal_secret(name, node):
+        elif isinstance(node, PassedOver) or is_literal_secret(name, node):
             yield node
 
 

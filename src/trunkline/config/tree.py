@@ -37,6 +37,16 @@ class Scalar:
         self.text = text
 
 
+class PassedOver(Scalar):
+    """Something that is none of our business, however large: it has no nodes, only its place and its plain value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, span: Span, value: object) -> None:
+        super().__init__(span, "refused", "")
+        self.value = value
+
+
 class Items:
     """A list."""
 

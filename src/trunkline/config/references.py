@@ -1,0 +1,194 @@
+"""References as other programs write them, put into our own form: `${NAME}` for a variable, the rest as it stands.
+
+What comes from a file is never put into the text: it becomes a variable of the reader, so that no message shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.client_entry import Given
+from trunkline.config.reader import Reader
+from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, ENV_NOT_SET
+
+Rewrite = Callable[[Scalar], str]
+"""A text of the client's file in our form."""
+
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_WITH_DEFAULT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?::-.*)?\Z", re.DOTALL)
+_BRACES: Final = re.compile(r"\$\{([^{}]*)\}")
+_BRACES_OR_BARE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_OPENCODE: Final = re.compile(r"\{(env|file):([^}]+)\}")
+_LARGEST_FILE: Final = 64 * 1024
+
+
+def rewrite_given(given: Given, rewrite: Rewrite) -> Given:
+    """The keys of a server with every text in our form."""
+    return {name: Entry(entry.key, rewrite_node(entry.value, rewrite)) for name, entry in given.items()}
+
+
+def rewrite_node(node: Node, rewrite: Rewrite) -> Node:
+    """The same tree at the same places, with every text in our form. Keys have no references."""
+    if isinstance(node, Scalar):
+        return Scalar(node.span, "text", rewrite(node)) if node.kind == "text" else node
+    if isinstance(node, Table):
+        return Table(node.span, [Entry(key, rewrite_node(value, rewrite)) for key, value in node.entries])
+    items = Items(node.span)
+    items.items = [rewrite_node(item, rewrite) for item in node.items]
+    return items
+
+
+def as_it_stands(text: str) -> str:
+    """Text that has no references, whatever it looks like."""
+    return text.replace("${", "$${")
+
+
+def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:
+    """The text of a file that a value refers to; None, with the reason reported, where there is none."""
+    try:
+        if not path.is_file():
+            raise OSError("it is not there, or no plain file")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise OSError(f"it is larger than {_LARGEST_FILE:,} bytes")
+        return data.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else reason
+        reader.obstacle(CONFIG_UNREADABLE, node, f"The file it refers to cannot be read: {reason}")
+        return None
+
+
+class EditorReferences:
+    """`${env:NAME}`, `${workspaceFolder}`, `${input:id}` … of VS Code and those that follow it.
+
+    `plain` says that `${NAME}` and `${NAME:-default}` are references too; `defaults` are the values that inputs have
+    when nobody is asked.
+    """
+
+    def __init__(
+        self, reader: Reader, workspace: Path, *, plain: bool, defaults: Mapping[str, str] | None = None
+    ) -> None:
+        self._reader = reader
+        self._plain = plain
+        self._defaults = defaults or {}
+        self._fixed = {
+            "workspaceFolder": str(workspace),
+            "workspaceFolderBasename": workspace.name,
+            "userHome": str(reader.home),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+        self._kinds: Mapping[str, Callable[[Scalar, str], str | None]] = {
+            "env": self._variable,
+            "workspaceFolder": self._workspace,
+            "file": self._file,
+            "input": self._input,
+            "command": self._only_editor_knows,
+            "config": self._only_editor_knows,
+        }
+
+    def __call__(self, node: Scalar) -> str:
+        return _rewritten(node.text, _BRACES, lambda match: self._resolve(node, match[1]), self._reader)
+
+    def _resolve(self, node: Scalar, body: str) -> str | None:
+        kind, colon, name = body.partition(":")
+        if body in self._fixed:
+            return as_it_stands(self._fixed[body])
+        if self._plain and _WITH_DEFAULT.match(body):
+            return f"${{{body}}}"
+        resolve = self._kinds.get(kind) if colon else None
+        if resolve is not None:
+            return resolve(node, name)
+        if not self._plain and VARIABLE.match(body):
+            message = f"`${{{body}}}` is no reference here and stays as it is"
+            self._reader.warn(BAD_VALUE, node, message, f"write {self._reader.spelling_of(body)} for the variable")
+        return None
+
+    def _variable(self, node: Scalar, name: str) -> str | None:
+        return f"${{{name}}}" if VARIABLE.match(name) else None
+
+    def _workspace(self, node: Scalar, name: str) -> str | None:
+        return as_it_stands(self._fixed["workspaceFolder"])
+
+    def _file(self, node: Scalar, name: str) -> str | None:
+        text = read_reference_file(node, self._reader.path(name), self._reader)
+        return None if text is None else self._reader.define(text.strip())
+
+    def _input(self, node: Scalar, name: str) -> str | None:
+        variable = "INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
+        if not self._reader.is_set(variable) and name in self._defaults:
+            return self._reader.define(self._defaults[name])
+        hint = f"the editor would ask for `{name}`; here it is taken from this variable"
+        self._reader.unset_hints[variable] = hint
+        return f"${{{variable}}}"
+
+    def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
+        hint = f"write the value out, or {self._reader.spelling_of('NAME')}"
+        self._reader.obstacle(BAD_VALUE, node, "The text has a reference that only the editor can work out", hint)
+        return None
+
+
+class ShellReferences:
+    """`$NAME` and `${NAME}` of Gemini CLI, which leaves `$NAME` alone where there is no such variable."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __call__(self, node: Scalar) -> str:
+        return _rewritten(node.text, _BRACES_OR_BARE, lambda match: self._resolve(node, match), self._reader)
+
+    def _resolve(self, node: Scalar, match: re.Match[str]) -> str | None:
+        body, bare = match.groups()
+        if body is not None:
+            return f"${{{body}}}" if _WITH_DEFAULT.match(body) else None
+        if self._reader.is_set(bare):
+            return f"${{{bare}}}"
+        message = f"Environment variable `{bare}` is not set, so `${bare}` stays as it is"
+        self._reader.warn(ENV_NOT_SET, node, message, "set it if a variable was meant")
+        return None
+
+
+class OpenCodeReferences:
+    """`{env:NAME}` and `{file:path}` of OpenCode."""
+
+    def __init__(self, reader: Reader, folder: Path) -> None:
+        self._reader = reader
+        self._folder = folder
+
+    def __call__(self, node: Scalar) -> str:
+        return _rewritten(node.text, _OPENCODE, lambda match: self._resolve(node, match[1], match[2]), self._reader)
+
+    def _resolve(self, node: Scalar, kind: str, name: str) -> str | None:
+        if kind == "env":
+            return f"${{{name}}}" if VARIABLE.match(name) else None
+        path = self._reader.path(name) if name.startswith("~/") else self._folder / name
+        text = read_reference_file(node, path, self._reader)
+        return None if text is None else self._reader.define(text.strip())
+
+
+def _rewritten(
+    text: str, pattern: re.Pattern[str], resolve: Callable[[re.Match[str]], str | None], reader: Reader
+) -> str:
+    """The text with every match replaced that `resolve` knows, and all the rest as it stands."""
+    parts: list[str] = []
+    at = 0
+    for match in pattern.finditer(text):
+        replacement = resolve(match)
+        if replacement is not None:
+            parts += [_before_reference(text[at : match.start()], reader), replacement]
+            at = match.end()
+    return "".join((*parts, as_it_stands(text[at:])))
+
+
+def _before_reference(text: str, reader: Reader) -> str:
+    """Text as it stands, also where its last character would turn the reference after it into plain text."""
+    if text.endswith("$"):
+        return as_it_stands(text[:-1]) + reader.define("$")
+    return as_it_stands(text)
