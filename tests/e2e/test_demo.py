@@ -1,8 +1,13 @@
-"""What `make run` starts: the demonstration's configuration is valid, comes up and answers."""
+"""`trunkline demo`, which `make run` runs: it comes up by itself, says how to use it, answers, and leaves nothing."""
 
 from __future__ import annotations
 
+import json
 import os
+import pty
+import re
+import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -14,56 +19,160 @@ from tests.support.client import HttpClient
 from tests.support.gateway import TRUNKLINE
 from tests.support.peers.programs import ROOT
 from tests.support.ports import free_port
+from tests.support.processes import descendants
 from tests.support.waiting import wait_until
 
-CONFIG = "examples/demo/trunkline.yaml"
+CONFIG = ROOT / "src" / "trunkline" / "demo" / "trunkline.yaml"
+TOOLS = {
+    *("clock_now", "clock_days_between", "clock_add_days"),
+    *("text_count", "text_reverse", "text_diff", "text_replace", "text_hash"),
+    *("notes_add", "notes_list", "notes_search", "notes_remove"),
+    *("calc_calculate", "calc_convert"),
+}
+TITLES = ("Claude Code", "Codex", "Gemini CLI", "OpenCode", "VS Code", "Cursor", "Claude Desktop")
+
+
+class Demo:
+    """The demo as a program, with a home, a folder for temporary files and a working folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.home, self.temporary = folder / "home", folder / "temporary"
+        self.home.mkdir()
+        self.temporary.mkdir()
+        self.log_path = folder / "demo.log"
+        self.command = [TRUNKLINE, "demo", "--port", str(self.port)]
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.temporary)}
+        self.process: subprocess.Popen[bytes]
+
+    def start(self) -> Demo:
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=self.home,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        wait_until(self.is_ready, "the demo is ready", 30)
+        return self
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None, self.log
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as reply:
+                servers = json.load(reply)["servers"]
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        return all(servers[name]["state"] == "ready" for name in ("clock", "text", "calc", "notes"))
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[int]:
-    """The port of the running demonstration, which keeps its state in a home of its own."""
-    port = free_port()
-    log_path = tmp_path / "demo.log"
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            [TRUNKLINE, "up", "-c", CONFIG, "--port", str(port)],
-            cwd=ROOT,
-            env={**os.environ, "HOME": str(tmp_path)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    running = Demo(tmp_path).start()
     try:
-        wait_until(lambda: answers(process, port, log_path), "the demonstration is ready", 30)
-        yield port
+        yield running
     finally:
-        process.terminate()
-        status = process.wait(30)
-    assert status == 0, log_path.read_text()
+        if running.process.poll() is None:
+            assert running.end(signal.SIGTERM) == 0, running.log
+    assert "Traceback" not in running.log
 
 
-def answers(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
-    assert process.poll() is None, log.read_text()
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as reply:
-            return reply.status == 200
-    except (urllib.error.URLError, ConnectionError):
-        return False
-
-
-def test_make_run_starts_the_demonstration() -> None:
+def test_make_run_starts_the_demo() -> None:
     steps = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, timeout=30)
-    assert f"trunkline up -c {CONFIG}" in steps.stdout
+    assert steps.stdout.splitlines()[-1].strip() == ".venv/bin/trunkline demo"
 
 
 def test_its_configuration_has_no_problems() -> None:
-    check = subprocess.run([TRUNKLINE, "check", CONFIG], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    values = {"PORT": "4747", "STATE": "state", "PYTHON": "python3", "CALC_URL": "http://127.0.0.1:1/mcp"}
+    environment = {**os.environ, **{f"TRUNKLINE_DEMO_{name}": value for name, value in values.items()}}
+    check = subprocess.run([TRUNKLINE, "check", CONFIG], env=environment, capture_output=True, text=True, timeout=30)
     assert (check.returncode, check.stderr) == (0, "")
+    assert "4 servers" in check.stdout
 
 
-async def test_it_lists_tools_of_every_server_and_runs_them(demo: int) -> None:
-    async with HttpClient(demo) as client:
-        assert {"clock_now", "clock_days_between", "text_reverse"} <= await client.tool_names()
+async def test_it_lists_the_tools_of_every_server_and_runs_them(demo: Demo) -> None:
+    async with HttpClient(demo.port) as client:
+        assert await client.tool_names() >= TOOLS
         days = await client.call("clock_days_between", {"first": "2026-01-01", "last": "2026-07-28"})
         assert days.text == "208"
         assert (await client.call("text.reverse", {"text": "live"})).text == "evil"
+        assert (await client.call("calc_convert", {"value": 72, "from": "F", "to": "C"})).result[
+            "structuredContent"
+        ] == {
+            "value": 22.2222222222,
+            "unit": "C",
+        }
+        assert (await client.call("calc_calculate", {"expression": "1 / 0"})).result["isError"]
+
+
+async def test_a_note_of_one_client_is_read_by_another(demo: Demo) -> None:
+    async with HttpClient(demo.port) as first, HttpClient(demo.port) as second:
+        await first.call("notes_add", {"text": "the gateway remembers"})
+        assert "the gateway remembers" in (await second.call("notes_search", {"query": "gateway"})).text
+
+
+def test_it_says_how_to_connect_every_client_and_what_to_try(demo: Demo) -> None:
+    announced = demo.log
+    url = f"http://127.0.0.1:{demo.port}/mcp"
+    for title in TITLES:
+        assert re.search(rf"^  {title}  +\S", announced, re.MULTILINE), title
+    assert f"claude mcp add -s user -t http trunkline {url}\n" in announced
+    assert re.search(rf"trunkline call calc_convert .* --url {url}\n", announced)
+    assert "\033[" not in announced
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_told_to_stop_it_leaves_nothing(demo: Demo, number: int, status: int) -> None:
+    assert demo.end(number) == status
+    assert list(demo.temporary.iterdir()) == []
+    assert list(demo.home.iterdir()) == []
+
+
+def test_killed_it_takes_every_server_along(demo: Demo) -> None:
+    below = [process.pid for process in descendants(demo.process.pid)]
+    assert len(below) >= 3
+    demo.process.kill()
+    demo.process.wait(30)
+    wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below), "its servers are gone")
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
+    demo = Demo(tmp_path)
+    with socket.create_server(("127.0.0.1", demo.port)):
+        done = subprocess.run(
+            demo.command, cwd=demo.home, env=demo.environment, capture_output=True, text=True, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "TL114" in done.stderr
+    assert "`--port`" in done.stderr
+    assert "Claude" not in done.stderr
+    assert list(demo.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_on_a_terminal_it_is_in_colour_unless_that_is_not_wanted(tmp_path: Path, no_color: str) -> None:
+    demo = Demo(tmp_path)
+    ours, theirs = pty.openpty()
+    environment = {**demo.environment, "TERM": "xterm", "NO_COLOR": no_color}
+    process = subprocess.Popen(demo.command, cwd=demo.home, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        screen = b""
+        while b"Ctrl+C" not in screen:
+            screen += os.read(ours, 65536)
+    finally:
+        process.terminate()
+        process.wait(30)
+        os.close(ours)
+    assert (b"\033[36mclaude mcp add" in screen) == (not no_color)
+    assert b"claude mcp add" in screen
