@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,14 +72,13 @@ def test_a_clients_file_is_all_it_needs_to_list_the_tools_of_every_server(hour: 
 
 
 async def test_the_first_list_of_a_second_start_is_complete_before_any_server_is_up(hour: Hour) -> None:
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         with hour.household.held_back():  # and nobody listens on the ports of the other two
             gateway = stack.enter_context(hour.household.gateway())
-            client = await gateway.client().open()
+            client = await stack.enter_async_context(gateway.client())
             assert await client.tool_names() == hour.expected
         for name in ("calc", "notes"):
             assert (await client.call(f"{name}_add", {"a": 2, "b": 3})).structured["total"] == 5
-        await client.close()
 
 
 # Changes --------------------------------------------------------------------------------------------------------------

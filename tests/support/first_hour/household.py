@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 
 TOKEN = "the-team-s-own-token"
 GROCERIES = "oat milk\nlentils\n"
-META_TOOLS: frozenset[str] = frozenset()
+META_TOOLS = frozenset({"list_servers", "list_tools", "server_health", "find_tool", "registry_summary"})
 _DEMO = ["-m", "trunkline.demo"]
 _WAITS_AT_THE_GATE = """#!/bin/sh
 while [ -e {hold} ]; do sleep 0.05; done
