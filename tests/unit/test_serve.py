@@ -18,7 +18,8 @@ from tests.unit.test_app import settings_of
 from trunkline.app import Gateway
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
-from trunkline.serve import run, serve_http
+from trunkline.serve.http import serve_http
+from trunkline.serve.loop import run
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
 uvloop.new_event_loop().close()

@@ -29,7 +29,8 @@ def demo(port: int) -> None:
     """Run the gateway with four small servers, to try it."""
     try:
         with _demo_settings(port) as settings:
-            from trunkline.serve import run, serve_http
+            from trunkline.serve.http import serve_http
+            from trunkline.serve.loop import run
 
             status = run(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
     except GatewayError as error:

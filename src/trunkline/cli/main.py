@@ -31,7 +31,8 @@ main.add_command(connect)
 def stdio(config: Path | None) -> None:
     """Serve one client over standard input and output, for programs that start their MCP servers."""
     settings = load_or_exit(config)
-    from trunkline.serve import run, serve_stdio
+    from trunkline.serve.loop import run
+    from trunkline.serve.stdio import serve_stdio
 
     sys.exit(run(lambda: serve_stdio(settings, reloader(settings, lambda same: same))))
 

@@ -31,7 +31,8 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
 
     try:
         settings = as_asked(settings)
-        from trunkline.serve import run, serve_http
+        from trunkline.serve.http import serve_http
+        from trunkline.serve.loop import run
 
         status = run(lambda: serve_http(settings, reloader(settings, as_asked), _announce))
     except GatewayError as error:

@@ -1,13 +1,12 @@
-"""Running a gateway behind a door until it is told to stop: start, signals, drain, end."""
+"""A gateway with its telemetry, its MCP server and its signals: what every door needs around it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -21,7 +20,6 @@ from trunkline.operations import Load, Operations
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
 from trunkline.telemetry.redact import Redactor
-from trunkline.version import __version__
 from trunkline.watch import FileWatch
 
 INTERRUPTED: Final = 130
@@ -42,7 +40,8 @@ class Running:
         self.metrics.attach(self.events)
         self.metrics.counter("log_lines_dropped", "Log lines that could not be written", lambda: self.log.dropped)
         self.gateway = Gateway(settings, self.events, redact=self.redactor)
-        self.operations = Operations(self.gateway, load, gateway_folder(settings))
+        self.folder = gateway_folder(settings)
+        self.operations = Operations(self.gateway, load, self.folder)
         self.operations.on_settings.append(lambda new: self.redactor.learn(_secrets(new)))
         self.mcp = McpServer(self.gateway.router, max_calls_per_client=settings.gateway.limits.in_flight_per_client)
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -85,7 +84,7 @@ class Running:
 
 
 @asynccontextmanager
-async def _running(settings: Settings, load: Load) -> AsyncGenerator[Running, None]:
+async def running_gateway(settings: Settings, load: Load) -> AsyncGenerator[Running, None]:
     running = Running(settings, load)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
@@ -98,62 +97,7 @@ async def _running(settings: Settings, load: Load) -> AsyncGenerator[Running, No
         await running.close()
 
 
-async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
-    """`trunkline up`. `load` reads the configuration once more, for a reload."""
-    from trunkline.doors.http.access import Access
-    from trunkline.doors.http.mcp import McpRoute
-    from trunkline.doors.http.operator import OperatorApi
-    from trunkline.doors.http.pages import Pages
-    from trunkline.doors.http.routes import Handlers
-    from trunkline.doors.http.server import HttpDoor, HttpOptions
-    from trunkline.doors.http.sessions import Sessions
-    from trunkline.wire.http1 import HttpLimits
-
-    async with _running(settings, load) as running:
-        gateway, limits = settings.gateway, settings.gateway.limits
-        sessions = Sessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
-        pages = Pages(running.gateway.router, running.metrics.render)
-        options = HttpOptions(
-            host=gateway.listen.host,
-            port=gateway.listen.port,
-            limits=HttpLimits(header_bytes=limits.header_bytes, body_bytes=limits.request_bytes),
-            max_connections=limits.connections,
-        )
-        access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token, gateway.operator_token)
-        handlers = Handlers(pages, OperatorApi(running.gateway.router, running.operations))
-        door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
-        running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
-        running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
-        running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)
-        host, port = await door.start()
-        running.start()
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
-        running.events.note("info", "started", f"Trunkline {__version__} listens on {url}", url=url)
-        announce(url)
-        _settle_memory()
-        status = await running.stopping
-        pages.draining = True
-        await running.gateway.drain()
-        running.mcp.end_subscriptions()
-        running.mcp.close()  # what did not end in time is answered while there are connections to answer on
-        await door.close()
-        return status
-
-
-async def serve_stdio(settings: Settings, load: Load) -> int:
-    """`trunkline stdio`."""
-    from trunkline.doors.mcp_stdio import StdioDoor
-
-    async with _running(settings, load) as running:
-        running.start()
-        door = StdioDoor(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
-        running.stopping.add_done_callback(lambda _: door.stop())
-        _settle_memory()
-        await door.serve()
-        return running.stopping.result() if running.stopping.done() else 0
-
-
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """What start-up built stays: keep the collector from walking it, and from running every few calls."""
     keep_large_buffers()
     gc.collect()
@@ -177,25 +121,3 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _fill_standard_descriptors() -> None:
-    """Some launchers close them. A socket that then gets number 2 would receive our log."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-
-
-def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run to the end on the fastest loop there is."""
-    _fill_standard_descriptors()
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if os.environ.get("TRUNKLINE_LOOP") != "asyncio":
-        with contextlib.suppress(ImportError):
-            import uvloop
-
-            factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main())

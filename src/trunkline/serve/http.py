@@ -1,0 +1,83 @@
+"""`trunkline up`: a gateway behind its HTTP door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trunkline.config.settings import Settings
+from trunkline.doors.http.access import Access
+from trunkline.doors.http.mcp import McpRoute
+from trunkline.doors.http.operator import OperatorApi
+from trunkline.doors.http.pages import Pages
+from trunkline.doors.http.routes import Handlers
+from trunkline.doors.http.server import HttpDoor, HttpOptions
+from trunkline.doors.http.sessions import Sessions
+from trunkline.links.running import Announcement, announce_running, running_record
+from trunkline.operations import Load
+from trunkline.serve.operator_token import make_operator_token
+from trunkline.serve.running import Running, running_gateway, settle_memory
+from trunkline.version import __version__
+from trunkline.wire.http1 import HttpLimits
+
+
+async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
+    """Until a signal says stop. `load` reads the configuration once more, for a reload."""
+    async with running_gateway(settings, load) as running:
+        gateway = settings.gateway
+        access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
+        door, pages = _door(running, access)
+        host, port = await door.start()
+        record = running_record(host=host, port=port, socket=gateway.socket, config=settings.path, version=__version__)
+        announcement = announce_running(running.folder, record)
+        try:
+            _let_in(running, access, announcement, port)
+            running.start()
+            running.events.note("info", "started", f"Trunkline {__version__} listens on {record.url}", url=record.url)
+            announce(record.url)
+            settle_memory()
+            status = await running.stopping
+        finally:
+            announcement.close()
+        pages.draining = True
+        await running.gateway.drain()
+        running.mcp.end_subscriptions()
+        running.mcp.close()  # what did not end in time is answered while there are connections to answer on
+        await door.close()
+        return status
+
+
+def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
+    gateway, limits = running.settings.gateway, running.settings.gateway.limits
+    sessions = Sessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
+    pages = Pages(running.gateway.router, running.metrics.render)
+    options = HttpOptions(
+        host=gateway.listen.host,
+        port=gateway.listen.port,
+        limits=HttpLimits(header_bytes=limits.header_bytes, body_bytes=limits.request_bytes),
+        max_connections=limits.connections,
+    )
+    handlers = Handlers(pages, OperatorApi(running.gateway.router, running.operations))
+    door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
+    running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
+    running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
+    running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)
+    return door, pages
+
+
+def _let_in(running: Running, access: Access, announcement: Announcement, port: int) -> None:
+    """Tokens as the configuration says, now and after every reload; an operator's is made where none is given."""
+    if announcement.reason:
+        running.events.note("info", "started", f"Other programs cannot find this gateway: {announcement.reason}")
+    made = ""
+    if not running.settings.gateway.operator_token:
+        made = make_operator_token(
+            running.folder, running.events, own_name="" if not announcement.reason else f"{port}"
+        )
+        running.redactor.learn([made])
+
+    def apply(settings: Settings) -> None:
+        gateway = settings.gateway
+        operator_token = gateway.operator_token or made
+        access.replace(allowed_hosts=gateway.allowed_hosts, token=gateway.token, operator_token=operator_token)
+
+    running.operations.on_settings.append(apply)
