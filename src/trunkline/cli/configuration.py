@@ -47,10 +47,15 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
 
 
 def load(config: Path | None, *, as_json: bool = False) -> Loaded:
+    return load_config(config_or_exit(config, as_json=as_json), environ=os.environ, kinds=section_kinds())
+
+
+def config_or_exit(config: Path | None, *, as_json: bool) -> Path:
+    """The file to use; where there is none, that is said and the program ends with status 2."""
     path = find_config(config, Path(), Path.home())
     if path is None:
         _no_file(as_json=as_json)
-    return load_config(path, environ=os.environ, kinds=section_kinds())
+    return path
 
 
 def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], Loaded]:
@@ -67,7 +72,7 @@ def _no_file(*, as_json: bool) -> NoReturn:
     problem = Problem(
         code=CONFIG_UNREADABLE,
         message="No configuration file found",
-        hint="write `trunkline.yaml` here, or name a file with `-c FILE`",
+        hint="make one here with `trunkline add NAME -- COMMAND…`, or name a file with `-c FILE`",
     )
     if as_json:
         click.echo(render_json([problem]))

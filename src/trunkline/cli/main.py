@@ -8,22 +8,19 @@ from pathlib import Path
 import click
 
 from trunkline.cli.configuration import load_or_exit, reloader, report_problems
-from trunkline.cli.connect import connect
-from trunkline.cli.demo import demo
+from trunkline.cli.lazy import LazyGroup
 from trunkline.cli.options import CONFIG
 from trunkline.cli.up import up
 from trunkline.version import __version__
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trunkline", message="%(prog)s %(version)s")
 def main() -> None:
     """One line from an AI agent to every tool it may call."""
 
 
 main.add_command(up)
-main.add_command(demo)
-main.add_command(connect)
 
 
 @main.command()

@@ -1,0 +1,64 @@
+"""`trunkline completion`, and what can be completed: codes, and the servers of the configuration file.
+
+Completion runs at every press of the tab key. It says nothing rather than something wrong, and never fails.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+_PROGRAM: Final = "trunkline"
+
+
+@click.command(short_help="Print the script for completion in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes commands, options and names in a shell.
+
+    \b
+    bash:  add to ~/.bashrc:  eval "$(trunkline completion bash)"
+    zsh:   add to ~/.zshrc, after compinit:  eval "$(trunkline completion zsh)"
+    fish:  trunkline completion fish > ~/.config/fish/completions/trunkline.fish
+
+    The line in a start-up file runs Trunkline each time a shell starts; to avoid that, write the script to a file
+    once and source the file.
+    """
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(ctx.find_root().command, {}, _PROGRAM, f"_{_PROGRAM.upper()}_COMPLETE").source())
+
+
+def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Error codes, whether they are written `TL305`, `tl305` or `305`."""
+    from trunkline.core.errors import CODES
+
+    written = incomplete.upper()
+    prefix = written if written.startswith("T") else f"TL{written}"
+    return [CompletionItem(code.id, help=code.title) for code in CODES.values() if code.id.startswith(prefix)]
+
+
+def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The servers of the file that `-c` names, or of the one that would be found."""
+    try:
+        names = _server_names(ctx.params.get("config"))
+    except Exception:  # a file in any state must not print a traceback into somebody's command line
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _server_names(config: Path | None) -> list[str]:
+    import os
+
+    from trunkline.config.edit import server_names
+    from trunkline.config.edit_check import ConfigText
+    from trunkline.config.load import find_config
+
+    path = find_config(config, Path(), Path.home())
+    if path is None:
+        return []
+    return server_names(ConfigText(path, path.read_text(encoding="utf-8-sig"), os.environ, {}))

@@ -1,0 +1,267 @@
+"""`trunkline add` and `trunkline remove`: the servers of the configuration file, changed in place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import click
+
+from trunkline.cli.completion import complete_servers
+from trunkline.cli.options import CONFIG
+from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
+
+if TYPE_CHECKING:
+    from trunkline.config.edit import Edited
+    from trunkline.config.edit_check import ConfigText
+    from trunkline.config.new_server import NewServer
+    from trunkline.config.settings import Settings
+
+_NEW_FILE: Final = Path("trunkline.yaml")
+_WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
+
+
+class _Add(click.Command):
+    """Options of the server's own command are a common slip: the message says how to pass them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            hint = "put `--` before the server's command: `trunkline add NAME -- COMMAND…`"
+            raise click.UsageError(f"{error.format_message()}\nhint: {hint}", ctx) from None
+
+
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="What was done as a JSON object on stdout.")
+
+
+@click.command(cls=_Add, short_help="Add a server to the configuration file.")
+@click.argument("name")
+@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="URL | -- COMMAND…")
+@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="A variable for the command; repeatable.")
+@click.option("-H", "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the URL; repeatable.")
+@click.option("--cwd", default="", metavar="FOLDER", help="The folder the command starts in.")
+@click.option(
+    "--transport",
+    default="",
+    type=click.Choice(["sse", "streamable"]),
+    help="How to speak to the URL, if not found out.",
+)
+@click.option("--disabled", is_flag=True, help="Write it down, but do not use it yet.")
+@click.option("--force", is_flag=True, help="Replace a server of the same name.")
+@CONFIG
+@_JSON
+def add(
+    name: str,
+    target: tuple[str, ...],
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    cwd: str,
+    transport: str,
+    disabled: bool,
+    force: bool,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Add a server to the configuration file; everything else in the file stays as it is.
+
+    \b
+    trunkline add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+    trunkline add github -e GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+    trunkline add tracker https://tracker.example.com/mcp -H 'Authorization: Bearer ${TRACKER_TOKEN}'
+
+    `-e NAME` without a value takes it from the environment of the gateway, so that no secret is in the file. Without
+    any configuration file, `trunkline.yaml` is made in this folder.
+    """
+    from trunkline.config.load import find_config
+    from trunkline.config.new_server import NewServer
+
+    path = find_config(config, Path(), Path.home()) or _NEW_FILE
+    is_url = len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
+    _check_options(is_url, {"--env": env, "--cwd": cwd}, {"--header": header, "--transport": transport})
+    server = NewServer(
+        name=name,
+        command=() if is_url else _command(target, path),
+        url=target[0] if is_url else "",
+        env=dict(map(_variable, env)),
+        headers=dict(map(_header, header)),
+        cwd=_from_here(cwd, path),
+        transport=transport,
+        enabled=not disabled,
+    )
+    try:
+        change = _add(path, server, force=force)
+    except GatewayError as error:
+        _fail(error.problem, name, path, as_json=as_json)
+    _report(change, as_json=as_json, notes=() if cwd else _about_relative_files(server))
+
+
+@click.command(short_help="Remove a server from the configuration file.")
+@click.argument("name", shell_complete=complete_servers)
+@CONFIG
+@_JSON
+def remove(name: str, config: Path | None, as_json: bool) -> None:
+    """Remove a server from the configuration file; everything else in the file stays as it is."""
+    from trunkline.cli.configuration import config_or_exit
+
+    path = config_or_exit(config, as_json=as_json)
+    try:
+        change = _remove(path, name)
+    except GatewayError as error:
+        _fail(error.problem, name, path, as_json=as_json)
+    _report(change, as_json=as_json)
+
+
+# -- what was typed -------------------------------------------------------------------------------------------------
+
+
+def _check_options(is_url: bool, of_command: dict[str, Any], of_url: dict[str, Any]) -> None:
+    wrong, kind = (of_command, "a URL") if is_url else (of_url, "a command")
+    for option, value in wrong.items():
+        if value:
+            raise click.UsageError(f"`{option}` means nothing for {kind}")
+
+
+def _variable(written: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or `NAME` alone for a reference to the environment."""
+    name, equals, value = written.partition("=")
+    if not name:
+        raise click.UsageError(f"`{written}` is not `NAME=VALUE`")
+    return name, value if equals else f"${{{name}}}"
+
+
+def _header(written: str) -> tuple[str, str]:
+    name, colon, value = written.partition(":")
+    if not colon or not name.strip():
+        raise click.UsageError(f"A header is `NAME: VALUE`, not `{name}`")
+    return name.strip(), value.strip()
+
+
+def _command(target: tuple[str, ...], config: Path) -> tuple[str, ...]:
+    program, *arguments = target
+    return (_from_here(program, config) if "/" in program else program, *arguments)
+
+
+def _from_here(path: str, config: Path) -> str:
+    """A path in the file starts at the file's folder; one that is typed starts here."""
+    if not path or path.startswith(_WRITTEN_AS_IT_IS) or config.absolute().parent == Path.cwd():
+        return path
+    return str(Path.cwd() / path)
+
+
+def _about_relative_files(server: NewServer) -> Iterable[str]:
+    for argument in server.command[1:]:
+        if not argument.startswith(("-", *_WRITTEN_AS_IT_IS)) and Path(argument).is_file():
+            yield f"`{argument}` is looked for in the folder the gateway runs in; `--cwd .` makes it this one"
+
+
+# -- the change -----------------------------------------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    name: str
+    path: Path
+    created: bool
+    edited: Edited
+
+
+def _add(path: Path, server: NewServer, *, force: bool) -> _Change:
+    from trunkline.config.config_file import create_file, editing
+    from trunkline.config.edit import add_server
+
+    if not path.exists():
+        edited = add_server(_text(path, ""), server)
+        create_file(path, edited.text, private=server.holds_secrets)
+        return _Change(server.name, path, True, edited)
+    with editing(path) as file:
+        edited = add_server(_text(path, file.text), server, force=force)
+        file.replace(edited.text)
+    return _Change(server.name, path, False, edited)
+
+
+def _remove(path: Path, name: str) -> _Change:
+    from trunkline.config.config_file import editing
+    from trunkline.config.edit import remove_server
+
+    with editing(path) as file:
+        edited = remove_server(_text(path, file.text), name)
+        file.replace(edited.text)
+    return _Change(name, path, False, edited)
+
+
+def _text(path: Path, text: str) -> ConfigText:
+    from trunkline.config.edit_check import ConfigText
+    from trunkline.sources import section_kinds
+
+    return ConfigText(path, text, os.environ, section_kinds())
+
+
+# -- what is said ---------------------------------------------------------------------------------------------------
+
+
+def _report(change: _Change, *, as_json: bool, notes: Iterable[str] = ()) -> None:
+    from trunkline.config.render import render
+
+    edited = change.edited
+    problems = [_not_set_here(problem) for problem in edited.problems]
+    if as_json:
+        _print_json(change.name, change.path, edited.action, problems, edited, created=change.created)
+        return
+    if problems:
+        click.echo(render(problems, edited.shown), err=True)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(_sentence(change), err=True)
+    click.echo(_what_happens(edited.settings), err=True)
+
+
+def _not_set_here(problem: Problem) -> Problem:
+    """A variable that is not set in this shell may well be where the gateway runs."""
+    if problem.code is not ENV_NOT_SET:
+        return problem
+    return replace(problem, severity="warning", message=f"{problem.message} here", hint="set it where the gateway runs")
+
+
+def _sentence(change: _Change) -> str:
+    name, path, line = f"`{change.name}`", change.path, change.edited.line
+    if change.created:
+        return f"Made {path} with the server {name}"
+    if change.edited.action == "removed":
+        return f"Removed {name} from {path}, where it was on line {line}"
+    return f"{change.edited.action.capitalize()} {name} in {path}, on line {line}"
+
+
+def _what_happens(settings: Settings | None) -> str:
+    if settings is None:
+        return "The file has errors, and no gateway takes it until they are solved: see `trunkline check`"
+    from trunkline.config.state import gateway_folder
+    from trunkline.links.running import find_running
+
+    running = find_running(gateway_folder(settings))
+    who = f"The gateway at {running.url}" if running is not None else "A running gateway"
+    return f"{who} picks the change up by itself"
+
+
+def _fail(problem: Problem, name: str, path: Path, *, as_json: bool) -> NoReturn:
+    if as_json:
+        _print_json(name, path, "none", [problem], None, created=False)
+    else:
+        click.echo(f"error: {problem}", err=True)
+    sys.exit(problem.code.exit)
+
+
+def _print_json(
+    name: str, path: Path, action: str, problems: list[Problem], edited: Edited | None, *, created: bool
+) -> None:
+    from json import dumps, loads
+
+    from trunkline.config.render import render_json
+
+    done: dict[str, Any] = {"action": action, "name": name, "file": str(path.absolute()), "created": created}
+    if edited is not None:
+        done |= {"place": edited.place, "line": edited.line, "loads": edited.settings is not None}
+    click.echo(dumps(done | {"problems": loads(render_json(problems))}, indent=2, ensure_ascii=False))

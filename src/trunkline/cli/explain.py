@@ -1,0 +1,119 @@
+"""`trunkline explain`: what an error code means, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from trunkline.cli.completion import complete_codes
+from trunkline.cli.options import CONFIG
+
+if TYPE_CHECKING:
+    from trunkline.core.errors import Code
+
+_WIDEST: Final = 100
+_USAGE: Final = 2
+
+
+@click.command(short_help="Explain an error code, and what to do about it.")
+@click.argument("code", required=False, shell_complete=complete_codes)
+@click.option("--tool", metavar="NAME", help="Say where this tool comes from, or why it is missing.")
+@CONFIG
+@click.option("--url", help="With `--tool`: ask the gateway that runs there.")
+@click.option("--json", "as_json", is_flag=True, help="The explanation as a JSON object.")
+def explain(code: str | None, tool: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
+    """Explain an error code: what it means, what usually causes it, what to do.
+
+    CODE may be written TL305, tl305 or 305. Without it, all codes are listed.
+    """
+    if tool is not None:
+        sys.exit(_explain_tool(tool, config, url))
+    from trunkline.core.errors import CODES
+
+    if code is None:
+        _list(CODES.values(), as_json=as_json)
+        return
+    known = CODES.get(_full(code))
+    if known is None:
+        click.echo(f"error: Unknown code `{code}`\n{_near(code, CODES)}", err=True)
+        sys.exit(_USAGE)
+    click.echo(_json(_plain(known)) if as_json else _page(known))
+
+
+def _explain_tool(name: str, config: Path | None, url: str | None) -> int | None:
+    from importlib import import_module
+
+    return import_module("trunkline.cli.explain_tool").explain_tool(name, config, url)
+
+
+def _full(written: str) -> str:
+    """`305`, `tl305` and ` TL305:` are all TL305."""
+    word = written.strip().rstrip(":").upper()
+    return f"TL{word}" if word.isdigit() else word
+
+
+def _list(codes: Iterable[Code], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(_json([_plain(code) for code in codes]))
+        return
+    for code in codes:
+        click.echo(f"{click.style(code.id, bold=True)}  {code.title}")
+
+
+def _near(written: str, codes: dict[str, Code]) -> str:
+    """The codes somebody may have meant: spelled alike, or with that word in the title."""
+    from difflib import get_close_matches
+
+    word = written.strip().lower()
+    about = [code.id for code in codes.values() if len(word) > 2 and word in code.title.lower()]
+    near = about or get_close_matches(_full(written), codes, n=3, cutoff=0.6)
+    if not near:
+        return "hint: `trunkline explain` lists all codes"
+    return "hint: did you mean " + " or ".join(f"`{id}` ({codes[id].title})" for id in near[:5]) + "?"  # noqa: A001
+
+
+def _plain(code: Code) -> dict[str, Any]:
+    from trunkline.core.explanations import EXPLANATIONS
+
+    numbers = {"jsonrpc": code.jsonrpc, "http": code.http, "exit": code.exit}
+    return {"code": code.id, "title": code.title, **EXPLANATIONS[code.id]._asdict(), **numbers}
+
+
+def _json(value: object) -> str:
+    from json import dumps
+
+    return dumps(value, indent=2, ensure_ascii=False)
+
+
+def _page(code: Code) -> str:
+    from shutil import get_terminal_size
+
+    from trunkline.core.explanations import EXPLANATIONS
+
+    explanation = EXPLANATIONS[code.id]
+    width = max(40, min(get_terminal_size().columns, _WIDEST))
+    parts = [
+        click.style(f"{code.id}: {code.title}", bold=True),
+        _wrapped(explanation.meaning, width),
+        "\n".join(["Usual causes:", *(_wrapped(cause, width, "  - ") for cause in explanation.causes)]),
+        "\n".join(["What to do:", *(_wrapped(remedy, width, "  - ") for remedy in explanation.remedies)]),
+        f"JSON-RPC {code.jsonrpc}, HTTP {code.http}, exit status {code.exit}",
+    ]
+    return "\n\n".join(parts)
+
+
+def _wrapped(text: str, width: int, mark: str = "") -> str:
+    from textwrap import fill
+
+    return fill(
+        text,
+        width,
+        initial_indent=mark,
+        subsequent_indent=" " * len(mark),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

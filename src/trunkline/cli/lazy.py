@@ -1,0 +1,31 @@
+"""A group of commands whose modules are imported only when one of them is asked for: start-up counts."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+COMMANDS: Final[dict[str, str]] = {
+    "add": "trunkline.cli.edit:add",
+    "completion": "trunkline.cli.completion:completion",
+    "connect": "trunkline.cli.connect:connect",
+    "demo": "trunkline.cli.demo:demo",
+    "explain": "trunkline.cli.explain:explain",
+    "remove": "trunkline.cli.edit:remove",
+}
+"""Where each command is that main.py does not define itself."""
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is not a command"
+        return command

@@ -1,0 +1,134 @@
+"""Whether an edit did what was asked and nothing else, found out by reading the text before and after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trunkline.config.dialects import dialect_of
+from trunkline.config.entry_text import Plain
+from trunkline.config.file_text import parse_text
+from trunkline.config.load import Loaded, load_text
+from trunkline.config.report import FileProblem, Invalid, Report
+from trunkline.config.source_list import Kinds
+from trunkline.config.sources import SourceSection
+from trunkline.config.text_edit import CannotEdit
+from trunkline.config.tree import Items, Node, Table, place_of
+from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigText:
+    """The text of a configuration file, and what it is read with."""
+
+    path: Path
+    text: str
+    environ: Mapping[str, str]
+    kinds: Kinds
+
+    def tree(self) -> Node:
+        """Raises GatewayError where the text is not even valid YAML, JSON or TOML."""
+        report = Report(str(self.path))
+        try:
+            return parse_text(self.text, self.path, report)
+        except Invalid:
+            raise GatewayError(report.in_file_order()[0]) from None
+
+    def dialect(self) -> str | None:
+        """Whose file this is; None for one of our own."""
+        root = self.tree()
+        return dialect_of(self.path, root if isinstance(root, Table) else Table(root.span))
+
+    def load(self) -> Loaded:
+        return load_text(self.text, self.path, environ=self.environ, kinds=self.kinds)
+
+    def with_text(self, text: str) -> ConfigText:
+        return ConfigText(self.path, text, self.environ, self.kinds)
+
+
+def check_only_change(
+    before: ConfigText, after: ConfigText, entry: tuple[str, ...], body: Mapping[str, Plain] | None
+) -> None:
+    """Raises CannotEdit where anything but this entry differs, or the entry does not say what `body` says."""
+    new = after.tree()
+    if _meaning(before.tree(), entry) != _meaning(new, entry):
+        raise CannotEdit("the change would touch more than this entry")
+    node: Node | None = new
+    for key in entry:
+        node = node.get(key) if isinstance(node, Table) else None
+    if (None if node is None else _plain(node)) != body:
+        raise CannotEdit("the change would not have the effect that is asked for")
+
+
+def _meaning(node: Node, without: tuple[str, ...]) -> Any:
+    """What a tree says, less one entry, in a form that compares.
+
+    On the way to that entry an empty group, an empty value and no key at all are the same: None.
+    """
+    if isinstance(node, Table):
+        said = [
+            (key.text, _meaning(value, _rest(without, key.text)))
+            for key, value in node.entries
+            if without != (key.text,)
+        ]
+        members = [(key, meaning) for key, meaning in said if meaning is not None]
+        return ("group", members) if members or not without else None
+    if isinstance(node, Items):
+        return ("list", [_meaning(item, ()) for item in node.items])
+    if node.kind == "null" and without:
+        return None
+    return (node.kind, node.text, getattr(node, "value", None))
+
+
+def _rest(way: tuple[str, ...], key: str) -> tuple[str, ...]:
+    return way[1:] if way and way[0] == key else ()
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node, Table):
+        return {key.text: _plain(value) for key, value in node.entries}
+    if isinstance(node, Items):
+        return [_plain(item) for item in node.items]
+    return node.text == "true" if node.kind == "boolean" else node.text if node.kind == "text" else node
+
+
+def problems_of_entry(loaded: Loaded, text: str, start: int, end: int) -> list[FileProblem]:
+    """The problems whose place is between two places of the text."""
+    first, last = place_of(text, start)[:2], place_of(text, end)[:2]
+    return [problem for problem in loaded.problems if problem.span is not None and first <= problem.span[:2] <= last]
+
+
+def check_no_new_errors(before: Loaded, after: Loaded, of_entry: Iterable[FileProblem]) -> None:
+    """Raises GatewayError where the file has errors now that it did not have.
+
+    A variable that is not set here is none: it may be where the gateway runs.
+    """
+    own = list(of_entry)
+    for problem in own:
+        if problem.severity == "error" and problem.code is not ENV_NOT_SET:
+            raise GatewayError(Problem(code=problem.code, message=problem.message, hint=problem.hint))
+    known = _errors(before.problems)
+    elsewhere = [problem for problem in after.problems if problem not in own]
+    for problem in elsewhere:
+        if problem.severity == "error" and _errors(elsewhere)[problem.code.id] > known[problem.code.id]:
+            raise CannotEdit(f"the file would not load any more: {problem.message}")
+
+
+def _errors(problems: Iterable[FileProblem]) -> Counter[str]:
+    return Counter(problem.code.id for problem in problems if problem.severity == "error")
+
+
+def check_other_servers(before: Loaded, after: Loaded, changed: set[str]) -> None:
+    """Raises CannotEdit where a server that was not to be touched comes, goes or changes."""
+    if before.settings is None or after.settings is None:
+        return
+    for name in before.settings.sources.keys() | after.settings.sources.keys():
+        if name not in changed and not _same(before.settings.sources, after.settings.sources, name):
+            raise CannotEdit(f"the server `{name}` would change too")
+
+
+def _same(before: Mapping[str, SourceSection], after: Mapping[str, SourceSection], name: str) -> bool:
+    return name in before and name in after and before[name] == after[name]

@@ -1,0 +1,151 @@
+"""A server to add, and the keys that describe it in each kind of file.
+
+References to the environment are given in our own form, `${NAME}`, and written as the file's program writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from trunkline.config.entry_text import Plain
+from trunkline.config.text_edit import CannotEdit
+
+Body = dict[str, Plain]
+_TYPES: Final = {"": "http", "sse": "sse", "streamable": "streamable-http"}
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_BEARER: Final = re.compile(r"Bearer \$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewServer:
+    """A server with a `command`, which is the program and its arguments, or with a `url`.
+
+    `transport` is `sse`, `streamable` or nothing.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str = ""
+    transport: str = ""
+    enabled: bool = True
+
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether what may well be secret stands in it."""
+        return bool(self.env or self.headers)
+
+    def texts(self) -> list[str]:
+        """Everything that is written into the file."""
+        pairs = (*self.env.items(), *self.headers.items())
+        return [*self.command, self.url, self.cwd, *(text for pair in pairs for text in pair)]
+
+
+def as_source(server: NewServer) -> Body:
+    """The entry of our own `sources`."""
+    return _without_empty(
+        {
+            "kind": "mcp_http" if server.url else "mcp_stdio",
+            **_command_keys(server),
+            "url": server.url,
+            "headers": dict(server.headers),
+            "transport": server.transport,
+            "enabled": None if server.enabled else False,
+        }
+    )
+
+
+def as_client(server: NewServer) -> Body:
+    """The entry of `mcpServers`."""
+    return _without_empty(
+        {
+            "type": _TYPES[server.transport] if server.transport else None,
+            **_command_keys(server),
+            "url": server.url,
+            "headers": dict(server.headers),
+            "disabled": None if server.enabled else True,
+        }
+    )
+
+
+def as_client_with_type(server: NewServer) -> Body:
+    """The entry of `mcpServers`, for clients that take a server without a `type` for a command."""
+    return {**({"type": _TYPES[server.transport]} if server.url else {}), **as_client(server)}
+
+
+def as_gemini(server: NewServer) -> Body:
+    """Gemini CLI takes a `url` for the old SSE transport."""
+    body = as_client(replace(server, transport=""))
+    key = "url" if server.transport == "sse" else "httpUrl"
+    return {key if name == "url" else name: value for name, value in body.items()}
+
+
+def as_vscode(server: NewServer) -> Body:
+    """VS Code wants a `type` in each."""
+    server = _with_references(server, r"${env:\1}")
+    return {"type": _TYPES[server.transport] if server.url else "stdio", **as_client(server)}
+
+
+def as_opencode(server: NewServer) -> Body:
+    server = _with_references(server, r"{env:\1}")
+    return _without_empty(
+        {
+            "type": "remote" if server.url else "local",
+            "command": list(server.command),
+            "cwd": server.cwd,
+            "environment": dict(server.env),
+            "url": server.url,
+            "headers": dict(server.headers),
+            "enabled": server.enabled,
+        }
+    )
+
+
+def as_codex(server: NewServer) -> Body:
+    """Codex has no references; variables are named by keys of their own."""
+    env = {name: value for name, value in server.env.items() if value != f"${{{name}}}"}
+    token = _BEARER.match(server.headers.get("Authorization", ""))
+    headers = {name: value for name, value in server.headers.items() if not (token and name == "Authorization")}
+    named = {name: match[1] for name, value in headers.items() if (match := _REFERENCE.fullmatch(value))}
+    headers = {name: value for name, value in headers.items() if name not in named}
+    if any(map(_REFERENCE.search, (*server.command, server.url, server.cwd, *env.values(), *headers.values()))):
+        raise CannotEdit("a file of Codex cannot refer to the environment in this place")
+    return _without_empty(
+        {
+            **_command_keys(replace(server, env=env)),
+            "env_vars": [name for name in server.env if name not in env],
+            "url": server.url,
+            "bearer_token_env_var": token and token[1],
+            "http_headers": dict(headers),
+            "env_http_headers": dict(named),
+            "enabled": None if server.enabled else False,
+        }
+    )
+
+
+def _command_keys(server: NewServer) -> Body:
+    program, *arguments = server.command or ("",)
+    return {"command": program, "args": arguments, "env": dict(server.env), "cwd": server.cwd}
+
+
+def _with_references(server: NewServer, spelling: str) -> NewServer:
+    def spelled(text: str) -> str:
+        return _REFERENCE.sub(spelling, text)
+
+    return replace(
+        server,
+        command=tuple(map(spelled, server.command)),
+        url=spelled(server.url),
+        cwd=spelled(server.cwd),
+        env={name: spelled(value) for name, value in server.env.items()},
+        headers={name: spelled(value) for name, value in server.headers.items()},
+    )
+
+
+def _without_empty(body: Mapping[str, Plain | None]) -> Body:
+    return {key: value for key, value in body.items() if value is not None and value not in ("", {}, [])}
