@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.core.tool import Tool
-from trunkline.wire.jsonrpc import BadMessage, mend_surrogates, single_line
+from trunkline.wire.jsonrpc import BadMessage, single_line
 
 SHORT: Final = 160
 """How many characters of a description are shown where many tools are listed."""
@@ -61,10 +61,6 @@ def facts_of(tool: Tool) -> Facts:
 def _text(raw: Raw) -> str:
     try:
         return _decode_text(raw)
-    except msgspec.MsgspecError:
-        pass
-    try:
-        return _decode_text(mend_surrogates(bytes(raw)))
     except msgspec.MsgspecError:
         return ""
 
