@@ -55,6 +55,14 @@ def program_path(argv: str = sys.argv[0]) -> str:
     return str(found.absolute())
 
 
+def program_name() -> str:
+    """What to type to run us again: our name where the PATH has us, else the whole path."""
+    import shutil
+
+    path = program_path()
+    return NAME if shutil.which(NAME) == path else shlex.quote(path)
+
+
 def _claude_code(endpoint: Endpoint) -> Step:
     line = ["claude", "mcp", "add", "-s", "user", "-t", "http", NAME, endpoint.url]
     if endpoint.needs_token:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import click
 
 from trunkline.cli.configuration import load_or_exit, reloader
 from trunkline.cli.connect import screen_lines, show
-from trunkline.cli.connect_lines import Endpoint, program_path
+from trunkline.cli.connect_lines import Endpoint, program_name, program_path
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
 from trunkline.version import __version__
@@ -79,7 +78,7 @@ def _announce(url: str) -> None:
         "",
         "Try a call from another terminal:",
         "",
-        f"  {click.style(_call_to_try(endpoint), fg='cyan')}",
+        f"  {click.style(_call_to_try(url), fg='cyan')}",
         "",
         "Ctrl+C ends it. Here is its log:",
         "",
@@ -87,9 +86,5 @@ def _announce(url: str) -> None:
     show("\n".join(lines), err=True)
 
 
-def _call_to_try(endpoint: Endpoint) -> str:
-    import shutil
-
-    on_path = shutil.which("trunkline") == endpoint.program
-    line = ["trunkline" if on_path else endpoint.program, "call", "calc_convert", "value=72", "from=F", "to=C"]
-    return shlex.join([*line, "--url", endpoint.url])
+def _call_to_try(url: str) -> str:
+    return f"{program_name()} call calc_convert value=72 from=F to=C --url {url}"

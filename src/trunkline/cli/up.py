@@ -42,5 +42,9 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
 
 
 def _announce(url: str) -> None:
+    """Two lines for people: where it is, and where to read how each client is connected."""
     if sys.stderr.isatty():
+        from trunkline.cli.connect_lines import program_name
+
         click.echo(f"Trunkline is up: {url}", err=True)
+        click.echo(f"Connect a client: {program_name()} connect --url {url}", err=True)

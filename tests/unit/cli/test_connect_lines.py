@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.connect_lines import CLIENTS, Endpoint, Step, program_path, steps
+from trunkline.cli.connect_lines import CLIENTS, Endpoint, Step, program_name, program_path, steps
 
 URL = "http://127.0.0.1:4747/mcp"
 OPEN = Endpoint(URL, needs_token=False, program="/opt/trunk line/bin/trunkline")
@@ -101,3 +101,11 @@ def test_our_program_is_named_as_it_was_called_and_absolute(tmp_path: Path, monk
 
 def test_called_otherwise_it_is_the_one_beside_the_interpreter() -> None:
     assert program_path("pytest") == str(Path(sys.executable).with_name("trunkline").absolute())
+
+
+def test_the_path_is_spared_where_the_name_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", str(folder))
+    assert program_name() == "trunkline"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program_name() == str(folder.absolute() / "trunkline")
