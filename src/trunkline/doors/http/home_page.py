@@ -112,7 +112,7 @@ def _totals(servers: list[ServerStatus]) -> str:
 def _server(server: ServerStatus, tools: list[tuple[str, bytes]]) -> str:
     return f"""<article>
 <h3>{_shown(server.name)} {_pill(server.state, _word(server.state))} {_since(server.since)}</h3>
-{"".join(_remarks(server))}{_tool_list(tools, f"{len(tools)} tool{'' if len(tools) == 1 else 's'}")}</article>"""
+{"".join(_remarks(server))}{_tool_list(tools)}</article>"""
 
 
 def _remarks(server: ServerStatus) -> Iterator[str]:
@@ -143,9 +143,12 @@ def _since(since: float) -> str:
 def _lasting(seconds: float) -> str:
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= size:
-            count = int(seconds // size)
-            return f"for {count} {unit}{'' if count == 1 else 's'}"
+            return f"for {_counted(int(seconds // size), unit)}"
     return "just now"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
@@ -155,13 +158,13 @@ def _own_tools(tools: Tools) -> str:
     own = tools.get(RESERVED_SOURCE, [])
     if not own:
         return ""
-    listed = _tool_list(own, f"{len(own)} tools")
-    return f"<section>\n<h2>Of the gateway itself</h2>\n<article>\n{listed}</article>\n</section>"
+    return f"<section>\n<h2>Of the gateway itself</h2>\n<article>\n{_tool_list(own)}</article>\n</section>"
 
 
-def _tool_list(tools: list[tuple[str, bytes]], title: str) -> str:
+def _tool_list(tools: list[tuple[str, bytes]]) -> str:
     if not tools:
         return ""
+    title = _counted(len(tools), "tool")
     items = "".join(_tools(tools[:_MAX_TOOLS]))
     more = f'<p class="quiet">… and {len(tools) - _MAX_TOOLS} more</p>\n' if len(tools) > _MAX_TOOLS else ""
     return f"<details>\n<summary>{title}</summary>\n<dl>\n{items}</dl>\n{more}</details>\n"
@@ -169,7 +172,10 @@ def _tool_list(tools: list[tuple[str, bytes]], title: str) -> str:
 
 def _tools(tools: Iterable[tuple[str, bytes]]) -> Iterator[str]:
     for name, definition in tools:
-        yield f"<dt><code>{_shown(name, _NAME_CHARS)}</code></dt><dd>{_shown(_description(definition))}</dd>\n"
+        yield f"<dt><code>{_shown(name, _NAME_CHARS)}</code></dt>\n"
+        description = _description(definition)
+        if description:
+            yield f"<dd>{_shown(description)}</dd>\n"
 
 
 class _Described(msgspec.Struct):

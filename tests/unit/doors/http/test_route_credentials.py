@@ -1,0 +1,133 @@
+"""Every route with every credential and every Host and Origin, on gateways with and without a client's token.
+
+The golden file holds the status of each. A route that is not in it fails the test; `UPDATE_GOLDEN=1` writes it anew,
+and then every changed line wants a reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.http_wire import Wire
+from tests.unit.doors.rig import House, house
+
+from trunkline.doors.http.routes import ROUTES
+
+GOLDEN = Path(__file__).parent / "golden"
+CLIENT, OPERATOR = "cl1ent-token", "0perator-token"
+BODY = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+CREDENTIALS = {
+    "none": [],
+    "wrong": ["Authorization: Bearer nonsense"],
+    "empty": ["Authorization: Bearer "],
+    "client": [f"Authorization: Bearer {CLIENT}"],
+    "operator": [f"Authorization: Bearer {OPERATOR}"],
+    "basic": [f"Authorization: Basic {OPERATOR}"],
+    "bare": [f"Authorization: {OPERATOR}"],
+    "client2": [f"Authorization: Bearer {CLIENT}"] * 2,
+    "operator2": [f"Authorization: Bearer {OPERATOR}"] * 2,
+    "both": [f"Authorization: Bearer {CLIENT}", f"Authorization: Bearer {OPERATOR}"],
+    "cookie": [f"Cookie: token={OPERATOR}; Authorization=Bearer {OPERATOR}"],
+}
+"""A 2 stands for the header sent twice."""
+
+SURROUNDINGS = {
+    "from a program": ("127.0.0.1", None),
+    "from a page of our own": ("localhost:4747", "http://localhost:4747"),
+    "with a foreign Host": ("evil.example", None),
+    "with a Host that resolves to us (DNS rebinding)": ("127.0.0.1.nip.io:4747", "http://127.0.0.1.nip.io:4747"),
+    "from a foreign page": ("127.0.0.1", "https://evil.example"),
+    "from a page without an origin": ("127.0.0.1", "null"),
+}
+
+
+def _requests() -> Iterator[tuple[str, str]]:
+    """Every route, HEAD for those that have GET, a method that no path has, and paths that nobody serves."""
+    paths: dict[str, list[str]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, []).append(route.method)
+    paths |= {"/nothing": ["GET"], "/api/nothing": ["POST"]}
+    for path, methods in paths.items():
+        for method in (*methods, *(["HEAD"] if "GET" in methods else []), "PATCH"):
+            yield method, path
+
+
+def _bytes(method: str, path: str, host: str, origin: str | None, credential: list[str]) -> bytes:
+    lines = [f"{method} {path.replace('{name}', 's')} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(BODY)}", *([] if origin is None else [f"Origin: {origin}"]), *credential]
+    return "\r\n".join([*lines, "", ""]).encode() + BODY
+
+
+async def _status(wire: Wire, request: bytes) -> int:
+    await wire.send(request)
+    reply = await wire.read_head()
+    if not request.startswith(b"HEAD"):
+        async for _ in wire.body_parts(reply):
+            pass
+    return reply.status
+
+
+async def _table(here: House, host: str, origin: str | None) -> Iterator[str]:
+    lines = [f"{'':<44}" + "".join(f"{name:>10}" for name in CREDENTIALS)]
+    async with await Wire.connect(here.port) as wire:
+        for method, path in _requests():
+            requests = [_bytes(method, path, host, origin, credential) for credential in CREDENTIALS.values()]
+            statuses = [await _status(wire, request) for request in requests]
+            lines.append(f"{method + ' ' + path:<44}" + "".join(f"{status:>10}" for status in statuses))
+    return iter(lines)
+
+
+async def _observed(folder: Path, token: str) -> str:
+    parts: list[str] = []
+    async with house(folder, token=token, operator_token=OPERATOR) as here:
+        for title, (host, origin) in SURROUNDINGS.items():
+            parts += [f"== {title}", *await _table(here, host, origin), ""]
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("token", ["", CLIENT], ids=["without_client_token", "with_client_token"])
+async def test_who_may_do_what(token: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    golden = GOLDEN / f"routes_{request.node.callspec.id}.txt"
+    observed = await _observed(tmp_path, token)
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(observed)
+    assert observed == golden.read_text(), "routes or credentials changed: UPDATE_GOLDEN=1, then read the difference"
+
+
+# What the golden files must say, whoever updates them.
+
+
+def _rows(name: str) -> Iterator[tuple[str, str, str, dict[str, int]]]:
+    """Surroundings, method, path, and the status for each credential."""
+    title = ""
+    for line in (GOLDEN / f"routes_{name}.txt").read_text().splitlines():
+        if line.startswith("== "):
+            title = line[3:]
+        elif re.match(r"[A-Z]+ /", line):
+            method, path, *statuses = line.split()
+            yield title, method, path, dict(zip(CREDENTIALS, map(int, statuses), strict=True))
+
+
+@pytest.mark.parametrize("name", ["without_client_token", "with_client_token"])
+def test_the_golden_files_keep_the_rules(name: str) -> None:
+    credentials = {route.path: route.credential for route in ROUTES}
+    seen = set()
+    for title, method, path, statuses in _rows(name):
+        seen.add((title, method, path))
+        let_in = {credential for credential, status in statuses.items() if status not in (401, 403, 421)}
+        kind = credentials.get(path, "client")
+        if "foreign" in title or "rebinding" in title or "without an origin" in title:
+            assert not let_in
+        elif kind == "operator":
+            assert let_in == {"operator"}, (path, let_in)
+        elif kind == "client" and name == "with_client_token":
+            assert let_in == {"client"}, (path, let_in)
+        else:
+            assert let_in == set(CREDENTIALS)
+    assert {(title, *request) for title in SURROUNDINGS for request in _requests()} == seen
