@@ -17,7 +17,7 @@ from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
 _OUR_KEYS: Final = ("gateway", "sources")
 _IN_PROJECT: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})
 _FOLDER_IN_PROJECT: Final = frozenset({".vscode", ".cursor", ".windsurf", ".codex", ".gemini", ".opencode"})
-_FOLDER_OF_USER: Final = "opencode"
+_FOLDER_OF_USER: Final = Path(".config", "opencode")
 
 
 def read_client_file(
@@ -41,7 +41,7 @@ def project_of(path: Path, home: Path) -> Path | None:
     folder = path.absolute().parent
     if folder.name in _FOLDER_IN_PROJECT:
         return folder.parent if folder.parent != home else None
-    return folder if path.name in _IN_PROJECT and folder.name != _FOLDER_OF_USER else None
+    return folder if path.name in _IN_PROJECT and folder != home / _FOLDER_OF_USER else None
 
 
 def _report_slips(root: Table, reader: Reader) -> None:

@@ -101,8 +101,11 @@ class _JsonText:
 
         try:
             value, end = JSONDecoder().raw_decode(self._text, self._at)
-        except (JSONDecodeError, RecursionError):
-            return self._value  # which says what is wrong, and where
+        except JSONDecodeError as error:
+            self._at = error.pos
+            raise self._error(error.msg.lower()) from None
+        except RecursionError:
+            return self._value  # which says where it becomes too deep
         span = Span(*self._place(self._at), *self._place(end))
         self._at = end
         self._builder.scalar(PassedOver(span, value))

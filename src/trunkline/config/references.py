@@ -14,7 +14,7 @@ from typing import Final
 from trunkline.config.client_entry import Given
 from trunkline.config.reader import Reader
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, ENV_NOT_SET
+from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE
 
 Rewrite = Callable[[Scalar], str]
 """A text of the client's file in our form."""
@@ -112,7 +112,10 @@ class EditorReferences:
         return None
 
     def _variable(self, node: Scalar, name: str) -> str | None:
-        return f"${{{name}}}" if VARIABLE.match(name) else None
+        if VARIABLE.match(name) is None:
+            return None
+        self._reader.unset_hints.setdefault(name, "set it")  # editors know no defaults
+        return f"${{{name}}}"
 
     def _workspace(self, node: Scalar, name: str) -> str | None:
         return as_it_stands(self._fixed["workspaceFolder"])
@@ -125,7 +128,7 @@ class EditorReferences:
         variable = "INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
         if not self._reader.is_set(variable) and name in self._defaults:
             return self._reader.define(self._defaults[name])
-        hint = f"the editor would ask for `{name}`; here it is taken from this variable"
+        hint = f"set it: the editor asks for `{name}`, Trunkline takes it from this variable"
         self._reader.unset_hints[variable] = hint
         return f"${{{variable}}}"
 
@@ -136,23 +139,22 @@ class EditorReferences:
 
 
 class ShellReferences:
-    """`$NAME` and `${NAME}` of Gemini CLI, which leaves `$NAME` alone where there is no such variable."""
+    """`$NAME` and `${NAME}` of Gemini CLI, which leaves them alone where there is no such variable.
+
+    Here that is a mistake for `${NAME}` and for `$NAME` in capitals, which nobody writes to mean just that.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     def __call__(self, node: Scalar) -> str:
-        return _rewritten(node.text, _BRACES_OR_BARE, lambda match: self._resolve(node, match), self._reader)
+        return _rewritten(node.text, _BRACES_OR_BARE, self._resolve, self._reader)
 
-    def _resolve(self, node: Scalar, match: re.Match[str]) -> str | None:
+    def _resolve(self, match: re.Match[str]) -> str | None:
         body, bare = match.groups()
         if body is not None:
             return f"${{{body}}}" if _WITH_DEFAULT.match(body) else None
-        if self._reader.is_set(bare):
-            return f"${{{bare}}}"
-        message = f"Environment variable `{bare}` is not set, so `${bare}` stays as it is"
-        self._reader.warn(ENV_NOT_SET, node, message, "set it if a variable was meant")
-        return None
+        return f"${{{bare}}}" if self._reader.is_set(bare) or bare.isupper() else None
 
 
 class OpenCodeReferences:

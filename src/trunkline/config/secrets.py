@@ -19,7 +19,7 @@ _WORDS: Final = r"""
 _SECRET_NAME: Final = re.compile(rf"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z])){_WORDS}\Z", re.VERBOSE)
 _CREDENTIAL: Final = re.compile(
     r"""
-      (?:Bearer|Basic)[ ]+[^\s$"']{8,}
+      (?:Bearer|Basic)[ ]+[^\s${"']{8,}
     | \b(?:sk|pk|rk)-[\w-]{16,}
     | \b(?:gh[pousr]|github_pat)_\w{16,}
     | \bglpat-[\w-]{16,}
@@ -30,6 +30,7 @@ _CREDENTIAL: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_OTHERS_REFERENCE: Final = "{env:"
 _HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
     rf"""{_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
@@ -65,7 +66,7 @@ def _warn(place: Scalar, name: str, reader: Reader) -> None:
 
 def is_literal_secret(name: str, node: Node) -> bool:
     """Whether a secret stands in the file itself, where a reference to the environment should."""
-    if not isinstance(node, Scalar) or not node.text or has_reference(node.text):
+    if not isinstance(node, Scalar) or not node.text or has_reference(node.text) or _OTHERS_REFERENCE in node.text:
         return False
     if _CREDENTIAL.search(node.text) is not None:
         return True

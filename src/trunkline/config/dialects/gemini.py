@@ -11,9 +11,11 @@ from trunkline.config.references import ShellReferences, rewrite_given
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 
 _GROUP: Final = "mcpServers"
+_REFERENCE: Final = "$NAME"
 
 
 def find_servers(file: ClientFile) -> ClientServers:
+    file.reader.reference = _REFERENCE
     references = ShellReferences(file.reader)
     servers = file.root.get(_GROUP)
     if isinstance(servers, Table):
