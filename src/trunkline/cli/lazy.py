@@ -14,6 +14,7 @@ COMMANDS: Final[dict[str, str]] = {
     "demo": "trunkline.cli.demo:demo",
     "explain": "trunkline.cli.explain:explain",
     "remove": "trunkline.cli.edit:remove",
+    "stdio": "trunkline.cli.stdio:stdio",
 }
 """Where each command is that main.py does not define itself."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, reloader, report_problems
+from trunkline.cli.configuration import report_problems
 from trunkline.cli.lazy import LazyGroup
 from trunkline.cli.options import CONFIG
 from trunkline.cli.up import up
@@ -21,17 +21,6 @@ def main() -> None:
 
 
 main.add_command(up)
-
-
-@main.command()
-@CONFIG
-def stdio(config: Path | None) -> None:
-    """Serve one client over standard input and output, for programs that start their MCP servers."""
-    settings = load_or_exit(config)
-    from trunkline.serve.loop import run
-    from trunkline.serve.stdio import serve_stdio
-
-    sys.exit(run(lambda: serve_stdio(settings, reloader(settings, lambda same: same))))
 
 
 @main.command()

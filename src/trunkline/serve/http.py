@@ -55,6 +55,7 @@ def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
         port=gateway.listen.port,
         limits=HttpLimits(header_bytes=limits.header_bytes, body_bytes=limits.request_bytes),
         max_connections=limits.connections,
+        socket=gateway.socket,
     )
     handlers = Handlers(pages, OperatorApi(running.gateway.router, running.operations))
     door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)

@@ -1,0 +1,116 @@
+"""`trunkline stdio`: one client on standard input and output, served here or by a gateway that already runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import click
+
+from trunkline.cli.configuration import load_or_exit, reloader
+from trunkline.cli.options import CONFIG
+from trunkline.config.listen import is_loopback
+from trunkline.config.settings import Settings
+from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
+
+if TYPE_CHECKING:
+    from trunkline.links.http_client import Target
+    from trunkline.links.running import Running
+
+TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
+_SOCKET_URL: Final = "http://localhost/mcp"
+
+
+@click.command()
+@CONFIG
+@click.option("--url", help="Join the gateway that runs at this URL instead of starting servers.")
+@click.option("--socket", type=click.Path(path_type=Path), help="Join the gateway that listens on this Unix socket.")
+@click.option("--alone", is_flag=True, help="Start servers of our own even where a gateway runs for the same file.")
+def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool) -> None:
+    """Serve one client over standard input and output, for programs that start their MCP servers.
+
+    Where a gateway runs for the same configuration file, or at the address that is given, the client joins that one:
+    its servers are shared, and none is started here.
+    """
+    if (url is not None) + (socket is not None) + alone > 1:
+        raise click.UsageError("--url, --socket and --alone exclude each other.")
+    try:
+        if url is not None or socket is not None:
+            status = _join(url, socket, config)
+        else:
+            status = _join_or_serve(load_or_exit(config), alone=alone)
+    except GatewayError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.problem.code.exit)
+    sys.exit(status)
+
+
+def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
+    """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
+    from trunkline.doors.relay.attach import attach
+    from trunkline.links.http_client import Target
+    from trunkline.serve.loop import run
+
+    settings = load_or_exit(config) if config is not None else _found_settings()
+    target = Target(_SOCKET_URL, socket=str(socket.absolute())) if socket is not None else Target(mcp_url(url or ""))
+    ours = config is not None or bool(target.socket) or is_loopback(target.host)
+    token = client_token(settings if ours else None)
+    known = settings if config is not None else None
+    return run(lambda: attach(target, token=token, settings=known))
+
+
+def _join_or_serve(settings: Settings, *, alone: bool) -> int:
+    from trunkline.serve.loop import run
+
+    if not alone:
+        from trunkline.config.state import gateway_folder
+        from trunkline.links.running import find_running
+
+        running = find_running(gateway_folder(settings))
+        if running is not None:
+            from trunkline.doors.relay.attach import attach
+
+            how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"
+            return run(lambda: attach(_target(running), token=client_token(settings), settings=settings, how=how))
+    from trunkline.serve.stdio import serve_stdio
+
+    return run(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
+
+
+def _target(running: Running) -> Target:
+    from trunkline.links.http_client import Target
+
+    by_socket = bool(running.socket) and Path(running.socket).is_socket()
+    return Target(_SOCKET_URL, socket=running.socket) if by_socket else Target(running.url)
+
+
+def mcp_url(url: str) -> str:
+    """The address of a gateway's `/mcp`; the path may be left out. Raises GatewayError."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        if valid and url.isprintable() and " " not in url:
+            return parts._replace(path="/mcp").geturl() if parts.path in ("", "/") else url
+    except ValueError:
+        pass
+    hint = "write it like `http://127.0.0.1:4747/mcp`"
+    raise GatewayError(Problem(code=BAD_VALUE, message=f"`{url}` is not the URL of a gateway", hint=hint))
+
+
+def client_token(settings: Settings | None) -> str:
+    """The token to show to a gateway: the configured one, else that of the environment. It is never an argument:
+    everybody on a machine can read those."""
+    configured = "" if settings is None else settings.gateway.token
+    return configured or os.environ.get(TOKEN_VARIABLE, "")
+
+
+def _found_settings() -> Settings | None:
+    """Those of the file in the usual places, for the token. Whether it is a good one is not our question here."""
+    from trunkline.config.load import find_config, load_config
+    from trunkline.sources import section_kinds
+
+    path = find_config(None, Path(), Path.home())
+    return None if path is None else load_config(path, environ=os.environ, kinds=section_kinds()).settings

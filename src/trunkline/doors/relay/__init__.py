@@ -1,0 +1,1 @@
+"""The relay: a stdio client joined to a gateway that already runs."""
