@@ -126,3 +126,17 @@ async def test_closing_while_everything_starts_leaves_nothing(tmp_path: Path) ->
         await asyncio.sleep(0.1)
     for one in waiting:
         assert one.done, "even a call that waited has an answer"
+
+
+async def test_a_reload_switches_our_own_tools_on_and_off_and_back_to_their_first_place(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "s")
+    without = settings_of(tmp_path, server.entry())
+    shown = settings_of(tmp_path, server.entry(), meta_tools=True)
+    async with gateway_with(without) as (gateway, _):
+        assert isinstance(await ended(call(gateway, "s_echo")), Result)
+        plain = gateway.router.catalog.listing
+        assert gateway.adopt(shown).unchanged == ("s",)
+        assert gateway.router.catalog.listing.startswith(b'[{"name":"list_servers"')
+        assert isinstance(call(gateway, "list_servers").outcome, Result)
+        gateway.adopt(without)
+        assert gateway.router.catalog.listing == plain
