@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 from urllib.parse import urlsplit
 
 import click
@@ -42,22 +43,37 @@ def connect(client: str | None, config: Path | None, url: str | None, as_json: b
         listed = [step.as_json() for step in chosen]
         click.echo(json.dumps({"url": address, "token": endpoint.needs_token, "clients": listed}, indent=2))
     elif client is None:
-        show("\n".join(screen_lines(endpoint)), err=False)
+        show("\n".join(screen_lines(endpoint, columns_of(sys.stdout))), err=False)
     else:
         _one(chosen[0])
 
 
-def screen_lines(endpoint: Endpoint) -> list[str]:
-    """Every client with what to do for it, for people; the colours are dropped where there is no terminal."""
+def screen_lines(endpoint: Endpoint, columns: int | None = None) -> list[str]:
+    """Every client with what to do for it, for people; the colours are dropped where there is no terminal.
+
+    Beside each other where the screen is wide enough for the lines to run, else below each other.
+    """
     listed = steps(endpoint)
-    width = max(len(step.title) for step in listed) + 2
+    width = max(len(step.title) for step in listed) + 4
+    beside = columns is None or all(width + len(step.run) < columns for step in listed)
     lines: list[str] = []
     for step in listed:
-        title = click.style(step.title.ljust(width), bold=True)
-        lines += [f"  {title}{first}" if not at else f"  {' ' * width}{first}" for at, first in enumerate(_parts(step))]
+        title, (first, *more) = f"  {step.title}", _parts(step)
+        if beside:
+            lines += [click.style(title.ljust(width), bold=True) + first, *(" " * width + part for part in more)]
+        else:
+            lines += [click.style(title, bold=True), *(f"    {part}" for part in (first, *more))]
     if endpoint.needs_token:
         lines += ["", f"  Clients take the token from {TOKEN}: export it before you start them."]
     return lines
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """How wide the screen behind this is; None where there is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def show(text: str, *, err: bool) -> None:

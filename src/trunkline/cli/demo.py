@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from trunkline.cli.configuration import load_or_exit, reloader
-from trunkline.cli.connect import screen_lines, show
+from trunkline.cli.connect import columns_of, screen_lines, show
 from trunkline.cli.connect_lines import Endpoint, program_name, program_path
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
@@ -74,7 +74,7 @@ def _announce(url: str) -> None:
         "",
         "Connect a client:",
         "",
-        *screen_lines(endpoint),
+        *screen_lines(endpoint, columns_of(sys.stderr)),
         "",
         "Try a call from another terminal:",
         "",

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.ports import free_port
@@ -32,15 +33,30 @@ def as_json(*args: str, cwd: Path) -> dict[str, Any]:
 # What is shown --------------------------------------------------------------------------------------------------------
 
 
-def test_lines_are_aligned_and_a_snippet_stands_under_its_file() -> None:
-    lines = screen_lines(Endpoint("http://h:1/mcp", needs_token=False, program="/trunkline"))
-    plain = [line.replace("\033[0m", "").replace("\033[1m", "").replace("\033[36m", "") for line in lines]
-    assert plain[0] == "  Claude Code     claude mcp add -s user -t http trunkline http://h:1/mcp"
-    assert plain[5:7] == [
+def plain(columns: int | None) -> list[str]:
+    lines = screen_lines(Endpoint("http://h:1/mcp", needs_token=False, program="/trunkline"), columns)
+    return [click.unstyle(line) for line in lines]
+
+
+@pytest.mark.parametrize("columns", [None, 200])
+def test_lines_are_aligned_and_a_snippet_stands_under_its_file(columns: int | None) -> None:
+    lines = plain(columns)
+    assert lines[0] == "  Claude Code     claude mcp add -s user -t http trunkline http://h:1/mcp"
+    assert lines[5:7] == [
         "  Cursor          in ~/.cursor/mcp.json:",
         '                  {"mcpServers":{"trunkline":{"url":"http://h:1/mcp"}}}',
     ]
-    assert len(plain) == len(NAMES) + 2
+    assert len(lines) == len(NAMES) + 2
+
+
+def test_on_a_narrow_screen_lines_stand_below_their_titles() -> None:
+    lines = plain(80)
+    assert lines[:2] == ["  Claude Code", "    claude mcp add -s user -t http trunkline http://h:1/mcp"]
+    assert lines[10:13] == [
+        "  Cursor",
+        "    in ~/.cursor/mcp.json:",
+        '    {"mcpServers":{"trunkline":{"url":"http://h:1/mcp"}}}',
+    ]
 
 
 def test_a_token_is_explained_once() -> None:
