@@ -10,7 +10,7 @@ from trunkline.config.listen import MAX_PORT, Listen, ListenAddress
 from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
-from trunkline.core.errors import BAD_VALUE, TOKEN_REQUIRED, GatewayError, Problem
+from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, TOKEN_REQUIRED, GatewayError, Problem
 
 STATE_DIR: Final = "~/.local/state/trunkline"
 _TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
@@ -116,7 +116,6 @@ class GatewaySettings(Section):
         default="",
         doc="Bearer token of the operator's routes; one is made at start if not given",
         secret=True,
-        later=True,
     )
     disclosure: str = key(
         Choice("all", "search", "auto"), default="auto", doc="What a client's list of tools shows", later=True
@@ -156,6 +155,10 @@ class GatewaySettings(Section):
     def check(cls, values: Mapping[str, Any], places: Places) -> None:
         if {"listen", "token"} <= values.keys() and needs_token(values["listen"], values["token"]):
             places.reader.error(TOKEN_REQUIRED, places.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)
+        token = values.get("token")
+        if token and token == values.get("operator_token"):
+            message = "`operator_token` is the same as `token`, so every client would be the operator"
+            places.reader.error(CONFLICTING_KEYS, places.of("operator_token"), message, "give the operator another one")
 
 
 def needs_token(listen: Listen, token: str) -> bool:

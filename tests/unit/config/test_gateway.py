@@ -71,6 +71,14 @@ def test_listening_beyond_loopback_needs_a_token() -> None:
     assert codes(load_text("gateway: {listen: '[::1]:1'}")) == []
 
 
+def test_the_operator_has_another_token_than_the_clients() -> None:
+    both = {"A": "a-token", "B": "b-token"}
+    assert codes(load_text("gateway: {token: '${A}', operator_token: '${B}'}", environ=both)) == []
+    same = "gateway:\n  token: ${A}\n  operator_token: ${A}\n"
+    assert found(load_text(same, environ=both)) == [("TL113", 3, 19)]
+    assert codes(load_text("gateway: {token: '${A:-}', operator_token: '${A:-}'}")) == []
+
+
 def test_no_limit_can_be_switched_off() -> None:
     for name in settings_of(load_text("")).gateway.limits.declared:
         assert codes(load_text(f"gateway: {{limits: {{{name}: 0}}}}")) == ["TL104"]
