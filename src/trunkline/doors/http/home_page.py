@@ -158,7 +158,7 @@ def _own_tools(tools: Tools) -> str:
     own = tools.get(RESERVED_SOURCE, [])
     if not own:
         return ""
-    return f"<section>\n<h2>Of the gateway itself</h2>\n<article>\n{_tool_list(own)}</article>\n</section>"
+    return f"<section>\n<h2>Tools of the gateway itself</h2>\n<article>\n{_tool_list(own)}</article>\n</section>"
 
 
 def _tool_list(tools: list[tuple[str, bytes]]) -> str:

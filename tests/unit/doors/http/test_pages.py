@@ -25,7 +25,7 @@ async def test_our_own_tools_are_no_server(tmp_path: Path) -> None:
         assert "s: ready, 2 tools" in text
         assert "trunkline:" not in text
         html = (await home(here)).body.decode()
-        assert html.index("Of the gateway itself") > html.index("s_t")
+        assert html.index("Tools of the gateway itself") > html.index("s_t")
 
 
 @pytest.mark.parametrize("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5", "*/*, text/html"])
