@@ -58,6 +58,11 @@ def config_or_exit(config: Path | None, *, as_json: bool) -> Path:
     return path
 
 
+def load_quietly(path: Path) -> Settings | None:
+    """The settings of a file, if it is a good one; somebody else has shown its problems."""
+    return load_config(path, environ=os.environ, kinds=section_kinds()).settings
+
+
 def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], Loaded]:
     """What reads the same file again, with what the command line asked for beyond it."""
 

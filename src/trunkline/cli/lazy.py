@@ -9,12 +9,15 @@ import click
 
 COMMANDS: Final[dict[str, str]] = {
     "add": "trunkline.cli.edit:add",
+    "call": "trunkline.cli.call:call",
     "completion": "trunkline.cli.completion:completion",
     "connect": "trunkline.cli.connect:connect",
     "demo": "trunkline.cli.demo:demo",
     "explain": "trunkline.cli.explain:explain",
     "remove": "trunkline.cli.edit:remove",
+    "servers": "trunkline.cli.servers:servers",
     "stdio": "trunkline.cli.stdio:stdio",
+    "tools": "trunkline.cli.tools:tools",
 }
 """Where each command is that main.py does not define itself."""
 

@@ -14,3 +14,7 @@ CONFIG: Final = click.option(
     type=click.Path(path_type=Path),
     help="The configuration file; without it `trunkline.yaml` here, then in `~/.config/trunkline`.",
 )
+
+URL: Final = click.option("--url", help="Ask the gateway at this address; without it the one that runs for the file.")
+
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="For programs: JSON on stdout.")

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def _fill_standard_descriptors() -> None:
@@ -18,7 +20,7 @@ def _fill_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run to the end on the fastest loop there is."""
     _fill_standard_descriptors()
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
