@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.peers.programs import NODE_PACKAGES
+from tests.support.stdio_client import StdioClient
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(240)]
 
@@ -168,3 +169,14 @@ def test_a_client_without_the_token_is_not_connected(client: str, desk: Desk) ->
     desk.shell(desk.line_for(client))
     desk.environment["TRUNKLINE_TOKEN"] = "another"
     assert not CONNECTED[client](desk)
+
+
+async def test_what_claude_desktop_would_start_reaches_the_gateway(desk: Desk, tmp_path: Path) -> None:
+    server = json.loads(desk.line_for("claude-desktop"))["mcpServers"]["trunkline"]
+    variables = dict.fromkeys(server.get("env", {}), TOKEN)
+    command = ["env", *(f"{name}={value}" for name, value in variables.items()), server["command"], *server["args"]]
+    async with StdioClient(command, tmp_path / "desktop.log") as client:
+        await client.open()
+        assert "clock_days_between" in await client.tool_names()
+        days = await client.call("clock_days_between", {"first": "2026-01-01", "last": "2026-07-28"})
+        assert days.text == "208"

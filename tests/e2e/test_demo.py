@@ -38,7 +38,7 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.home, self.temporary = folder / "home", folder / "temporary"
-        self.home.mkdir()
+        self.home.mkdir(parents=True)
         self.temporary.mkdir()
         self.log_path = folder / "demo.log"
         self.command = [TRUNKLINE, "demo", "--port", str(self.port)]
@@ -131,11 +131,35 @@ def test_it_says_how_to_connect_every_client_and_what_to_try(demo: Demo) -> None
     assert "\033[" not in announced
 
 
+def connect_by_itself(demo: Demo) -> str:
+    command = [TRUNKLINE, "connect", "codex"]
+    return subprocess.run(
+        command, cwd=demo.home, env=demo.environment, stdout=subprocess.PIPE, text=True, timeout=60
+    ).stdout
+
+
+def test_other_commands_find_it_by_themselves(demo: Demo) -> None:
+    assert f"127.0.0.1:{demo.port}/mcp" in connect_by_itself(demo)
+    second = Demo(demo.log_path.parent / "second")
+    second.environment["HOME"] = str(demo.home)
+    second.start()
+    assert second.end(signal.SIGTERM) == 0
+    assert f"127.0.0.1:{demo.port}/mcp" in connect_by_itself(demo)
+
+
+def test_after_one_that_was_killed_the_next_is_found(demo: Demo) -> None:
+    demo.process.kill()
+    demo.process.wait(30)
+    assert f"127.0.0.1:{demo.port}/mcp" not in connect_by_itself(demo)
+    demo.start()
+    assert f"127.0.0.1:{demo.port}/mcp" in connect_by_itself(demo)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_told_to_stop_it_leaves_nothing(demo: Demo, number: int, status: int) -> None:
     assert demo.end(number) == status
     assert list(demo.temporary.iterdir()) == []
-    assert list(demo.home.iterdir()) == []
+    assert [path for path in demo.home.rglob("*") if not path.is_dir()] == []
 
 
 def test_killed_it_takes_every_server_along(demo: Demo) -> None:

@@ -13,7 +13,9 @@ import click
 
 from trunkline.cli.connect_lines import CLIENTS, TOKEN, Endpoint, Step, program_path, steps
 from trunkline.cli.options import CONFIG
+from trunkline.cli.stdio import mcp_url
 from trunkline.config.listen import Listen
+from trunkline.core.errors import GatewayError
 
 _PROBE_S: Final = 2.0
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -107,13 +109,10 @@ def _note(text: str) -> None:
 def _checked(url: str) -> str:
     """The URL of a gateway's `/mcp`; its host alone is enough."""
     try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
-        raise click.BadParameter(f"`{url}` is not a URL such as {_DEFAULT}", param_hint="`--url`")
-    return parts._replace(path="/mcp").geturl() if parts.path in ("", "/") else url
+        return mcp_url(url)
+    except GatewayError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.problem.code.exit)
 
 
 def _found(config: Path | None) -> tuple[str, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,34 @@ def _demo_settings(port: int) -> Generator[Settings, None, None]:
             TRUNKLINE_DEMO_PYTHON=sys.executable,
             TRUNKLINE_DEMO_CALC_URL=calc.url,
         )
-        yield load_or_exit(CONFIG_FILE)
+        with _findable(Path(state)):
+            yield load_or_exit(CONFIG_FILE)
+
+
+@contextmanager
+def _findable(state: Path) -> Generator[None, None, None]:
+    """A link where other commands look for gateways that run: `trunkline tools` finds the demo by itself.
+
+    Where there can be none, the demo runs all the same; a second demo leaves the first one's alone.
+    """
+    from trunkline.config.gateway import STATE_DIR
+    from trunkline.config.state import gateway_key, gateways_folder, make_private_folder
+    from trunkline.links.running import find_running
+
+    target = gateways_folder(state) / gateway_key(CONFIG_FILE)
+    link = gateways_folder(Path(STATE_DIR)) / target.name
+    with suppress(OSError, RuntimeError):
+        link = link.expanduser()
+        make_private_folder(link.parent)
+        if link.is_symlink() and find_running(link) is None:
+            link.unlink()  # of a demo that was killed
+        link.symlink_to(target)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if link.readlink() == target:
+                link.unlink()
 
 
 def _unchanged(settings: Settings) -> Settings:
