@@ -24,6 +24,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(180)]
 START_S = 45
+WAYS = ["url", "alone", "joins"]
 
 
 @dataclass
@@ -146,26 +147,37 @@ async def test_a_file_that_cannot_be_read_is_reported_and_changes_nothing(
 # The agent ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Way:
+    """How Claude Code comes to Trunkline: what it is told, and the gateway it must end up at, if one runs already."""
+
+    entry: dict[str, Any]
+    gateway: HouseholdGateway | None = None
+
+
 @pytest.fixture
-def connection(request: pytest.FixtureRequest, hour: Hour) -> Iterator[dict[str, Any]]:
-    """What Claude Code is told about Trunkline, by the door it comes through."""
+def way(request: pytest.FixtureRequest, hour: Hour) -> Iterator[Way]:
+    """A URL, or a command, which serves Claude Code by itself or joins what runs."""
     household = hour.household
+    arguments = ["stdio", "-c", str(household.config)]
+    command = {"type": "stdio", "command": TRUNKLINE, "args": arguments, "env": household.environment}
     with household.changed_meanwhile(), household.listeners():
-        if request.param == "http":
-            with household.gateway() as gateway:
-                yield {"type": "http", "url": gateway.url}
-        else:
-            arguments = ["stdio", "-c", str(household.config)]
-            yield {"type": "stdio", "command": TRUNKLINE, "args": arguments, "env": household.environment}
+        if request.param == "alone":
+            yield Way(command)
+            return
+        with household.gateway() as gateway:
+            yield Way(command if request.param == "joins" else {"type": "http", "url": gateway.url}, gateway)
 
 
-async def follow(script: Script, connection: dict[str, Any], folder: Path) -> ScriptedModel:
+async def follow(script: Script, way: Way, folder: Path) -> ScriptedModel:
     """Run Claude Code to its end; the model tells what it was asked."""
     async with ScriptedModel(script) as model:
-        finished = await run_claude(model, {"trunkline": connection}, folder)
+        finished = await run_claude(model, {"trunkline": way.entry}, folder)
     assert (finished.status, finished.servers) == (0, {"trunkline": "connected"}), finished.errors
     assert finished.said == "All done."
     assert model.unknown == []
+    if way.gateway is not None:
+        assert {event["client"] for event in way.gateway.events() if event["event"] == "call"} == {"claude-code"}
     return model
 
 
@@ -195,11 +207,9 @@ ERRAND = in_order(
 )
 
 
-@pytest.mark.parametrize("connection", ["http", "stdio"], indirect=True)
-async def test_claude_code_runs_an_errand_with_all_eight_servers(
-    hour: Hour, connection: dict[str, Any], tmp_path: Path
-) -> None:
-    model = await follow(ERRAND, connection, tmp_path)
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+async def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, way: Way, tmp_path: Path) -> None:
+    model = await follow(ERRAND, way, tmp_path)
     offered = {f"mcp__trunkline__{name}" for name in hour.expected}
     assert [(asked.turn, asked.tools.keys() == offered) for asked in model.asked] == [(turn, True) for turn in range(4)]
     groceries, echo, days = (model.result(0, place) for place in range(3))
@@ -213,10 +223,8 @@ async def test_claude_code_runs_an_errand_with_all_eight_servers(
     assert model.result(2) == text("evil")
 
 
-@pytest.mark.parametrize("connection", ["http", "stdio"], indirect=True)
-async def test_claude_code_uses_a_server_that_was_added_during_its_run(
-    hour: Hour, connection: dict[str, Any], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+async def test_claude_code_uses_a_server_that_was_added_during_its_run(hour: Hour, way: Way, tmp_path: Path) -> None:
     servers, new = hour.household.servers, ours("words_reverse", text="no")
 
     async def add_server() -> None:
@@ -230,7 +238,7 @@ async def test_claude_code_uses_a_server_that_was_added_during_its_run(
             return says("All done.")
         return calls(new) if new.tool in asked.tools else calls(ours("clock_now"), meanwhile=a_moment)
 
-    model = await follow(script, connection, tmp_path)
+    model = await follow(script, way, tmp_path)
     assert [new.tool in asked.tools for asked in (model.asked[0], model.asked[-1])] == [False, True]
     assert not any(result.is_error for result in model.asked[-1].results.values())
 
