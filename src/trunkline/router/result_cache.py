@@ -1,9 +1,9 @@
 """Results that may be given again: whose they are, how long they hold, and what makes them void.
 
 Only tools that their server calls read-only, or that the operator vouches for, have their results kept, and only for
-whoever asked. Any other call of the same source may change what reads see: while one is under way nothing is kept or
-given, and when it has run everything kept of that source is dropped. A kept result is given while its server is down,
-but not once the server is back: it may not remember what it said before.
+whoever asked, unless they call themselves public. Any other call of the same source may change what reads see: while
+one is under way nothing is given, and when it has run everything kept of that source is dropped. A kept result is given
+while its server is down, but not once the server is back: it may not remember what it said before.
 """
 
 from __future__ import annotations
@@ -212,9 +212,9 @@ class _Read:
         self._generation = shelf.generation
 
     def ended(self, call: Call) -> None:
-        shelf, outcome = self._shelf, call.outcome
-        if isinstance(outcome, Result) and not shelf.writes and shelf.generation == self._generation:
-            self._cache.keep(shelf, self._key, outcome.raw)
+        outcome = call.outcome
+        if isinstance(outcome, Result) and self._shelf.generation == self._generation:
+            self._cache.keep(self._shelf, self._key, outcome.raw)
 
 
 class _Write:

@@ -49,7 +49,7 @@ class Router:
         self._draining = False
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
-        self._cache = ResultCache(self.roster, options.cache_bytes, self._loop.time)
+        self.cache = ResultCache(self.roster, options.cache_bytes, self._loop.time)
 
     def drain(self) -> None:
         """Take no new calls; those that still wait for a server are refused now."""
@@ -137,7 +137,7 @@ class Router:
             return
         gate = self.gates[tool.source]
         options = gate.options
-        if options.cache is not None and self._cache.answers(call, tool, gate, options.cache, members):
+        if options.cache is not None and self.cache.answers(call, tool, gate, options.cache, members):
             return
         self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
         if not call.done:
