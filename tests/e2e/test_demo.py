@@ -127,8 +127,16 @@ def test_it_says_how_to_connect_every_client_and_what_to_try(demo: Demo) -> None
     for title in TITLES:
         assert re.search(rf"^  {title}  +\S", announced, re.MULTILINE), title
     assert f"claude mcp add -s user -t http trunkline {url}\n" in announced
-    assert re.search(rf"trunkline call calc_convert .* --url {url}\n", announced)
     assert "\033[" not in announced
+
+
+def test_the_call_to_try_works_as_it_is_written(demo: Demo) -> None:
+    (line,) = re.findall(r"^  (\S*trunkline call .*)$", demo.log, re.MULTILINE)
+    tried = subprocess.run(
+        line, shell=True, cwd=demo.home, env=demo.environment, capture_output=True, text=True, timeout=60
+    )
+    assert tried.returncode == 0, tried.stderr
+    assert "22.2222222222" in tried.stdout
 
 
 def connect_by_itself(demo: Demo) -> str:
