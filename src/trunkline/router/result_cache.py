@@ -10,24 +10,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Final, Literal, NamedTuple
-
-import msgspec
-from msgspec import UNSET, UnsetType
+from typing import Final, NamedTuple
 
 from trunkline.core.call import Cached, Call, Failure, Json, Result
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.gate import Gate
+from trunkline.router.hints import LARGEST_BYTES, lasting_hints, use_of, with_ttl
 from trunkline.router.options import CacheRules
 from trunkline.router.roster import Roster
-from trunkline.wire.jsonrpc import BadMessage, Members, encode_members, members_of
+from trunkline.wire.jsonrpc import Members
 from trunkline.wire.mcp.versions import MODERN
 
-LARGEST_BYTES: Final = 1024 * 1024
 _OVERHEAD_BYTES: Final = 512
 """What keeping a result takes besides its bytes and those of its question."""
-_LONGEST_TTL_MS: Final = 2.0**53
 _PLAIN_CALL: Final = frozenset({"name", "arguments", "_meta"})
 """A call that says more (answers to a server's questions, a wish to run as a task) is part of something longer."""
 _WELL: Final = ("ready", "degraded")
@@ -95,7 +90,7 @@ class ResultCache:
     def answers(self, call: Call, tool: Tool, gate: Gate, rules: CacheRules, members: Members) -> bool:
         """Whether this call is answered now. If not, the call is watched: its end may fill the cache or clear it."""
         shelf = self._shelf_of(gate, rules)
-        use = _use_of(tool, rules)
+        use = use_of(tool, rules)
         if use == "write":
             shelf.writes += 1
             call.keeper = _Write(self, shelf)
@@ -146,15 +141,14 @@ class ResultCache:
     # -- keeping and dropping -------------------------------------------------------------------------------------
 
     def keep(self, shelf: _Shelf, key: _Key, raw: Json) -> None:
-        said = _read(raw)
-        if said is None:
+        hints = lasting_hints(raw)
+        if hints is None:
             return
-        own_ttl_ms = None if said.ttl_ms is UNSET else min(said.ttl_ms, _LONGEST_TTL_MS)
-        ttl_s = shelf.basis.rules.ttl_s
+        if hints.is_public:
+            key = _for_everybody(key)
+        own_ttl_ms, ttl_s = hints.own_ttl_ms, shelf.basis.rules.ttl_s
         since = self._now()
         until = since + (ttl_s if own_ttl_ms is None else min(ttl_s, own_ttl_ms / 1000))
-        if said.cache_scope == "public":
-            key = _for_everybody(key)
         self._drop(key)
         # A view would keep the whole message alive that it is a part of.
         kept = _Kept(bytes(raw), since, until, own_ttl_ms, len(raw) + len(key.params) + _OVERHEAD_BYTES)
@@ -233,66 +227,11 @@ class _Write:
             self._cache.clear(self._shelf)
 
 
-# -- what tools and results say of themselves -------------------------------------------------------------------------
-
-_Use = Literal["keep", "read", "write"]
-
-
-class _Annotations(msgspec.Struct, rename="camel"):
-    read_only_hint: bool = False
-
-
-class _Definition(msgspec.Struct):
-    annotations: _Annotations | None = None
-
-
-@lru_cache(maxsize=4096)
-def _use_of(tool: Tool, rules: CacheRules) -> _Use:
-    """What a call of the tool means to the cache: its result is kept, it only reads, or it may change something."""
-    if rules.vouches_for(tool.name):
-        return "keep"
-    if not _says_read_only(tool.definition):
-        return "write"
-    return "keep" if rules.names(tool.name) else "read"
-
-
-def _says_read_only(definition: bytes) -> bool:
-    try:
-        annotations = msgspec.json.decode(definition, type=_Definition).annotations
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return annotations is not None and annotations.read_only_hint
-
-
-class _Said(msgspec.Struct, rename="camel"):
-    """What a result says of itself, as far as it matters here."""
-
-    is_error: bool = False
-    result_type: str = "complete"
-    ttl_ms: float | UnsetType = UNSET
-    cache_scope: str = "private"
-
-
-def _read(raw: Json) -> _Said | None:
-    """None for a result that may not be kept, or that cannot be read for sure."""
-    if len(raw) > LARGEST_BYTES:
-        return None
-    try:
-        said = msgspec.json.decode(raw, type=_Said)
-        if said.ttl_ms is not UNSET:
-            members_of(bytes(raw), "result")  # it will have to be written again
-    except (msgspec.MsgspecError, BadMessage, RecursionError):
-        return None
-    expired = said.ttl_ms is not UNSET and said.ttl_ms <= 0
-    return None if said.is_error or said.result_type != "complete" or expired else said
-
-
 def _aged(kept: _Kept, now: float) -> bytes:
     """The result as its server wrote it; one that says how long it holds now says how long it still does."""
     if kept.own_ttl_ms is None:
         return kept.raw
-    rest_ms = max(0, int(kept.own_ttl_ms - (now - kept.since) * 1000))
-    return encode_members({**members_of(kept.raw, "result"), "ttlMs": b"%d" % rest_ms})
+    return with_ttl(kept.raw, max(0, int(kept.own_ttl_ms - (now - kept.since) * 1000)))
 
 
 def _key_of(call: Call, basis: _Basis) -> _Key:

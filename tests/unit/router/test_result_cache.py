@@ -14,8 +14,8 @@ from trunkline.core.call import Cached, Call, Caller, Failure, NeedsInput, Outco
 from trunkline.core.errors import DRAINING, SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, Problem
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.hints import LARGEST_BYTES
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.router.result_cache import LARGEST_BYTES
 
 ALL = CacheRules(tools=("*",))
 ALICE, BOB = Caller("alice"), Caller("bob")
