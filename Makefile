@@ -54,8 +54,9 @@ build: $(VENV)/.dev  ## A wheel and an sdist in dist/
 bench: $(VENV)/.dev  ## Side by side with the peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
 
-generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, JSON Schema
+generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, JSON Schema, OpenAPI
 	$(BIN)/python tools/write_error_docs.py
+	$(BIN)/python tools/write_openapi.py
 	$(BIN)/python -m trunkline.config.schema > docs/trunkline.schema.json
 
 clean:  ## Remove everything that was set up or built

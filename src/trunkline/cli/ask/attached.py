@@ -78,7 +78,7 @@ class AttachedDesk:
         if not self._there.operator_token:
             message = "Why a tool is missing is for the operator to know"
             raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint="set TRUNKLINE_OPERATOR_TOKEN"))
-        return await self._operator(f"/api/tools/explain?name={quote(name, safe='')}")
+        return await self._operator(f"/api/tools/{quote(name, safe='')}/why")
 
     async def _operator(self, path: str) -> Mapping[str, Any]:
         credential = (b"authorization", f"Bearer {self._there.operator_token}".encode())
@@ -95,7 +95,7 @@ class AttachedDesk:
         if status == 401:
             hint = "was the gateway restarted by another user? set TRUNKLINE_OPERATOR_TOKEN"
             raise GatewayError(Problem(code=UNAUTHORIZED, message="The operator's token is not accepted", hint=hint))
-        raise unreachable(self._there, f"HTTP {status} from {path.partition('?')[0]}")
+        raise unreachable(self._there, f"HTTP {status} from {path}")
 
 
 class _Page(Exchange):

@@ -109,6 +109,26 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "warnings": _TEXTS,
         }
     ),
+    "ToolExplained": _object(
+        {
+            "name": _told(_TEXT, "As it was asked for"),
+            "found": _told({"type": "boolean"}, "Whether a call by this name reaches a tool"),
+            "findings": {
+                "type": "array",
+                "items": _object({"what": _TEXT, "hint": _told(_TEXT, "What to do")}, "hint"),
+            },
+            "listed": _told({"type": "boolean"}, "Whether clients see it in the list"),
+            "address": _told(_TEXT, "`server.tool`"),
+            "exposed": _told(_TEXT, "The name in the list, if it has one"),
+            "server": _NAME,
+            "similar": _told(_TEXTS, "Names that are like it"),
+        },
+        "listed",
+        "address",
+        "exposed",
+        "server",
+        "similar",
+    ),
     "Health": _object({"status": {"const": "ok"}}),
     "Readiness": _object(
         {

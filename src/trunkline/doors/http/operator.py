@@ -15,6 +15,7 @@ from trunkline.doors.http.exchange import JSON
 from trunkline.doors.http.rest import Visit
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses, status_json
+from trunkline.router.why import why_tool
 from trunkline.wire.http1 import HttpRequest
 
 PERSIST: Final = "persist"
@@ -54,6 +55,10 @@ class OperatorApi:
         """It takes its time: the answer is only that it began."""
         switches(visit.request)
         visit.answer(202, self._operator.reconnect(_server_name(visit)))
+
+    def why_tool(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, why_tool(self._router, visit.names["name"]))
 
     def reload(self, visit: Visit) -> None:
         switches(visit.request)

@@ -208,6 +208,15 @@ ROUTES: Final = (
         problems=(INVALID_PARAMS, UNKNOWN_SERVER, DRAINING),
     ),
     Route(
+        method="GET",
+        path="/api/tools/{name}/why",
+        credential="operator",
+        handler=lambda to: to.operator.why_tool,
+        summary="Where a tool is, or why there is none of this name",
+        answers=(Answers(200, "What is known, and what to do", "ToolExplained"),),
+        problems=(INVALID_PARAMS,),
+    ),
+    Route(
         method="POST",
         path="/api/reload",
         credential="operator",
