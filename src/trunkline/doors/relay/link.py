@@ -42,12 +42,28 @@ class Listener(Protocol):
 class Post(Exchange):
     """One HTTP request to the gateway, of any method."""
 
-    __slots__ = ("_link", "_listener", "_parts", "_sse", "heard_at", "session_id", "silent_s", "status")
+    __slots__ = (
+        "_is_news",
+        "_link",
+        "_listener",
+        "_parts",
+        "_sse",
+        "heard_at",
+        "malformed",
+        "session_id",
+        "silent_s",
+        "status",
+    )
 
-    def __init__(self, link: GatewayLink, listener: Listener, out: bytes, silent_s: float) -> None:
+    def __init__(
+        self, link: GatewayLink, listener: Listener, out: bytes, silent_s: float, *, is_news: bool = False
+    ) -> None:
         super().__init__(out)
         self._link = link
         self._listener = listener
+        self._is_news = is_news
+        self.malformed = False
+        """Whether what came was no HTTP."""
         self._parts: list[bytes] = []
         self._sse: SseParser | None = None
         self.silent_s = silent_s
@@ -63,12 +79,11 @@ class Post(Exchange):
         self.heard_at = self._link.now
         self.status = status
         self.session_id = headers.get(_SESSION_ID, b"")
-        content_type = headers.get(b"content-type", b"").lower()
-        if status == 202 or (status == 200 and content_type.startswith((_JSON, _EVENTS))):
-            self._link.reached()
-        if status == 200 and content_type.startswith(_EVENTS):
+        if status == 200 and headers.get(b"content-type", b"").lower().startswith(_EVENTS):
             self._sse = SseParser(self._link.limit_bytes)
             self.unlimited()
+        if status == 202 or (self._is_news and self._sse is not None):
+            self._link.reached()
 
     def on_body(self, data: bytes) -> None:
         self.heard_at = self._link.now
@@ -94,6 +109,7 @@ class Post(Exchange):
         self._listener.over(self, self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self.malformed = malformed
         self._link.forget(self)
         self._listener.lost(self, reason)
 
@@ -111,7 +127,7 @@ class Post(Exchange):
 
 
 class GatewayLink:
-    """`where` is the address as people may see it; `served` is whether it ever answered as a gateway does."""
+    """`where` is the address as people may see it; `served` is whether it ever answered a request."""
 
     def __init__(self, target: Target, *, token: str, limit_bytes: int, max_in_flight: int, events: Events) -> None:
         self.limit_bytes = limit_bytes
@@ -166,7 +182,7 @@ class GatewayLink:
         target = self._pool.target
         first = [(b"host", target.authority), (b"accept-encoding", b"identity"), (b"user-agent", b"trunkline-stdio")]
         head = request_head(verb, target.path, [*first, *self._credential, *headers])
-        post = Post(self, listener, head + body, silent_s)
+        post = Post(self, listener, head + body, silent_s, is_news=verb == b"GET")
         self._posts.add(post)
         if self._ticking is None:
             self._ticking = self._loop.call_later(_TICK_S, self._tick)
@@ -201,7 +217,12 @@ class GatewayLink:
             self._away = True
             self._events.note("error", "gateway_lost", problem.message, code=problem.code.id, hint=problem.hint)
 
+    def answered(self) -> None:
+        self.served = True
+        self.reached()
+
     def reached(self) -> None:
+        """It answered as a gateway does."""
         if self._away:
             self._away = False
             self._events.note("info", "gateway_back", f"The gateway at {self.where} is back")

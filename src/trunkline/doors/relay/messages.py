@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from trunkline.core.errors import GATEWAY_UNREACHABLE, UNAUTHORIZED, Problem
+from trunkline.core.errors import GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
@@ -138,17 +138,22 @@ def unreachable(where: str, reason: str, *, sent: bool) -> Problem:
     )
 
 
-def no_gateway(where: str, status: int, body: bytes) -> Problem:
+def no_gateway(where: str, what: str, *, executed: Executed = "no") -> Problem:
     """Something answers at that address, but not as an MCP gateway would."""
-    excerpt = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
-    shown = f": {excerpt!r}" if excerpt else ""
     return Problem(
         code=GATEWAY_UNREACHABLE,
-        message=f"What answers at {where} is no MCP gateway: HTTP {status}{shown}",
+        message=f"What answers at {where} is no MCP gateway: {what}",
         hint="check the address: a gateway's ends in `/mcp`, and `trunkline up` prints it",
         phase="sent",
-        executed="unknown" if status < 300 else "no",
+        executed=executed,
     )
+
+
+def odd_answer(where: str, status: int, body: bytes) -> Problem:
+    """An HTTP answer in which there is none to our request. An error status says that nothing was done."""
+    excerpt = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
+    shown = f": {excerpt!r}" if excerpt else ""
+    return no_gateway(where, f"HTTP {status}{shown}", executed="unknown" if status < 300 else "no")
 
 
 def token_refused(where: str, *, given: bool) -> Problem:

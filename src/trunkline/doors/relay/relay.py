@@ -17,6 +17,7 @@ from trunkline.doors.relay.messages import (
     kind_of,
     mirrors,
     no_gateway,
+    odd_answer,
     refusal,
     token_refused,
     unreachable,
@@ -246,7 +247,7 @@ class Request:
     def event(self, data: bytes) -> None:
         kind = kind_of(data, self.message.id)
         if kind == "answer":
-            self._relay.link.served = True
+            self._relay.link.answered()
             self._answer(single_line(data))
         elif kind == "notice" and self._open and not (is_progress(data) and self._relay.pipes.crowded):
             self._relay.tell(single_line(data))
@@ -264,7 +265,7 @@ class Request:
         if answer is None:
             self._misanswered(post, body)
         else:
-            self._relay.link.served = True
+            self._relay.link.answered()
             self._answer(answer)
 
     def _misanswered(self, post: Post, body: bytes) -> None:
@@ -274,12 +275,16 @@ class Request:
         elif post.streamed:
             problem = unreachable(link.where, "it ended the answer without a result", sent=True)
         else:
-            problem = no_gateway(link.where, post.status, body)
+            problem = odd_answer(link.where, post.status, body)
         link.failed(problem)
         self.fail(problem)
 
     def lost(self, post: Post, reason: str) -> None:
-        problem = unreachable(self._relay.link.where, reason, sent=post.written)
+        where = self._relay.link.where
+        if post.malformed:
+            problem = no_gateway(where, reason, executed="unknown")
+        else:
+            problem = unreachable(where, reason, sent=post.written)
         self._relay.link.failed(problem)
         self.fail(problem)
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, Protocol
 
 from trunkline.core.errors import Problem
 from trunkline.doors.relay.link import GatewayLink, Post
-from trunkline.doors.relay.messages import answer_in, kind_of, no_gateway, token_refused, unreachable, version_in
+from trunkline.doors.relay.messages import answer_in, kind_of, odd_answer, token_refused, unreachable, version_in
 from trunkline.wire.jsonrpc import Message, encode_notification, single_line
 from trunkline.wire.mcp.incoming import LIST_CHANGED
 
@@ -171,7 +171,8 @@ class Session:
         if hello.status == 401:
             return token_refused(self._link.where, given=self._link.has_token)
         if version is None:
-            return no_gateway(self._link.where, hello.status, hello.body)
+            return odd_answer(self._link.where, hello.status, hello.body)
+        self._link.reached()
         self._link.session_id, self._link.version = hello.session_id, version
         if self._ready:
             await self._ask(self._ready)
