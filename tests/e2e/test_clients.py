@@ -1,4 +1,4 @@
-"""The official SDK's client and FastMCP's, in both eras, through both doors: everything a client does with tools."""
+"""The official SDK's client and FastMCP's, in both eras, through every door: everything a client does with tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Places:
 
     def __init__(self, gateway: Gateway, journal: Journal, server: HttpPeer) -> None:
         self.url = f"http://127.0.0.1:{gateway.port}/mcp"
-        self.journals = {"http": journal, "stdio": server.journal}
+        self.journals = {"http": journal, "attached": journal, "stdio": server.journal}
         self.server = server
 
 
@@ -59,11 +59,13 @@ class Setting:
         if self.door == "stdio":
             entry = {"peer": self._places.server.entry()["listening"]}
             target = [TRUNKLINE, "stdio", "-c", str(write_config(self._folder, entry, start_wait=START_WAIT_S))]
+        elif self.door == "attached":
+            target = [TRUNKLINE, "stdio", "--url", self._places.url]
         async with connect(self.kind, self.era, target, self._folder / "client.log") as client:
             yield client
 
 
-@pytest.fixture(params=["http", "stdio"])
+@pytest.fixture(params=["http", "stdio", "attached"])
 def door(request: pytest.FixtureRequest) -> str:
     return request.param
 
