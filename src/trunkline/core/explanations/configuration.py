@@ -207,12 +207,8 @@ CONFIGURATION: Final = {
             "the file was saved half finished",
             "a key or value that `trunkline check` refuses",
             "an environment variable that the file names and the gateway was started without",
-            "a setting that can only change with a restart, like `gateway.listen`",
         ),
-        (
-            "run `trunkline check` and correct what it shows; the file is read again when it is saved",
-            "restart the gateway, if the message says that a setting needs it",
-        ),
+        ("run `trunkline check` and correct what it shows; the file is read again when it is saved",),
     ),
     "TL131": Explanation(
         "Something had to be kept on disk, and the folder for that cannot be written. What was asked for is undone.",
