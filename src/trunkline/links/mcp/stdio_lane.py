@@ -17,7 +17,7 @@ from trunkline.wire.jsonrpc import readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
 _STDERR_TAIL_BYTES: Final = 16 * 1024
-_SHOWN_TAIL_BYTES: Final = 2 * 1024
+_SHOWN_TAIL_CHARACTERS: Final = 2 * 1024
 _EXIT_WAIT_S: Final = 0.1
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -133,9 +133,10 @@ class StdioLane(Lane):
             del self._stderr[:-_STDERR_TAIL_BYTES]
 
     def stderr_tail(self) -> str:
-        """The end of what the server wrote to stderr, safe to show."""
-        text = self._stderr[-_SHOWN_TAIL_BYTES:].decode(errors="replace")
-        return self._redact(_UNPRINTABLE.sub("", text).strip())
+        """The end of what the server wrote to stderr, safe to show. Half a secret would not be recognised as one, so
+        it is cut last."""
+        text = _UNPRINTABLE.sub("", self._stderr.decode(errors="replace"))
+        return self._redact(text).strip()[-_SHOWN_TAIL_CHARACTERS:]
 
     # -- the end --------------------------------------------------------------------------------------------------
 
