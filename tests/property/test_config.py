@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from typing import Any
 
 import jsonschema
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.client_files import load_named
 from tests.support.config_files import KINDS, load_text
 
 from trunkline.config.json_text import read_json
@@ -16,6 +18,7 @@ from trunkline.config.load import Loaded
 from trunkline.config.render import render, render_json
 from trunkline.config.report import Invalid, Report
 from trunkline.config.schema import config_schema
+from trunkline.config.toml_text import read_toml
 from trunkline.config.tree import LINE_BREAK, Items, Node, Table
 
 SCHEMA = jsonschema.Draft202012Validator(config_schema(KINDS))
@@ -208,6 +211,121 @@ def test_json_the_standard_library_refuses_is_refused(text: str) -> None:
         assert not valid
     else:
         assert valid
+
+
+# -- files of clients ---------------------------------------------------------------------------------------------
+
+FILES = [
+    ".mcp.json",
+    ".claude.json",
+    "claude_desktop_config.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".gemini/settings.json",
+    "opencode.jsonc",
+    "config.toml",
+    "other.json",
+]
+CLIENT_PIECES = [
+    *("mcpServers", "servers", "mcp", "mcp_servers", "[mcp_servers.a]\n", "inputs", "projects", "command", "url"),
+    *("${env:NAME}", "${input:x}", "{env:NAME}", "{file:x}", "$NAME", "//", "/*", "*/", " = ", '"""', "'''", "[["),
+]
+
+
+@RELAXED
+@given(st.lists(PIECES | st.sampled_from(CLIENT_PIECES) | st.text(max_size=3), max_size=40), st.sampled_from(FILES))
+def test_any_text_of_a_client_loads_or_has_problems(pieces: list[str], name: str) -> None:
+    text = "".join(pieces).replace("\r", "\n")
+    check_invariants(load_named(name, text, environ=ENVIRON), text)
+
+
+REFERENCES = st.sampled_from(
+    [
+        "${NAME}",
+        "${env:NOPE}",
+        "{env:NAME}",
+        "$NAME",
+        "${input:i}",
+        "{file:f}",
+        "${file:f}",
+        "${workspaceFolder}",
+        "$${NAME}",
+    ]
+)
+CLIENT_TEXTS = st.lists(WORDS | REFERENCES, max_size=3).map("".join)
+CLIENT_SERVER = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["stdio", "http", "sse", "local", "remote", "${file:f}"]),
+        "command": CLIENT_TEXTS | st.lists(CLIENT_TEXTS, max_size=3) | ANYTHING,
+        "args": st.lists(CLIENT_TEXTS, max_size=3) | ANYTHING,
+        "url": CLIENT_TEXTS | ANYTHING,
+        "httpUrl": CLIENT_TEXTS,
+        "env": st.dictionaries(st.sampled_from(["A", "API_KEY"]), CLIENT_TEXTS | ANYTHING, max_size=2) | ANYTHING,
+        "environment": st.dictionaries(st.sampled_from(["A", "API_KEY"]), CLIENT_TEXTS, max_size=2) | ANYTHING,
+        "headers": st.dictionaries(st.just("Authorization"), CLIENT_TEXTS, max_size=1) | ANYTHING,
+        "envFile": st.just("f") | CLIENT_TEXTS | ANYTHING,
+        "timeout": st.integers(0, 100_000) | GROUPS | ANYTHING,
+        "enabled": ON_OFF | ANYTHING,
+        "disabled": ON_OFF | ANYTHING,
+    },
+)
+SECRET = "hunter2" * 3
+
+
+@RELAXED
+@given(st.dictionaries(st.sampled_from(["a", "servers", "c d"]), CLIENT_SERVER, max_size=2), st.sampled_from(FILES[:7]))
+def test_any_servers_of_a_client_load_or_have_problems_and_no_problem_shows_a_secret(servers: Any, name: str) -> None:
+    group = {"vscode/mcp.json": "servers", "opencode.jsonc": "mcp"}.get(name.lstrip("."), "mcpServers")
+    text = json.dumps({"state": {"token": SECRET}, group: servers}, indent=1)
+    loaded = load_named(name, text, environ={**ENVIRON, "NAME": SECRET}, beside={"f": f"A={SECRET}\n"})
+    check_invariants(loaded, text)
+    assert SECRET not in render(loaded.problems, loaded.text) + render_json(loaded.problems)
+
+
+TOML_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f"), max_size=5)
+TOML_VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | TOML_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TOML_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def written_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def written_toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{written_json(key)} = {written_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[ # ]\n" + ",\n".join(map(written_toml, value)) + "]"
+    return written_json(value)
+
+
+def places_of(node: Node) -> list[tuple[int, int, str]]:
+    if isinstance(node, Table):
+        inner = [place for _, value in node.entries for place in places_of(value)]
+        return [(key.span.line, key.span.column, written_json(key.text)) for key, _ in node.entries] + inner
+    if isinstance(node, Items):
+        return [place for item in node.items for place in places_of(item)]
+    written = written_json(node.text) if node.kind == "text" else node.text
+    return [(node.span.line, node.span.column, written)]
+
+
+@RELAXED
+@given(st.dictionaries(TOML_TEXT.filter(lambda key: "\0" not in key), TOML_VALUES, max_size=4))
+def test_toml_is_read_as_the_standard_library_reads_it_and_every_place_is_right(values: dict[str, Any]) -> None:
+    text = "".join(f"{written_json(key)} = {written_toml(value)}\n" for key, value in values.items())
+    assert tomllib.loads(text) == values
+    report = Report("f")
+    tree = read_toml(text, report)
+    if report.failed:  # a key with a NUL
+        return
+    assert plain(tree) == values
+    starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
+    for line, column, written in places_of(tree):
+        assert text.startswith(written, starts[line - 1] + column - 1)
 
 
 def test_the_file_to_damage_is_good() -> None:

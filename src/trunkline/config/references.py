@@ -48,6 +48,11 @@ def as_it_stands(text: str) -> str:
     return text.replace("${", "$${")
 
 
+def text_of_file(node: Node, path: Path, reader: Reader) -> str:
+    """A reference that stands for the text of a file, without the blanks around it."""
+    return reader.define((read_reference_file(node, path, reader) or "").strip())
+
+
 def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:
     """The text of a file that a value refers to; None, with the reason reported, where there is none."""
     try:
@@ -121,8 +126,7 @@ class EditorReferences:
         return as_it_stands(self._fixed["workspaceFolder"])
 
     def _file(self, node: Scalar, name: str) -> str | None:
-        text = read_reference_file(node, self._reader.path(name), self._reader)
-        return None if text is None else self._reader.define(text.strip())
+        return text_of_file(node, self._reader.path(name), self._reader)
 
     def _input(self, node: Scalar, name: str) -> str | None:
         variable = "INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper()
@@ -135,7 +139,7 @@ class EditorReferences:
     def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
         hint = f"write the value out, or {self._reader.spelling_of('NAME')}"
         self._reader.obstacle(BAD_VALUE, node, "The text has a reference that only the editor can work out", hint)
-        return None
+        return self._reader.define("")
 
 
 class ShellReferences:
@@ -171,8 +175,7 @@ class OpenCodeReferences:
         if kind == "env":
             return f"${{{name}}}" if VARIABLE.match(name) else None
         path = self._reader.path(name) if name.startswith("~/") else self._folder / name
-        text = read_reference_file(node, path, self._reader)
-        return None if text is None else self._reader.define(text.strip())
+        return text_of_file(node, path, self._reader)
 
 
 def _rewritten(
@@ -190,7 +193,6 @@ def _rewritten(
 
 
 def _before_reference(text: str, reader: Reader) -> str:
-    """Text as it stands, also where its last character would turn the reference after it into plain text."""
-    if text.endswith("$"):
-        return as_it_stands(text[:-1]) + reader.define("$")
-    return as_it_stands(text)
+    """Text as it stands, also where a `$` at its end would turn the reference after it into plain text."""
+    plain = text.rstrip("$")
+    return as_it_stands(plain) + (reader.define(text[len(plain) :]) if plain != text else "")

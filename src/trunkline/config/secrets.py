@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from trunkline.config.environment import has_reference
 from trunkline.config.reader import Reader
-from trunkline.config.report import Span
 from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
 
@@ -79,25 +78,34 @@ def hide_secrets(text: str, root: Node | None) -> str:
     Without a tree, for text that did not parse, whatever follows a secret's name is hidden.
     """
     if root is None:
-        text = _UNPARSED.sub(_hide_value, text)
-    else:
-        text = _hide_spans(text, {node.span for node in _secret_scalars(root)})
+        return _hide_credentials(_UNPARSED.sub(_hide_value, text))
+    starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
+    parts: list[str] = []
+    at = 0
+    for node in sorted(_secret_scalars(root), key=lambda node: node.span):
+        start = starts[node.span.line - 1] + node.span.column - 1
+        end = starts[node.span.end_line - 1] + node.span.end_column - 1
+        if start >= at:  # a value that an alias uses again is hidden already
+            parts += [_hide_credentials(text[at:start]), _hidden(text[start:end], whole=isinstance(node, PassedOver))]
+            at = end
+    return "".join((*parts, _hide_credentials(text[at:])))
+
+
+def _hidden(text: str, *, whole: bool) -> str:
+    if not whole:
+        return re.sub(r"\S", "*", text)
+    # this may be very large, and of its lines nothing is shown but the last, which something else may stand on
+    *_, last = LINE_BREAK.split(text)
+    return "".join(LINE_BREAK.findall(text)) + "*" * len(last)
+
+
+def _hide_credentials(text: str) -> str:
     return _CREDENTIAL.sub(lambda match: "*" * len(match.group()), text)
 
 
 def _hide_value(match: re.Match[str]) -> str:
     value = match["value"]
     return match.group() if "${" in value else match.group()[: -len(value)] + "*" * len(value)
-
-
-def _hide_spans(text: str, spans: Iterable[Span]) -> str:
-    starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
-    characters = list(text)
-    for span in spans:
-        start = starts[span.line - 1] + span.column - 1
-        end = starts[span.end_line - 1] + span.end_column - 1
-        characters[start:end] = ["*" if not character.isspace() else character for character in characters[start:end]]
-    return "".join(characters)
 
 
 def _secret_args(args: list[Node]) -> Iterator[tuple[Scalar, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from trunkline.config.json_text import read_json
 from trunkline.config.report import FileProblem, Invalid, Report
-from trunkline.config.tree import Items, Node, Table
+from trunkline.config.tree import Items, Node, PassedOver, Table
 
 
 def problem_of(text: str) -> FileProblem:
@@ -97,3 +97,55 @@ def test_deep_nesting_is_refused(text: str) -> None:
 
 def test_too_many_values_are_refused() -> None:
     assert problem_of("[" + "1," * 30_000 + "1]").code.id == "TL108"
+
+
+def relaxed(text: str) -> object:
+    return plain(read_json(text, Report("f"), relaxed=True))
+
+
+def test_comments_and_a_last_comma_where_they_are_allowed() -> None:
+    text = """// first
+{ /* a */ "a": [1, /* b **/ 2,], // "x": 1
+  "b//c": "/* no comment */", "c": {},/**/
+} // last"""
+    assert relaxed(text) == {
+        "a": [("number", "1"), ("number", "2")],
+        "b//c": ("text", "/* no comment */"),
+        "c": {},
+    }
+    assert relaxed("// nothing\n") == ("null", "")
+
+
+def test_what_is_wrong_even_where_comments_are_allowed() -> None:
+    for text in ("{,}", "[,]", "[1,,]", '{"a": 1,,}', "[1] /* open", '{"a" /: 1}', "[1] # no", "{'a': 1}", "[1],"):
+        report = Report("f")
+        with pytest.raises(Invalid):
+            read_json(text, report, relaxed=True)
+        assert [problem.code.id for problem in report.in_file_order()] == ["TL101"]
+
+
+def test_places_after_comments() -> None:
+    node = read_json('/* a\n b */ {"a": 1}', Report("f"), relaxed=True)
+    assert isinstance(node, Table)
+    assert node.entries[0].key.span[:2] == (2, 8)
+
+
+def test_other_keys_at_the_top_are_passed_over() -> None:
+    text = '{"a": {"x": [1]}, "keep": {"a": 1}, "b": [\n1,\n"]"], "c": "x"}'
+    node = read_json(text, Report("f"), only=["keep"])
+    assert isinstance(node, Table)
+    assert [key.text for key, _ in node.entries] == ["a", "keep", "b", "c"]
+    passed = [value for _, value in node.entries if isinstance(value, PassedOver)]
+    assert [(value.value, value.span) for value in passed] == [
+        ({"x": [1]}, (1, 7, 1, 17)),
+        ([1, "]"], (1, 42, 3, 5)),
+        ("x", (3, 12, 3, 15)),
+    ]
+    assert plain(node.get("keep")) == {"a": ("number", "1")}  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_in_what_is_passed_over_has_its_place() -> None:
+    report = Report("f")
+    with pytest.raises(Invalid):
+        read_json('{"a": {\n"b": 1 "c": 2}}', report, only=[])
+    assert [(problem.code.id, problem.where) for problem in report.in_file_order()] == [("TL101", "f:2:8")]

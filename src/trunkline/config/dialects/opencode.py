@@ -10,7 +10,7 @@ from trunkline.config.reader import Reader
 from trunkline.config.references import OpenCodeReferences, rewrite_given
 from trunkline.config.shapes import Choice
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.core.errors import CLIENT_ONLY_KEY, WRONG_TYPE
+from trunkline.core.errors import CLIENT_ONLY_KEY, CONFLICTING_KEYS, WRONG_TYPE
 
 _REFERENCE: Final = "{env:NAME}"
 _NAMES: Final = {
@@ -64,14 +64,19 @@ def _without_switches(servers: Table, reader: Reader) -> Table:
 
 def _adapted(given: Given, reader: Reader) -> Given:
     if "type" in given:
-        kind = Choice("local", "remote").read(given["type"].value, reader)
-        transport = "stdio" if kind == "local" else "http"
-        given["type"] = under("type", given["type"], Scalar(given["type"].value.span, "text", transport))
+        _check_type(given.pop("type").value, given, reader)
     if "command" in given:
         given |= _command(given["command"], reader)
     if "timeout" in given and isinstance(given["timeout"].value, Table):
         given |= _times(given.pop("timeout").value)
     return given
+
+
+def _check_type(node: Node, given: Given, reader: Reader) -> None:
+    kind = Choice("local", "remote").read(node, reader)
+    foreign = "command" if kind == "remote" else "url"
+    if foreign in given:
+        raise reader.error(CONFLICTING_KEYS, node, f"The type `{kind}` does not fit a server with a `{foreign}`")
 
 
 def _times(node: Node) -> Given:
