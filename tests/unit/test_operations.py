@@ -183,6 +183,8 @@ async def test_a_server_of_the_file_stays_away_until_somebody_asks_for_the_file(
         (json.dumps({"name": "x"}).encode(), SERVER_NOT_VALID),
         (json.dumps({"name": "x", "url": "file:///etc/passwd"}).encode(), SERVER_NOT_VALID),
         (body(headers={"X": "${SECRET}"}), SERVER_NOT_VALID),
+        (body(header={"X": "1"}), SERVER_NOT_VALID),
+        (body(autoApprove=[]), SERVER_NOT_VALID),
         (json.dumps({"name": "x", "command": "sh"}).encode(), COMMAND_NOT_ALLOWED),
         (body(command="sh"), COMMAND_NOT_ALLOWED),
         (body(args=["-c", "id"]), COMMAND_NOT_ALLOWED),

@@ -19,7 +19,7 @@ from trunkline.config.source_list import Kinds, SourceList
 from trunkline.config.sources import SourceSection
 from trunkline.config.state import make_private_folder, read_private, write_private
 from trunkline.config.tree import Entry, Node, Scalar, Table
-from trunkline.core.errors import COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
+from trunkline.core.errors import CLIENT_ONLY_KEY, COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
 
 _BODY: Final = "request"
@@ -79,8 +79,8 @@ def _section(name: str, table: Table, reader: Reader, kinds: Kinds, listen: List
     only = Table(table.span, [Entry(cast(Scalar, key), Table(table.span, entries))])
     sources = SourceList(reader, kinds)
     read_clients(only, reader, sources, listen)
-    if reader.report.failed:
-        raise Invalid
+    if reader.report.failed or any(problem.code is CLIENT_ONLY_KEY for problem in reader.report.in_file_order()):
+        raise Invalid  # a key that nothing is done with would be a setting one believes in and does not have
     section = sources.found.get(name)
     if section is None:
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message="This is the gateway itself", source=name))

@@ -69,15 +69,15 @@ def _let_in(running: Running, access: Access, announcement: Announcement, port: 
     """Tokens as the configuration says, now and after every reload; an operator's is made where none is given."""
     if announcement.reason:
         running.events.note("info", "started", f"Other programs cannot find this gateway: {announcement.reason}")
+    own_name = f"{port}" if announcement.reason else ""
     made = ""
-    if not running.settings.gateway.operator_token:
-        made = make_operator_token(
-            running.folder, running.events, own_name="" if not announcement.reason else f"{port}"
-        )
-        running.redactor.learn([made])
 
     def apply(settings: Settings) -> None:
+        nonlocal made
         gateway = settings.gateway
+        if not gateway.operator_token and not made:
+            made = make_operator_token(running.folder, running.events, own_name)
+            running.redactor.learn([made])
         operator_token = gateway.operator_token or made
         access.replace(allowed_hosts=gateway.allowed_hosts, token=gateway.token, operator_token=operator_token)
 
