@@ -37,7 +37,7 @@ def _code(id: str, title: str, jsonrpc: int = -32603, http: int = 500, exit: int
 
 # 1xx configuration: reported by `trunkline check`, refused at start
 CONFIG_UNREADABLE: Final = _code("TL100", "configuration file cannot be read", exit=2)
-CONFIG_SYNTAX: Final = _code("TL101", "configuration is not valid YAML or JSON", exit=2)
+CONFIG_SYNTAX: Final = _code("TL101", "configuration is not valid YAML, JSON or TOML", exit=2)
 UNKNOWN_KEY: Final = _code("TL102", "unknown key", exit=2)
 WRONG_TYPE: Final = _code("TL103", "value of the wrong type", exit=2)
 BAD_VALUE: Final = _code("TL104", "value not allowed here", exit=2)

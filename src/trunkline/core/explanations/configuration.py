@@ -8,11 +8,12 @@ from trunkline.core.explanations.explanation import Explanation
 
 CONFIGURATION: Final = {
     "TL100": Explanation(
-        "The configuration file is not there, or the system does not let Trunkline read it.",
+        "The configuration file, or a file that it refers to, is not there, or the system does not let Trunkline read it.",
         (
             "no `trunkline.yaml` in this folder or in `~/.config/trunkline`",
             "a mistyped `-c FILE`",
             "the file belongs to another user",
+            "a server's `envFile`, or a reference like `{file:token.txt}`, names a file that is not there",
         ),
         (
             "name the file: `trunkline check -c FILE`",
@@ -110,6 +111,7 @@ CONFIGURATION: Final = {
             "the variable is set in your shell, but not for the service or the program that starts Trunkline",
             "a mistyped name",
             "an `.env` file that nobody loads",
+            "`${input:ID}` in a file of VS Code, which asks for it; Trunkline takes it from `INPUT_ID`",
         ),
         (
             "set the variable in the environment of the gateway",
