@@ -8,7 +8,7 @@ from trunkline.core.explanations.explanation import Explanation
 
 CONFIGURATION: Final = {
     "TL100": Explanation(
-        "The configuration file, or a file that it refers to, is not there, or the system does not let Trunkline read it.",
+        "The configuration file, or a file that it refers to, is not there or cannot be read by Trunkline.",
         (
             "no `trunkline.yaml` in this folder or in `~/.config/trunkline`",
             "a mistyped `-c FILE`",
