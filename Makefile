@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 NODE_MODULES := tools/node/node_modules
+AGENTS := tools/agents/node_modules
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
@@ -41,10 +42,10 @@ lint-arch: $(VENV)/.dev  ## The direction of imports
 sizes: $(VENV)/.dev  ## No function over 60 lines, no module over 500
 	$(BIN)/python tools/check_sizes.py
 
-tests: $(VENV)/.dev $(NODE_MODULES)/.installed
+tests: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed
 	$(PYTEST) -n $(WORKERS)
 
-test-race: $(VENV)/.dev $(NODE_MODULES)/.installed  ## All tests with asyncio's debug mode, warnings as errors
+test-race: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed  ## All tests with asyncio's debug mode, warnings as errors
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 TRUNKLINE_TEST_RACE=1 $(PYTEST) -n $(WORKERS) tests
 
 build: $(VENV)/.dev  ## A wheel and an sdist in dist/
@@ -60,7 +61,7 @@ generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, JSO
 	$(BIN)/python -m trunkline.config.schema > docs/trunkline.schema.json
 
 clean:  ## Remove everything that was set up or built
-	rm -rf $(VENV) .venv-* $(NODE_MODULES) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -75,6 +76,6 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-$(NODE_MODULES)/.installed: tools/node/package.json | $(VENV)/.dev
-	cd tools/node && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-package-lock --no-audit --no-fund --loglevel=error
+%/node_modules/.installed: %/package.json | $(VENV)/.dev
+	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@

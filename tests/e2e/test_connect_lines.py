@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway
-from tests.support.peers.programs import NODE_PACKAGES
+from tests.support.peers.programs import AGENTS
 from tests.support.stdio_client import StdioClient
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(240)]
 
 TOKEN = "a-token-that-no-file-may-hold"
 STEP_S = 60
-CLIENTS = str(NODE_PACKAGES.parent / ".bin")
+CLIENTS = str(AGENTS)
 NOBODY = "http://127.0.0.1:9"
 CLOCK = {"clock": {"kind": "mcp_stdio", "command": sys.executable, "args": ["-P", "-m", "trunkline.demo", "clock"]}}
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.peers.programs import NODE_PACKAGES
+from tests.support.peers.programs import AGENTS
 from tests.support.scripted_model import ScriptedModel
 
-CLAUDE = str(NODE_PACKAGES.parent / ".bin" / "claude")
+CLAUDE = str(AGENTS / "claude")
 _CONNECT_MS = "30000"
 _RUN_S = 60.0
 

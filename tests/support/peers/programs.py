@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 NODE = str(Path(sys.executable).with_name("node"))
 NODE_PACKAGES = ROOT / "tools" / "node" / "node_modules" / "@modelcontextprotocol"
+AGENTS = ROOT / "tools" / "agents" / "node_modules" / ".bin"
 SDK = [sys.executable, str(HERE / "sdk_server.py")]
 FASTMCP = [sys.executable, str(HERE / "fastmcp_server.py")]
 EVERYTHING = [NODE, str(NODE_PACKAGES / "server-everything" / "dist" / "index.js")]
