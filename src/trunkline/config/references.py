@@ -105,7 +105,7 @@ class EditorReferences:
     def _resolve(self, node: Scalar, body: str) -> str | None:
         kind, colon, name = body.partition(":")
         if body in self._fixed:
-            return as_it_stands(self._fixed[body])
+            return self._reader.define(self._fixed[body])
         if self._plain and _WITH_DEFAULT.match(body):
             return f"${{{body}}}"
         resolve = self._kinds.get(kind) if colon else None
@@ -123,7 +123,7 @@ class EditorReferences:
         return f"${{{name}}}"
 
     def _workspace(self, node: Scalar, name: str) -> str | None:
-        return as_it_stands(self._fixed["workspaceFolder"])
+        return self._reader.define(self._fixed["workspaceFolder"])
 
     def _file(self, node: Scalar, name: str) -> str | None:
         return text_of_file(node, self._reader.path(name), self._reader)

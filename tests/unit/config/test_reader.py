@@ -9,6 +9,7 @@ from tests.support.config_files import node_of, reader_for
 
 from trunkline.config.report import Invalid, Span
 from trunkline.config.tree import Scalar
+from trunkline.core.errors import BAD_VALUE
 
 
 def scalar(text: str) -> Scalar:
@@ -70,3 +71,30 @@ def test_a_value_refused_before_is_not_reported_again() -> None:
     with pytest.raises(Invalid):
         reader.text(Scalar(Span(1, 1, 1, 2), "refused", "no"))
     assert not reader.report.in_file_order()
+
+
+def test_a_defined_value_is_referred_to_and_shows_nowhere() -> None:
+    reader = reader_for({"_trunkline_1": "taken"})
+    first, second = reader.define("one"), reader.define("${_trunkline_1}")
+    assert reader.text(scalar(f"{first} {second} ${{_trunkline_1}}")) == "one ${_trunkline_1} taken"
+    assert "one" not in first
+
+
+def test_hints_speak_the_language_of_the_file() -> None:
+    reader = reader_for()
+    assert reader.spelling_of("X") == "`${X}`"
+    reader.reference = "{env:NAME}"
+    assert reader.spelling_of("X") == "`{env:X}`"
+    reader.reference = ""
+    assert reader.spelling_of("X") == "`X`"
+    with pytest.raises(Invalid):
+        reader.text(scalar("${X}"))
+    assert reader.report.in_file_order()[0].hint == "set it"
+
+
+def test_an_obstacle_is_none_for_what_is_switched_off() -> None:
+    reader = reader_for()
+    reader.obstacle(BAD_VALUE, scalar(""), "one")
+    reader.unset_is_fatal = False
+    reader.obstacle(BAD_VALUE, scalar(""), "two")
+    assert [problem.severity for problem in reader.report.in_file_order()] == ["error", "warning"]

@@ -102,3 +102,8 @@ def test_hiding_keeps_every_place() -> None:
     hidden = hide_secrets(text, node_of(text))
     assert [len(line) for line in hidden.split("\n")] == [len(line) for line in text.split("\n")]
     assert "other: word" in hidden
+
+
+def test_references_of_other_programs_are_no_secrets() -> None:
+    text = '{"headers": {"Authorization": "Bearer {env:ISSUES_TOKEN}", "X-Api-Key": "{env:KEY}"}}'
+    assert hide_secrets(text, node_of(text)) == text
