@@ -54,13 +54,16 @@ def remove_block(text: str, group: Value, member: Member) -> list[Edit]:
         start = above
     elif is_first or above < start:
         end = _blank_below(text, end)
+    if end == len(text) and not text.endswith("\n"):
+        # a file whose last line has no line break keeps it so
+        start = len(text[:start].removesuffix("\n").removesuffix("\r"))
     return [Edit(start, end, "")]
 
 
 def replace_block(text: str, root: Value, member: Member, value: Plain) -> list[Edit]:
     """Write a key anew where it stands."""
     start, end = _extent(text, member)
-    lines = block_lines(member.key, value, indent_of(text, member.start), _unit(text, root))
+    lines = _entry_lines(text, root, member.value, member.key, value, indent_of(text, member.start))
     new = _joined(lines, newline_of(text))
     return [Edit(start, end, new if text[start:end].endswith("\n") else new.rstrip("\r\n"))]
 
@@ -71,13 +74,17 @@ def _new_lines(text: str, root: Value, after: int, indent: str, siblings: Value 
     lead = "" if text[:at].endswith("\n") else newline
     if siblings is not None and _stands_apart(text, siblings):
         lead += newline
-    if siblings is not None and siblings.members[-1].value.form == "flow" and siblings is not root:
-        lines = [indent + Flow(json=False, unit=None).member(key, value, "")]
-    else:
-        lines = block_lines(key, value, indent, _unit(text, root))
+    like = siblings.members[-1].value if siblings is not None and siblings is not root else None
+    lines = _entry_lines(text, root, like, key, value, indent)
     new = lead + _joined(lines, newline)
-    # a file whose last line has no line break keeps it so
     return Edit(at, at, new if text[:at].endswith("\n") or at < len(text) else new.removesuffix(newline))
+
+
+def _entry_lines(text: str, root: Value, like: Value | None, key: str, value: Plain, indent: str) -> list[str]:
+    """The key by indentation, or in braces on one line if the value it is to be `like` is in braces."""
+    if like is not None and like.form == "flow":
+        return [indent + Flow(json=False, unit=None).member(key, value, "")]
+    return block_lines(key, value, indent, _unit(text, root))
 
 
 def _joined(lines: list[str], newline: str) -> str:

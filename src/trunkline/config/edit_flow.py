@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trunkline.config.entry_text import Flow, Plain
+from trunkline.config.entry_text import Flow, Plain, yaml_scalar
 from trunkline.config.outline import Member, Value
 from trunkline.config.text_edit import Edit, begins_its_line, indent_of, line_start, newline_of
 
@@ -70,7 +70,8 @@ def _fill(text: str, root: Value, group: Value, key: str, value: Plain, *, json:
     inside = text[opening + 1 : group.end - 1]
     newline = newline_of(text)
     one_line = "\n" not in text[root.start : root.end] and bool(root.members)
-    style = Flow(json=json, unit=None if one_line else _unit(text, root), newline=newline)
+    like_json = json or _has_needless_quotes(text, root)
+    style = Flow(json=like_json, unit=None if one_line else _unit(text, root), newline=newline)
     if one_line:
         style = _spacing(text, root, style)
         return [Edit(opening + 1, group.end - 1, style.member(key, value, ""))]
@@ -87,11 +88,16 @@ def _fill(text: str, root: Value, group: Value, key: str, value: Plain, *, json:
 
 def _style(text: str, root: Value, group: Value, *, json: bool) -> Flow:
     last = group.members[-1]
-    quoted_keys = text.startswith('"', last.start)
+    like_json = json or _has_needless_quotes(text, root if root.form == "flow" else group)
     value = text[last.value.start : last.value.end]
     expanded = begins_its_line(text, last.start) and (last.value.form != "flow" or "\n" in value or group is root)
-    style = Flow(json=json or quoted_keys, unit=_unit(text, root) if expanded else None, newline=newline_of(text))
+    style = Flow(json=like_json, unit=_unit(text, root) if expanded else None, newline=newline_of(text))
     return _spacing(text, root, style)
+
+
+def _has_needless_quotes(text: str, group: Value) -> bool:
+    """Whether YAML is written like JSON here."""
+    return any(text.startswith('"', key.start) and yaml_scalar(key.key) == key.key for key in group.members)
 
 
 def _spacing(text: str, root: Value, style: Flow) -> Flow:
@@ -136,12 +142,12 @@ def _emptied(text: str, group: Value, member: Member) -> Edit:
 def _last_out(text: str, group: Value, before: Member, member: Member, *, own_lines: bool) -> list[Edit]:
     """The comma before it goes too, unless the group ends with one anyway."""
     behind = _behind_comma(text, member, group.end - 1)
-    if not own_lines:
-        return [Edit(before.end, member.end, "")]
-    start = line_start(text, member.start)
+    comma_behind = _behind_comma(text, before, member.start)
+    ends_with_comma = behind > member.end
     end = _rest_of_line(text, behind)
-    if end == behind:  # the closing bracket follows on the same line
-        return [Edit(before.end, member.end, "")]
-    comma = before.end + _tail(text, before.end, member.start).index(",")
-    keeps_comma = behind > member.end
-    return [*([] if keeps_comma else [Edit(comma, comma + 1, "")]), Edit(start, end, "")]
+    if own_lines and end > behind:
+        comma = [] if ends_with_comma else [Edit(comma_behind - 1, comma_behind, "")]
+        # from line break to line break: a file that mixes them keeps the one that was there before
+        above = len(text[: line_start(text, member.start)].rstrip("\r\n"))
+        return [*comma, Edit(above, len(text[:end].rstrip("\r\n")), "")]
+    return [Edit(comma_behind, behind, "")] if ends_with_comma else [Edit(before.end, member.end, "")]
