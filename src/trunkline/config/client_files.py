@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.clients import read_clients
-from trunkline.config.dialects import ClientFile, is_known_name, load_dialect
+from trunkline.config.dialects import OUR_KEYS, ClientFile, is_known_name, load_dialect
 from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.source_list import SourceList
@@ -14,7 +14,6 @@ from trunkline.config.suggest import nearest
 from trunkline.config.tree import Table
 from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
 
-_OUR_KEYS: Final = ("gateway", "sources")
 _IN_PROJECT: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})
 _FOLDER_IN_PROJECT: Final = frozenset({".vscode", ".cursor", ".windsurf", ".codex", ".gemini", ".opencode"})
 _FOLDER_OF_USER: Final = Path(".config", "opencode")
@@ -47,6 +46,6 @@ def project_of(path: Path, home: Path) -> Path | None:
 def _report_slips(root: Table, reader: Reader) -> None:
     """A file that could be one of our own as well: what looks like a key of ours has to be spelled like one."""
     for key, _ in root.entries:
-        guess = nearest(key.text, _OUR_KEYS, cutoff=0.9)
+        guess = nearest(key.text, OUR_KEYS, cutoff=0.9)
         if guess is not None:
             reader.error(UNKNOWN_KEY, key, f"Unknown key `{key.text}`", f"did you mean `{guess}`?")

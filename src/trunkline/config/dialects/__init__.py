@@ -54,7 +54,7 @@ _BY_NAME: Final = {
     "opencode.jsonc": "opencode",
 }
 _OUR_STEM: Final = "trunkline"
-_OUR_KEYS: Final = ("gateway", "sources")
+OUR_KEYS: Final = ("gateway", "sources")
 
 
 def load_dialect(name: str) -> ReadServers:
@@ -76,7 +76,7 @@ def dialect_of(path: Path, root: Table) -> str | None:
     if path.stem == _OUR_STEM or suffix not in (".json", ".jsonc"):
         return None
     by_name = _BY_NAME.get(path.name)
-    if by_name is None and any(root.get(key) is not None for key in _OUR_KEYS):
+    if by_name is None and any(root.get(key) is not None for key in OUR_KEYS):
         return None
     return _by_content(root, by_name) or by_name
 
