@@ -53,8 +53,10 @@ class StdioDoor:
     def stop(self) -> None:
         self.pipes.stop()
 
-    def room(self) -> None:
-        """Nothing was kept back: what a client asked for is its own to take."""
+    def unread(self, size_bytes: int) -> None:
+        """What a client asked for is its own to take; it can ask for no more meanwhile."""
+
+    def room(self) -> None: ...
 
     # -- messages -------------------------------------------------------------------------------------------------
 

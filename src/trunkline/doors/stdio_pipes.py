@@ -23,8 +23,11 @@ class Lines(Protocol):
 
     def line(self, line: bytes) -> None: ...
 
+    def unread(self, size_bytes: int) -> None:
+        """The client does not read, and this much waits for it."""
+
     def room(self) -> None:
-        """The client reads again, after it did not."""
+        """It reads again."""
 
 
 class StdioPipes:
@@ -149,6 +152,8 @@ class StdioPipes:
         parts, self._parts = self._parts, []
         if self._out is not None and parts:
             self._out.write(b"".join(parts))
+            if self._unread:
+                self._lines.unread(self.unread_bytes)
 
     @property
     def unread_bytes(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
+from tests.support.pipes import Pipes
 from tests.support.waiting import until
 from tests.unit.doors.rig import House, Loop, both_loops, run_on
 from tests.unit.router.fakes import OK
@@ -19,56 +20,6 @@ from trunkline.core.call import Call, RemoteError, Result
 from trunkline.doors.mcp_stdio import StdioDoor
 
 LIMIT = 10_000
-
-
-class Pipes:
-    """The client's ends of a door's standard input and output."""
-
-    def __init__(self) -> None:
-        self.door_in, self._write_fd = os.pipe()
-        self._read_fd, self.door_out = os.pipe()
-        self.lines: list[bytes] = []
-        os.set_blocking(self._write_fd, False)
-
-    async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.reader = asyncio.StreamReader(limit=1 << 26)
-        self._out, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self.reader), os.fdopen(self._read_fd, "rb", 0)
-        )
-        self._in, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(self._write_fd, "wb", 0))
-
-    def send(self, *messages: dict[str, Any] | bytes) -> None:
-        for message in messages:
-            data = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
-            self._in.write(data + b"\n")
-
-    async def next(self) -> dict[str, Any]:
-        line = await asyncio.wait_for(self.reader.readline(), 15)
-        assert line.endswith(b"\n"), line
-        self.lines.append(line)
-        return json.loads(line)
-
-    async def rest(self) -> list[dict[str, Any]]:
-        """Everything up to the end, once the door has closed its own descriptor."""
-        if self.door_out >= 0:
-            os.close(self.door_out)
-            self.door_out = -1
-        return [json.loads(line) for line in (await asyncio.wait_for(self.reader.read(), 15)).splitlines()]
-
-    def end_input(self) -> None:
-        self._in.close()
-
-    def close_output(self) -> None:
-        self._out.close()
-
-    async def close(self) -> None:
-        self._in.close()
-        self._out.close()
-        os.close(self.door_in)
-        if self.door_out >= 0:
-            os.close(self.door_out)
-        await asyncio.sleep(0.01)
 
 
 class Conversation:

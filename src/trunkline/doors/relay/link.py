@@ -53,6 +53,7 @@ class Post(Exchange):
         "session_id",
         "silent_s",
         "status",
+        "too_large",
     )
 
     def __init__(
@@ -64,6 +65,7 @@ class Post(Exchange):
         self._is_news = is_news
         self.malformed = False
         """Whether what came was no HTTP."""
+        self.too_large = False
         self._parts: list[bytes] = []
         self._sse: SseParser | None = None
         self.silent_s = silent_s
@@ -95,7 +97,7 @@ class Post(Exchange):
         except SseTooLarge as error:
             self._hand_over(error.events)
             self.abort()
-            self.on_fail("a message is too large")
+            self.on_fail(str(error), too_large=True)
             return
         self._hand_over(events)
 
@@ -109,7 +111,7 @@ class Post(Exchange):
         self._listener.over(self, self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self.malformed = malformed
+        self.malformed, self.too_large = malformed, too_large
         self._link.forget(self)
         self._listener.lost(self, reason)
 
@@ -194,16 +196,20 @@ class GatewayLink:
 
     def _tick(self) -> None:
         self._ticking = None
-        if self._pool.reading:
+        if self.reading:
             for post in list(self._posts):
                 if post in self._posts:
                     post.tick(self.now)
         if self._posts:
             self._ticking = self._loop.call_later(_TICK_S, self._tick)
 
+    @property
+    def reading(self) -> bool:
+        return self._pool.reading
+
     def read(self, wanted: bool) -> None:
         """Whether to take what the gateway sends; while not, its silence means nothing."""
-        if wanted == self._pool.reading:
+        if wanted == self.reading:
             return
         self._pool.read(wanted)
         for post in self._posts:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from trunkline.core.errors import GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
+from trunkline.core.errors import ANSWER_TOO_LARGE, GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
@@ -154,6 +154,16 @@ def odd_answer(where: str, status: int, body: bytes) -> Problem:
     excerpt = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
     shown = f": {excerpt!r}" if excerpt else ""
     return no_gateway(where, f"HTTP {status}{shown}", executed="unknown" if status < 300 else "no")
+
+
+def too_large(where: str, reason: str) -> Problem:
+    return Problem(
+        code=ANSWER_TOO_LARGE,
+        message=f"The gateway at {where} sent more than a message may hold: {reason}",
+        hint="ask for less, or raise `gateway.limits.message_bytes`",
+        phase="sent",
+        executed="unknown",
+    )
 
 
 def token_refused(where: str, *, given: bool) -> Problem:

@@ -20,6 +20,7 @@ from trunkline.doors.relay.messages import (
     odd_answer,
     refusal,
     token_refused,
+    too_large,
     unreachable,
     version_in,
 )
@@ -94,7 +95,9 @@ class Relay:
 
     def tell(self, message: bytes) -> None:
         self.pipes.write(message)
-        if self.pipes.unread_bytes > _MAX_UNREAD_BYTES:
+
+    def unread(self, size_bytes: int) -> None:
+        if size_bytes > _MAX_UNREAD_BYTES:
             self.link.read(False)
 
     def room(self) -> None:
@@ -280,12 +283,15 @@ class Request:
         self.fail(problem)
 
     def lost(self, post: Post, reason: str) -> None:
-        where = self._relay.link.where
+        link = self._relay.link
+        if post.too_large:
+            self.fail(too_large(link.where, reason))
+            return
         if post.malformed:
-            problem = no_gateway(where, reason, executed="unknown")
+            problem = no_gateway(link.where, reason, executed="unknown")
         else:
-            problem = unreachable(where, reason, sent=post.written)
-        self._relay.link.failed(problem)
+            problem = unreachable(link.where, reason, sent=post.written)
+        link.failed(problem)
         self.fail(problem)
 
     def tick(self) -> None:

@@ -204,15 +204,11 @@ class Session:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _farewell(self) -> None:
-        task = self._loop.create_task(self._say_goodbye())
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
-
-    async def _say_goodbye(self) -> None:
         awaited = Awaited()
         post = self._link.end_session(awaited, _FAREWELL_S)
-        await asyncio.wait([awaited.done], timeout=_FAREWELL_S)
-        post.drop()
+        task = self._loop.create_task(_heard(awaited, post))
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
 
     async def close(self) -> None:
         await self._news.close()
@@ -223,6 +219,11 @@ class Session:
             self._farewell()
         if self._farewells:
             await asyncio.wait(self._farewells)
+
+
+async def _heard(awaited: Awaited, post: Post) -> None:
+    await asyncio.wait([awaited.done], timeout=_FAREWELL_S)
+    post.drop()
 
 
 class News:
