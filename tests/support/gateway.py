@@ -135,6 +135,6 @@ class Gateway:
 
 
 def stdio_gateway(folder: Path, *sources: dict[str, Any], **gateway: Any) -> StdioClient:
-    """A client of `trunkline stdio` with this configuration."""
+    """A client of `trunkline stdio` with this configuration, whatever else runs in the folder."""
     config = write_config(folder, *sources, **gateway)
-    return StdioClient([TRUNKLINE, "stdio", "-c", str(config)], folder / "gateway.log")
+    return StdioClient([TRUNKLINE, "stdio", "--alone", "-c", str(config)], folder / "gateway.log")

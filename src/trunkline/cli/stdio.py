@@ -54,12 +54,11 @@ def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     from trunkline.links.http_client import Target
     from trunkline.serve.loop import run
 
-    settings = load_or_exit(config) if config is not None else _found_settings()
+    named = config is not None
+    settings = load_or_exit(config) if named else _found_settings()
     target = Target(_SOCKET_URL, socket=str(socket.absolute())) if socket is not None else Target(mcp_url(url or ""))
-    ours = config is not None or bool(target.socket) or is_loopback(target.host)
-    token = client_token(settings if ours else None)
-    known = settings if config is not None else None
-    return run(lambda: attach(target, token=token, settings=known))
+    token = client_token(settings if named or is_here(target) else None)
+    return run(lambda: attach(target, token=token, settings=settings if named else None))
 
 
 def _join_or_serve(settings: Settings, *, alone: bool) -> int:
@@ -98,6 +97,11 @@ def mcp_url(url: str) -> str:
         pass
     hint = "write it like `http://127.0.0.1:4747/mcp`"
     raise GatewayError(Problem(code=BAD_VALUE, message=f"`{url}` is not the URL of a gateway", hint=hint))
+
+
+def is_here(target: Target) -> bool:
+    """Whether a gateway is on this machine. A token in a file that nobody named does not leave it."""
+    return bool(target.socket) or is_loopback(target.host)
 
 
 def client_token(settings: Settings | None) -> str:
