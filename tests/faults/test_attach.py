@@ -262,7 +262,6 @@ async def test_a_gateway_that_starts_after_its_client_is_joined(tmp_path: Path) 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--url", "127.0.0.1:4747"],
         ["--url", "ftp://h/mcp"],
         ["--url", "http://"],
         ["--url", "http://h:99999/"],

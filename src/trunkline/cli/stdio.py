@@ -6,21 +6,20 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, reloader
+from trunkline.cli.configuration import load_or_exit, load_quietly, reloader
+from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.options import CONFIG
-from trunkline.config.listen import is_loopback
+from trunkline.config.load import find_config
 from trunkline.config.settings import Settings
-from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
+from trunkline.core.errors import GatewayError
 
 if TYPE_CHECKING:
     from trunkline.links.http_client import Target
     from trunkline.links.running import Running
 
-TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
 _SOCKET_URL: Final = "http://localhost/mcp"
 
 
@@ -57,7 +56,7 @@ def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     named = config is not None
     settings = load_or_exit(config) if named else _found_settings()
     target = Target(_SOCKET_URL, socket=str(socket.absolute())) if socket is not None else Target(mcp_url(url or ""))
-    token = client_token(settings if named or is_here(target) else None)
+    token = client_token(settings if named or belongs_to(target, settings) else None)
     return run(lambda: attach(target, token=token, settings=settings if named else None))
 
 
@@ -86,35 +85,23 @@ def _target(running: Running) -> Target:
     return Target(_SOCKET_URL, socket=running.socket) if by_socket else Target(running.url)
 
 
-def mcp_url(url: str) -> str:
-    """The address of a gateway's `/mcp`; the path may be left out. Raises GatewayError."""
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        if valid and url.isprintable() and " " not in url:
-            return parts._replace(path="/mcp").geturl() if parts.path in ("", "/") else url
-    except ValueError:
-        pass
-    hint = "write it like `http://127.0.0.1:4747/mcp`"
-    raise GatewayError(Problem(code=BAD_VALUE, message=f"`{url}` is not the URL of a gateway", hint=hint))
-
-
-def is_here(target: Target) -> bool:
-    """Whether a gateway is on this machine. A token in a file that nobody named does not leave it."""
-    return bool(target.socket) or is_loopback(target.host)
+def belongs_to(target: Target, settings: Settings | None) -> bool:
+    """Whether this is the address of the file's own gateway: its token is shown to nobody else."""
+    if settings is None:
+        return False
+    gateway = settings.gateway
+    if target.socket:
+        return target.socket == str(gateway.socket)
+    return not target.tls and gateway.listen.reaches(target.host, target.port)
 
 
 def client_token(settings: Settings | None) -> str:
-    """The token to show to a gateway: the configured one, else that of the environment. It is never an argument:
-    everybody on a machine can read those."""
+    """The token to show to a gateway: the configured one, else that of the environment."""
     configured = "" if settings is None else settings.gateway.token
     return configured or os.environ.get(TOKEN_VARIABLE, "")
 
 
 def _found_settings() -> Settings | None:
     """Those of the file in the usual places, for the token. Whether it is a good one is not our question here."""
-    from trunkline.config.load import find_config, load_config
-    from trunkline.sources import section_kinds
-
     path = find_config(None, Path(), Path.home())
-    return None if path is None else load_config(path, environ=os.environ, kinds=section_kinds()).settings
+    return None if path is None else load_quietly(path)

@@ -5,34 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.config_files import load_text, settings_of
 
-from trunkline.cli.stdio import client_token, is_here, mcp_url
-from trunkline.core.errors import BAD_VALUE, GatewayError
+from trunkline.cli.stdio import belongs_to, client_token
 from trunkline.links.http_client import Target
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://127.0.0.1:4747", "http://127.0.0.1:4747/mcp"),
-        ("http://127.0.0.1:4747/", "http://127.0.0.1:4747/mcp"),
-        ("https://h/", "https://h/mcp"),
-        ("http://[::1]:4747", "http://[::1]:4747/mcp"),
-        ("http://h/mcp", "http://h/mcp"),
-        ("http://h/behind/an/ingress?x=y", "http://h/behind/an/ingress?x=y"),
-    ],
-)
-def test_the_path_of_a_url_may_be_left_out(url: str, expected: str) -> None:
-    assert mcp_url(url) == expected
-
-
-@pytest.mark.parametrize(
-    "url", ["", "h", "h:4747", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::1", "http://h/a b\n"]
-)
-def test_what_is_no_url_is_refused_with_a_hint(url: str) -> None:
-    with pytest.raises(GatewayError) as refused:
-        mcp_url(url)
-    assert refused.value.problem.code is BAD_VALUE
-    assert "http://127.0.0.1:4747/mcp" in refused.value.problem.hint
 
 
 def test_the_configured_token_wins_over_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,9 +20,12 @@ def test_the_configured_token_wins_over_that_of_the_environment(monkeypatch: pyt
     assert client_token(None) == ""
 
 
-def test_only_this_machine_is_here() -> None:
-    assert is_here(Target("http://localhost/mcp", socket="/run/s"))
-    for host in ("localhost", "127.0.0.1", "127.8.9.1", "[::1]"):
-        assert is_here(Target(f"http://{host}:4747/mcp"))
-    for host in ("example.com", "10.0.0.1", "localhost.example.com", "127.0.0.1.example.com"):
-        assert not is_here(Target(f"http://{host}/mcp"))
+def test_a_file_that_nobody_named_gives_its_token_to_its_own_gateway_only() -> None:
+    settings = settings_of(load_text("gateway: {listen: '127.0.0.1:4747', socket: /run/gw.sock}"))
+    assert belongs_to(Target("http://localhost/mcp", socket="/run/gw.sock"), settings)
+    assert not belongs_to(Target("http://localhost/mcp", socket="/run/other.sock"), settings)
+    for url in ("http://127.0.0.1:4747/mcp", "http://localhost:4747/mcp"):
+        assert belongs_to(Target(url), settings)
+        assert not belongs_to(Target(url), None)
+    for url in ("http://127.0.0.1:4748/mcp", "https://127.0.0.1:4747/mcp", "http://example.com:4747/mcp"):
+        assert not belongs_to(Target(url), settings)

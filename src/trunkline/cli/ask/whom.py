@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import click
 
 from trunkline.cli.configuration import load_or_exit, load_quietly
+from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.load import find_config
 from trunkline.config.settings import Settings
@@ -20,7 +20,6 @@ from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
 from trunkline.links.running import Running, all_running, find_running
 from trunkline.serve.operator_token import read_operator_token
 
-TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
 
 
@@ -44,20 +43,13 @@ class Here:
 def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
     """Raises GatewayError where there is nobody to ask; a bad file ends the program as everywhere."""
     if url is not None:
-        return _named(_with_path(url), config)
+        return _named(mcp_url(url), config)
     path = find_config(config, Path(), Path.home())
     if path is None:
         return _only_one_that_runs()
     settings = load_or_exit(config)
     record = find_running(gateway_folder(settings))
     return Here(settings) if record is None else _of_record(record, settings.gateway.state_dir, settings)
-
-
-def _with_path(url: str) -> str:
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.UsageError(f"`{url}` is not the URL of a gateway")
-    return parts._replace(path=parts.path if parts.path not in ("", "/") else "/mcp").geturl()
 
 
 def _named(url: str, config: Path | None) -> There:
