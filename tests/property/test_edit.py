@@ -22,8 +22,43 @@ ENVIRON = {"HOME": "/h", "NAME": "value"}
 
 # texts that need quotes in one format or another
 VALUES = st.sampled_from(
-    ["x", "-y", "--flag=1", "a b", "", "no", "010", "22:22", "1.5", "~", "a: b", "a #b", "'", '"', "\\", "${NAME}"]
-    + ["@scope/pkg", "*", "&x", "{}", "[]", ",", "%", "é", "\u2028", "line\nbreak", "tab\t", "null", "true", "!t", "|"]
+    [
+        *(
+            "x",
+            "-y",
+            "--flag=1",
+            "a b",
+            "",
+            "no",
+            "010",
+            "22:22",
+            "1.5",
+            "~",
+            "a: b",
+            "a #b",
+            "'",
+            '"',
+            "\\",
+            "${NAME}",
+        ),
+        *(
+            "@scope/pkg",
+            "*",
+            "&x",
+            "{}",
+            "[]",
+            ",",
+            "%",
+            "é",
+            "\u2028",
+            "line\nbreak",
+            "tab\t",
+            "null",
+            "true",
+            "!t",
+            "|",
+        ),
+    ]
 ) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0$"), max_size=6)
 NAMES = st.sampled_from(["new", "NEW-1", "on", "null", "123", "-", "_x"])
 TEXTS = st.dictionaries(st.sampled_from(["A", "B_2", "no"]), VALUES, max_size=2)

@@ -24,7 +24,6 @@ from trunkline.config.edit_places import (
     find_server,
     follow,
     places_in,
-    servers_in,
     source_name,
     syntax_of,
 )
@@ -72,7 +71,7 @@ class Edited(NamedTuple):
 
 def server_names(file: ConfigText) -> list[str]:
     """The servers of the file, as they are written there. Raises GatewayError where it cannot be read."""
-    return [found.member.key for found in servers_in(_outline(file), file.dialect())]
+    return [name for place in places_in(_outline(file), file.dialect()).places for name in file.keys(place.path)]
 
 
 def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> Edited:
@@ -84,6 +83,8 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
         line = place_of(file.text, existing.member.start).line
         message = f"`{existing.member.key}` is there already, on line {line}"
         raise _refusal(file, message, "use another name, or replace it with `--force`", code=DUPLICATE_KEY)
+    if existing is None and server.name in server_names(file):
+        raise _out_of_reach(file, server.name)
     place = places_in(root, file.dialect()).for_new if existing is None else existing.place
     body: Body = {}
     try:
@@ -103,7 +104,9 @@ def remove_server(file: ConfigText, name: str) -> Edited:
     root = _outline(file)
     found = find_server(root, file.dialect(), name)
     if found is None:
-        names = [server.member.key for server in servers_in(root, file.dialect())]
+        names = server_names(file)
+        if name in names:
+            raise _out_of_reach(file, name)
         hint = hint_for(name, names, "servers") if names else "the file has no servers"
         raise _refusal(file, f"Unknown server `{name}`", hint, code=UNKNOWN_TOOL)
     line = place_of(file.text, found.member.start).line
@@ -208,6 +211,11 @@ def _checked(file: ConfigText, edits: list[Edit], place: Place, key: str, body: 
 
 def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDITED) -> GatewayError:
     return GatewayError(Problem(code=code, message=message, where=str(file.path), hint=hint))
+
+
+def _out_of_reach(file: ConfigText, name: str) -> GatewayError:
+    """The server is there, but not as an entry with a place of its own: behind an alias, or in one line of TOML."""
+    return _refusal(file, f"`{name}` is there, but in a form that cannot be changed safely", "change it by hand")
 
 
 def _by_hand(file: ConfigText, place: Place, name: str, body: Body) -> str:

@@ -42,6 +42,11 @@ class ConfigText:
         root = self.tree()
         return dialect_of(self.path, root if isinstance(root, Table) else Table(root.span))
 
+    def keys(self, path: tuple[str, ...]) -> list[str]:
+        """The keys of the group that a path leads to."""
+        group = _node_at(self.tree(), path)
+        return [key.text for key, _ in group.entries] if isinstance(group, Table) else []
+
     def load(self) -> Loaded:
         return load_text(self.text, self.path, environ=self.environ, kinds=self.kinds)
 
@@ -56,11 +61,16 @@ def check_only_change(
     new = after.tree()
     if _meaning(before.tree(), entry) != _meaning(new, entry):
         raise CannotEdit("the change would touch more than this entry")
-    node: Node | None = new
-    for key in entry:
-        node = node.get(key) if isinstance(node, Table) else None
+    node = _node_at(new, entry)
     if (None if node is None else _plain(node)) != body:
         raise CannotEdit("the change would not have the effect that is asked for")
+
+
+def _node_at(node: Node, path: tuple[str, ...]) -> Node | None:
+    found: Node | None = node
+    for key in path:
+        found = found.get(key) if isinstance(found, Table) else None
+    return found
 
 
 def _meaning(node: Node, without: tuple[str, ...]) -> Any:
