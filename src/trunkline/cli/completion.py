@@ -59,6 +59,6 @@ def _server_names(config: Path | None) -> list[str]:
     from trunkline.config.load import find_config
 
     path = find_config(config, Path(), Path.home())
-    if path is None:
+    if path is None or not path.is_file():
         return []
     return server_names(ConfigText(path, path.read_text(encoding="utf-8-sig"), os.environ, {}))

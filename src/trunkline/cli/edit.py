@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import click
 
 from trunkline.cli.completion import complete_servers
-from trunkline.cli.options import CONFIG
+from trunkline.cli.options import CONFIG, JSON
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ class _Add(click.Command):
             raise click.UsageError(f"{error.format_message()}\nhint: {hint}", ctx) from None
 
 
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="What was done as a JSON object on stdout.")
-
-
 @click.command(cls=_Add, short_help="Add a server to the configuration file.")
 @click.argument("name")
 @click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="URL | -- COMMAND…")
@@ -46,22 +43,19 @@ _JSON: Final = click.option("--json", "as_json", is_flag=True, help="What was do
 @click.option("-H", "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the URL; repeatable.")
 @click.option("--cwd", default="", metavar="FOLDER", help="The folder the command starts in.")
 @click.option(
-    "--transport",
-    default="",
-    type=click.Choice(["sse", "streamable"]),
-    help="How to speak to the URL, if not found out.",
+    "--transport", type=click.Choice(["sse", "streamable"]), help="How to speak to the URL, if it must be said."
 )
 @click.option("--disabled", is_flag=True, help="Write it down, but do not use it yet.")
 @click.option("--force", is_flag=True, help="Replace a server of the same name.")
 @CONFIG
-@_JSON
+@JSON
 def add(
     name: str,
     target: tuple[str, ...],
     env: tuple[str, ...],
     header: tuple[str, ...],
     cwd: str,
-    transport: str,
+    transport: str | None,
     disabled: bool,
     force: bool,
     config: Path | None,
@@ -90,7 +84,7 @@ def add(
         env=dict(map(_variable, env)),
         headers=dict(map(_header, header)),
         cwd=_from_here(cwd, path),
-        transport=transport,
+        transport=transport or "",
         enabled=not disabled,
     )
     try:
@@ -103,7 +97,7 @@ def add(
 @click.command(short_help="Remove a server from the configuration file.")
 @click.argument("name", shell_complete=complete_servers)
 @CONFIG
-@_JSON
+@JSON
 def remove(name: str, config: Path | None, as_json: bool) -> None:
     """Remove a server from the configuration file; everything else in the file stays as it is."""
     from trunkline.cli.configuration import config_or_exit

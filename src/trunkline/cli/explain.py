@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trunkline.cli.completion import complete_codes
-from trunkline.cli.options import CONFIG
+from trunkline.cli.options import CONFIG, JSON, URL
 
 if TYPE_CHECKING:
     from trunkline.core.errors import Code
@@ -23,15 +23,18 @@ _USAGE: Final = 2
 @click.argument("code", required=False, shell_complete=complete_codes)
 @click.option("--tool", metavar="NAME", help="Say where this tool comes from, or why it is missing.")
 @CONFIG
-@click.option("--url", help="With `--tool`: ask the gateway that runs there.")
-@click.option("--json", "as_json", is_flag=True, help="The explanation as a JSON object.")
+@URL
+@JSON
 def explain(code: str | None, tool: str | None, config: Path | None, url: str | None, as_json: bool) -> None:
     """Explain an error code: what it means, what usually causes it, what to do.
 
-    CODE may be written TL305, tl305 or 305. Without it, all codes are listed.
+    CODE may be written TL305, tl305 or 305. Without it, all codes are listed. `--tool` asks a gateway: the one
+    that `--url` names, or the one of the configuration file.
     """
     if tool is not None:
-        sys.exit(_explain_tool(tool, config, url))
+        from trunkline.cli.explain_tool import explain_tool
+
+        sys.exit(explain_tool(tool, config, url, as_json=as_json))
     from trunkline.core.errors import CODES
 
     if code is None:
@@ -42,12 +45,6 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
         click.echo(f"error: Unknown code `{code}`\n{_near(code, CODES)}", err=True)
         sys.exit(_USAGE)
     click.echo(_json(_plain(known)) if as_json else _page(known))
-
-
-def _explain_tool(name: str, config: Path | None, url: str | None) -> int | None:
-    from importlib import import_module
-
-    return import_module("trunkline.cli.explain_tool").explain_tool(name, config, url)
 
 
 def _full(written: str) -> str:

@@ -1,0 +1,58 @@
+"""`trunkline explain`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from trunkline.cli.explain import explain
+from trunkline.core.errors import CODES
+from trunkline.core.explanations import EXPLANATIONS
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_every_code_is_explained_with_its_numbers(code: str) -> None:
+    result = CliRunner().invoke(explain, [code])
+    assert (result.exit_code, result.stderr) == (0, "")
+    words = " ".join(result.stdout.split())
+    assert words.startswith(f"{code}: {CODES[code].title} ")
+    assert EXPLANATIONS[code].meaning in words
+    for phrase in (*EXPLANATIONS[code].causes, *EXPLANATIONS[code].remedies):
+        assert f"- {phrase}" in words
+    assert words.endswith(f"JSON-RPC {CODES[code].jsonrpc}, HTTP {CODES[code].http}, exit status {CODES[code].exit}")
+
+
+@pytest.mark.parametrize("written", ["TL305", "tl305", "305", " Tl305:"])
+def test_a_code_may_be_written_in_several_ways(written: str) -> None:
+    assert CliRunner().invoke(explain, [written]).stdout.startswith("TL305: ")
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("TL306x", "`TL306`"),
+        ("TL35", "`TL305`"),
+        ("deadline", "`TL305` (call passed its deadline)"),
+        ("nonsense", "`trunkline explain` lists all codes"),
+    ],
+)
+def test_an_unknown_code_ends_with_2_and_near_ones(written: str, hint: str) -> None:
+    result = CliRunner().invoke(explain, [written])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"error: Unknown code `{written}`\nhint: " in result.stderr
+    assert hint in result.stderr
+
+
+def test_without_a_code_all_are_listed() -> None:
+    lines = CliRunner().invoke(explain, []).stdout.splitlines()
+    assert lines == [f"{code.id}  {code.title}" for code in CODES.values()]
+
+
+def test_programs_get_json() -> None:
+    one = json.loads(CliRunner().invoke(explain, ["305", "--json"]).stdout)
+    assert list(one) == ["code", "title", "meaning", "causes", "remedies", "jsonrpc", "http", "exit"]
+    assert one["code"] == "TL305"
+    assert one["remedies"]
+    assert len(json.loads(CliRunner().invoke(explain, ["--json"]).stdout)) == len(CODES)
