@@ -221,12 +221,10 @@ def _not_set_here(problem: Problem) -> Problem:
 
 
 def _sentence(change: _Change) -> str:
-    name, path, line = f"`{change.name}`", change.path, change.edited.line
     if change.created:
-        return f"Made {path} with the server {name}"
-    if change.edited.action == "removed":
-        return f"Removed {name} from {path}, where it was on line {line}"
-    return f"{change.edited.action.capitalize()} {name} in {path}, on line {line}"
+        return f"Made {change.path} with the server `{change.name}`"
+    words = {"added": "Added {} to {}", "replaced": "Replaced {} in {}", "removed": "Removed {} from {}"}
+    return f"{words[change.edited.action].format(f'`{change.name}`', change.path)} (line {change.edited.line})"
 
 
 def _what_happens(settings: Settings | None) -> str:
@@ -258,4 +256,5 @@ def _print_json(
     done: dict[str, Any] = {"action": action, "name": name, "file": str(path.absolute()), "created": created}
     if edited is not None:
         done |= {"place": edited.place, "line": edited.line, "loads": edited.settings is not None}
-    click.echo(dumps(done | {"problems": loads(render_json(problems))}, indent=2, ensure_ascii=False))
+    # in ASCII: what was typed need not be text that any terminal can show
+    click.echo(dumps(done | {"problems": loads(render_json(problems))}, indent=2))

@@ -57,7 +57,7 @@ def test_a_server_is_added_to_the_file_that_is_found(tmp_path: Path) -> None:
     home.mkdir(parents=True)
     (home / "trunkline.yaml").write_text("# mine\n")
     done = check_fine(tmp_path, "add", "web", "https://x.example/mcp", "--transport", "sse")
-    assert f"Added `web` in {home / 'trunkline.yaml'}, on line 3" in done.stderr
+    assert f"Added `web` to {home / 'trunkline.yaml'} (line 3)" in done.stderr
     assert "running gateway picks the change up by itself" in done.stderr
     assert "type: sse" in (home / "trunkline.yaml").read_text()
     assert not (tmp_path / "trunkline.yaml").exists()
@@ -97,7 +97,7 @@ def test_a_taken_name_is_refused_unless_forced(tmp_path: Path) -> None:
     assert "hint: use another name, or replace it with `--force`" in done.stderr
     assert (tmp_path / "trunkline.yaml").read_bytes() == before
     done = check_fine(tmp_path, "add", "--force", "a", "--", "tac")
-    assert "Replaced `a` in trunkline.yaml, on line 2" in done.stderr
+    assert "Replaced `a` in trunkline.yaml (line 2)" in done.stderr
     assert (tmp_path / "trunkline.yaml").read_bytes() == before.replace(b"cat", b"tac")
 
 
@@ -180,6 +180,16 @@ def test_adding_tells_programs_what_was_done(tmp_path: Path) -> None:
     assert (said["action"], [problem["code"] for problem in said["problems"]]) == ("none", ["TL106"])
 
 
+def test_arguments_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    for name, args in ((b"\xff", [b"cat"]), (b"a", [b"cat", b"\xff"])):
+        command = [TRUNKLINE.encode(), b"add", name, b"--json", b"--", *args]
+        environment = {b"PATH": os.environb[b"PATH"], b"HOME": bytes(tmp_path)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+        assert (done.returncode, done.stderr) == (2, b"")
+        assert json.loads(done.stdout)["problems"][0]["code"] in ("TL104", "TL111")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_many_at_once_all_arrive(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("mcpServers:\n")
     with ThreadPoolExecutor(4) as pool:
@@ -196,7 +206,7 @@ def test_what_was_added_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(text)
     check_fine(tmp_path, "add", "-c", ".mcp.json", "a", "--", "cat")
     done = check_fine(tmp_path, "remove", "-c", ".mcp.json", "a")
-    assert "Removed `a` from .mcp.json, where it was on line 4" in done.stderr
+    assert "Removed `a` from .mcp.json (line 4)" in done.stderr
     assert (tmp_path / ".mcp.json").read_text() == text
 
 
