@@ -1,4 +1,4 @@
-"""The TypeScript SDK's client, which most agents are built on, through both doors."""
+"""The TypeScript SDK's client, which most agents are built on, through every door."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ START_WAIT_S = 30
 CLIENT = [NODE, str(HERE / "node_client.mjs"), str(NODE_PACKAGES / "sdk")]
 
 
-@pytest.mark.parametrize("door", ["http", "stdio"])
+@pytest.mark.parametrize("door", ["http", "stdio", "attached"])
 async def test_it_can_do_all_it_does_with_a_server_itself(door: str, tmp_path: Path) -> None:
     peer = sdk(tmp_path)
-    if door == "http":
+    if door != "stdio":
         with Gateway(tmp_path, peer.entry(), start_wait=START_WAIT_S) as gateway:
-            report = await run_client(f"http://127.0.0.1:{gateway.port}/mcp")
+            url = f"http://127.0.0.1:{gateway.port}/mcp"
+            report = await run_client(*([url] if door == "http" else [TRUNKLINE, "stdio", "--url", url]))
             await assert_all_worked(report, peer)
     else:
         config = write_config(tmp_path, peer.entry(), start_wait=START_WAIT_S)

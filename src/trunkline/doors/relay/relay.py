@@ -225,12 +225,12 @@ class Request:
 
     def take_back(self, cancel_line: bytes) -> None:
         """The client wants no answer any more. What the gateway has not seen is not sent; a modern request is taken
-        back by closing its stream, a legacy one by the client's own words."""
+        back by closing its stream, a legacy one by the client's own words. A handshake cannot be taken back."""
+        if self._opens_session:
+            return
         post = self._post
         waits = self._relay.session.withdraw(self)
         if post is not None and post.written and not waits and not self.modern:
-            if self._opens_session:
-                return
             self._cancel_line = cancel_line
             self._relay.send_notice(cancel_line)
         elif post is not None:

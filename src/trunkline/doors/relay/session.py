@@ -74,7 +74,7 @@ class Session:
         self._ready = b""
         self._held: list[Outgoing] = []
         self._reopening: asyncio.Task[None] | None = None
-        self._farewells: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._news = News(link, tell, self._has_news, self.gone)
         self._loop = asyncio.get_running_loop()
 
@@ -105,6 +105,7 @@ class Session:
         """The client's `initialize` is about to go out. A session from before is over for it."""
         if self._reopening is not None:
             self._reopening.cancel()
+            self._let_end(self._reopening)
             self._reopening = None
         if self._link.session_id:
             self._farewell()
@@ -206,9 +207,11 @@ class Session:
     def _farewell(self) -> None:
         awaited = Awaited()
         post = self._link.end_session(awaited, _FAREWELL_S)
-        task = self._loop.create_task(_heard(awaited, post))
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+        self._let_end(self._loop.create_task(_heard(awaited, post)))
+
+    def _let_end(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         await self._news.close()
@@ -217,8 +220,8 @@ class Session:
             await asyncio.wait([self._reopening])
         if self._link.session_id:
             self._farewell()
-        if self._farewells:
-            await asyncio.wait(self._farewells)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
 
 async def _heard(awaited: Awaited, post: Post) -> None:

@@ -256,6 +256,31 @@ async def test_what_is_taken_back_while_it_waits_for_its_session_never_leaves() 
         assert script.methods() == ["initialize", "tools/list"]
 
 
+async def test_a_handshake_cannot_be_taken_back() -> None:
+    script = Script()
+    async with scripted(script) as server, stage(server.url) as here:
+        here.pipes.send(HELLO, {"method": "notifications/cancelled", "params": {"requestId": 0}})
+        here.pipes.send({"id": 1, "method": "tools/list"})
+        assert [(await here.pipes.next())["id"], (await here.pipes.next())["id"]] == [0, 1]
+
+
+async def test_a_handshake_while_the_session_is_being_opened_again_takes_its_place() -> None:
+    script = Script()
+    script.offers_stream = False
+    async with scripted(script) as server, stage(server.url) as here:
+        await here.open()
+        await until(lambda: "GET" in script.methods(), "the stream was refused")
+        script.sessions.clear()
+        script.silent.add("initialize")
+        here.pipes.send({"id": 1, "method": "tools/list"})
+        await until(lambda: script.methods().count("initialize") == 2, "the relay opens it again")
+        script.silent.clear()
+        here.pipes.send({**HELLO, "id": 2})
+        answers = [await here.pipes.next() for _ in range(2)]
+        assert [answer["id"] for answer in answers] == [2, 1]
+        assert all("result" in answer for answer in answers)
+
+
 async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_module, "HANDSHAKE_S", 1.0)
     script = Script()
