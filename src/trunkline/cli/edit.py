@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trunkline.config.edit import Edited
     from trunkline.config.edit_check import ConfigText
     from trunkline.config.new_server import NewServer
-    from trunkline.config.settings import Settings
 
 _NEW_FILE: Final = Path("trunkline.yaml")
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
@@ -210,7 +209,7 @@ def _report(change: _Change, *, as_json: bool, notes: Iterable[str] = ()) -> Non
     for note in notes:
         click.echo(f"note: {note}", err=True)
     click.echo(_sentence(change), err=True)
-    click.echo(_what_happens(edited.settings), err=True)
+    click.echo(_what_happens(change), err=True)
 
 
 def _not_set_here(problem: Problem) -> Problem:
@@ -227,9 +226,12 @@ def _sentence(change: _Change) -> str:
     return f"{words[change.edited.action].format(f'`{change.name}`', change.path)} (line {change.edited.line})"
 
 
-def _what_happens(settings: Settings | None) -> str:
+def _what_happens(change: _Change) -> str:
+    settings = change.edited.settings
     if settings is None:
         return "The file has errors, and no gateway takes it until they are solved: see `trunkline check`"
+    if change.created:
+        return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
     from trunkline.config.state import gateway_folder
     from trunkline.links.running import find_running
 

@@ -38,6 +38,7 @@ def check_fine(folder: Path, *args: str) -> Done:
 def test_the_first_server_makes_a_file_that_works(tmp_path: Path) -> None:
     done = check_fine(tmp_path, "add", "files", "--", "npx", "-y", "@a/b", "--flag")
     assert "Made trunkline.yaml with the server `files`" in done.stderr
+    assert "`trunkline up` runs the gateway" in done.stderr
     assert (tmp_path / "trunkline.yaml").read_text() == (
         'mcpServers:\n  files:\n    command: npx\n    args: [-y, "@a/b", --flag]\n'
     )

@@ -1,0 +1,60 @@
+"""Servers that are added and removed on the command line come and go in a gateway that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.gateway import TRUNKLINE
+
+CONFIG = "# mine\ngateway: {listen: '127.0.0.1:0', state_dir: state}\n"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(folder)}
+
+
+def trunkline(folder: Path, *args: str) -> str:
+    done = subprocess.run(
+        [TRUNKLINE, *args], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    (tmp_path / "trunkline.yaml").write_text(CONFIG)
+    with subprocess.Popen(
+        [TRUNKLINE, "up"], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def logged(process: subprocess.Popen[str], event: str, **members: str) -> dict[str, str]:
+    """The next line of the log that says this."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        record = json.loads(line)
+        if record["event"] == event and members.items() <= record.items():
+            return record
+    raise AssertionError(f"the gateway ended without {event}")
+
+
+def test_a_running_gateway_takes_up_what_is_added_and_removed(tmp_path: Path, gateway: subprocess.Popen[str]) -> None:
+    url = logged(gateway, "started")["url"]
+    said = trunkline(tmp_path, "add", "notes", "--", sys.executable, "-m", "trunkline.demo", "notes")
+    assert f"The gateway at {url} picks the change up by itself" in said
+    logged(gateway, "health", source="notes", state="ready")
+    trunkline(tmp_path, "remove", "notes")
+    assert "notes" in logged(gateway, "reloaded")["message"]
+    assert (tmp_path / "trunkline.yaml").read_text() == f"{CONFIG}mcpServers:\n"
