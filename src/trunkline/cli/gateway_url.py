@@ -14,8 +14,10 @@ TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
 def mcp_url(text: str) -> str:
     """The address of a gateway's `/mcp`; `http://` and the path may be left out. Raises GatewayError."""
     try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
+        bare = "://" not in text
+        parts = urlsplit(f"http://{text}" if bare else text)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = valid and not (bare and parts.port is None)  # a word alone is more likely a slip than a host
         if valid and text.isprintable() and " " not in text:
             return parts.geturl() if parts.path not in ("", "/") else parts._replace(path="/mcp").geturl()
     except ValueError:

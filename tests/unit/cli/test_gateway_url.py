@@ -26,7 +26,8 @@ def test_scheme_and_path_may_be_left_out(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::1", "http://h/a b", "http://h/\n"]
+    "text",
+    ["", "foo", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::1", "http://h/a b", "http://h/\n"],
 )
 def test_what_is_no_url_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(GatewayError) as refused:
