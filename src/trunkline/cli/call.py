@@ -4,59 +4,88 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from trunkline.cli.arguments import BadArguments, read_arguments
-from trunkline.cli.ask.desk import Desk
-from trunkline.cli.ask.run import ask
+from trunkline.cli.arguments import BadArguments, check_text, is_whole, read_pairs, read_whole, split_pair
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.result import show_outcome
-from trunkline.cli.terminal import Waiting
-from trunkline.core.call import Outcome
+
+if TYPE_CHECKING:
+    from trunkline.cli.ask.desk import Desk
+    from trunkline.cli.ask.waiting import Waiting
+    from trunkline.core.call import Outcome
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command(short_help="Call a tool.")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
 @CONFIG
 @URL
 @JSON
-@click.option("--save", type=click.Path(path_type=Path), default=".", help="The folder for images and sound; `.`.")
+@click.option(
+    "--save",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=".",
+    help="Where images and sound are saved; without it here.",
+)
 def call(
     name: str, arguments: tuple[str, ...], config: Path | None, url: str | None, as_json: bool, save: Path
 ) -> None:
-    """Call a tool, by any of its names.
+    """Call a tool, by any of its names, and show what it returns.
 
-    ARGUMENTS are one JSON object (`-` reads it from standard input), or `key=value` pairs; `key:=value` takes the
-    value as JSON. Without a quick answer, Ctrl+C cancels the call.
+    ARGUMENTS are one JSON object (`-` reads it from standard input), or `key=value` pairs. A value is text unless the
+    tool's schema says otherwise; `key:=value` takes it as JSON.
+
+    Ctrl+C cancels the call. The exit status is 0 if the tool did what it was asked, 1 if it failed, 2 if the
+    arguments cannot be understood, 130 after Ctrl+C.
     """
+    try:
+        check_text(name)
+        whole = _typed_whole(arguments)
+    except BadArguments as error:
+        raise click.UsageError(str(error)) from None
+    from trunkline.cli.ask.run import ask
+    from trunkline.cli.result import show_outcome
 
     async def question(desk: Desk, waiting: Waiting) -> Outcome:
-        text = await _encoded(desk, name, arguments)
+        text = whole if whole is not None else await _from_pairs(desk, name, arguments)
         waiting.say(f"calling {name}")
         return await desk.call(name, text, lambda news: waiting.say(f"{name}: {news}" if news else ""))
 
-    outcome = ask(question, config, url, only=name, what=f"reaching {name}")
-    sys.exit(show_outcome(outcome, name, as_json=as_json, folder=save))
+    def show(outcome: Outcome) -> int:
+        return show_outcome(outcome, name, as_json=as_json, folder=save)
+
+    ask(question, show, config, url, only=name, what=f"reaching {name}", taken_back="the call was cancelled")
 
 
-async def _encoded(desk: Desk, name: str, arguments: tuple[str, ...]) -> bytes:
-    """The arguments as JSON. Only where a bare value must be told from text is the tool's schema asked for."""
+def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
+    """The arguments, where no schema is needed to understand them. Pairs that can never be understood are refused
+    before any server is started for them."""
+    if not arguments:
+        return b"{}"
+    if arguments == ("-",):
+        return read_whole(_standard_input())
+    if is_whole(arguments):
+        return read_whole(arguments[0])
+    for pair in arguments:
+        split_pair(pair)
+    return None
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:  # it was closed by whoever started us
+        raise BadArguments("there is no standard input to read")
     try:
-        needs_schema = any("=" in one and not one.lstrip().startswith("{") for one in arguments)
-        schema = await _schema(desk, name) if needs_schema else {}
-        return read_arguments(arguments, schema, sys.stdin)
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadArguments("standard input is not valid UTF-8") from None
+
+
+async def _from_pairs(desk: Desk, name: str, arguments: tuple[str, ...]) -> bytes:
+    try:
+        needs_schema = any(not split_pair(pair)[2] for pair in arguments)
+        return read_pairs(arguments, await desk.schema(name) if needs_schema else {})
     except BadArguments as error:
         raise click.UsageError(str(error)) from None
-
-
-async def _schema(desk: Desk, name: str) -> dict[str, Any]:
-    """Empty where the tool is not known by this very name: then a value is what it looks like."""
-    for tool in await desk.tools():
-        schema = tool.get("inputSchema")
-        if tool["name"] == name and isinstance(schema, dict):
-            return msgspec.convert(schema, dict[str, Any])
-    return {}

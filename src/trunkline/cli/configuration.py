@@ -20,7 +20,11 @@ from trunkline.sources import section_kinds
 
 def load_or_exit(config: Path | None) -> Settings:
     """The settings; problems go to stderr, and errors end the program with status 2."""
-    loaded = load(config)
+    return settings_or_exit(load(config))
+
+
+def settings_or_exit(loaded: Loaded) -> Settings:
+    """The same for a file that has been read already."""
     if loaded.problems:
         click.echo(render(loaded.problems, loaded.text).rstrip("\n"), err=True)
     if loaded.settings is None:

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from trunkline.cli.ask.desk import Desk
-from trunkline.cli.ask.run import ask
-from trunkline.cli.terminal import Waiting, plain
+from trunkline.cli.arguments import BadArguments, check_text
+from trunkline.cli.terminal import echo_json, plain
+
+if TYPE_CHECKING:
+    from trunkline.cli.ask.desk import Desk
+    from trunkline.cli.ask.waiting import Waiting
 
 
-def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bool = False) -> int:
-    """Print what is known; the exit status is 0 if a call by this name would reach a tool."""
+def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bool = False) -> NoReturn:
+    """Print what is known, and end the program; with 0 if a call by this name would reach a tool."""
+    from trunkline.cli.ask.run import ask
+
+    try:
+        check_text(name)
+    except BadArguments as error:
+        raise click.UsageError(str(error)) from None
 
     async def question(desk: Desk, waiting: Waiting) -> Mapping[str, Any]:
         return await desk.why(name)
 
-    told = ask(question, config, url, only=name, what="asking about the tool")
-    if as_json:
-        click.echo(json.dumps(told, indent=2))
-    else:
-        _show(name, told)
-    return 0 if told["found"] else 1
+    def show(told: Mapping[str, Any]) -> int:
+        echo_json(told) if as_json else show_why(name, told)
+        return 0 if told["found"] else 1
+
+    ask(question, show, config, url, only=name, what="asking about the tool")
 
 
-def _show(name: str, told: Mapping[str, Any]) -> None:
+def show_why(name: str, told: Mapping[str, Any]) -> None:
     if told["found"]:
-        click.echo(f"`{plain(name)}` is `{told['address']}`, a tool of server `{told['server']}`")
+        click.echo(f"`{plain(name)}` is `{_word(told, 'address')}`, a tool of server `{_word(told, 'server')}`")
     else:
         click.echo(f"`{plain(name)}` cannot be called")
     for finding in told["findings"]:
-        click.echo(f"- {plain(finding['what'])}")
+        click.echo(f"- {_word(finding, 'what')}")
         if finding.get("hint"):
-            click.echo(f"  {click.style('hint', fg='cyan')}: {plain(finding['hint'])}")
+            click.echo(f"  {click.style('hint', fg='cyan')}: {_word(finding, 'hint')}")
     if told.get("similar"):
-        click.echo(f"similar tools: {', '.join(map(plain, told['similar']))}")
+        click.echo(f"similar tools: {', '.join(plain(str(one)) for one in told['similar'])}")
+
+
+def _word(told: Mapping[str, Any], key: str) -> str:
+    return plain(str(told.get(key, "")))

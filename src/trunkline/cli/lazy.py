@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,6 +21,7 @@ COMMANDS: Final[dict[str, str]] = {
     "tools": "trunkline.cli.tools:tools",
 }
 """Where each command is that main.py does not define itself."""
+_INTERRUPTED: Final = 130
 
 
 class LazyGroup(click.Group):
@@ -33,3 +35,11 @@ class LazyGroup(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is not a command"
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl+C ends every command with the same status; those that have something to take back do that first."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            sys.exit(_INTERRUPTED)

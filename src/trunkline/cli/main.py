@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,14 +11,19 @@ import click
 from trunkline.cli.configuration import report_problems
 from trunkline.cli.lazy import LazyGroup
 from trunkline.cli.options import CONFIG
+from trunkline.cli.terminal import prepare_streams, wants_colour
 from trunkline.cli.up import up
 from trunkline.version import __version__
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trunkline", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """One line from an AI agent to every tool it may call."""
+    prepare_streams()
+    if not wants_colour(os.environ):
+        ctx.color = False
 
 
 main.add_command(up)

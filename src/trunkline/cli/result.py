@@ -2,145 +2,175 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import mimetypes
-import re
-import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
 import click
 import msgspec
 
-from trunkline.cli.terminal import plain
-from trunkline.core.call import Failure, Outcome, RemoteError
+from trunkline.cli.saved import NotSaved, save
+from trunkline.cli.terminal import complain, echo_data, echo_json, json_text, plain
+from trunkline.core.call import Failure, NeedsInput, Outcome, RemoteError
+from trunkline.core.errors import CODES, UNKNOWN_TOOL, Problem
+from trunkline.wire.jsonrpc import BadMessage, Members, members_of
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_MAX_TRIES: Final = 10_000
+_FAILED: Final = 1
+_NO_SUCH_TOOL: Final = "`trunkline tools` lists what there is, `trunkline explain --tool NAME` says why one is missing"
+_SAVED: Final = {"image": "data", "audio": "data"}
+"""Which member of a block holds what is saved."""
 
 
 def show_outcome(outcome: Outcome, tool: str, *, as_json: bool, folder: Path) -> int:
     """Print it; the exit status: 0 where the tool did what it was asked."""
     if isinstance(outcome, Failure):
-        return _show_failure(outcome, as_json=as_json)
-    told = cast(dict[str, Any], msgspec.json.decode(outcome.raw))
+        return _show_failure(outcome.problem, as_json=as_json)
+    raw = bytes(outcome.raw)
+    try:
+        members = members_of(raw, "the answer")
+    except BadMessage as error:
+        complain(f"The answer cannot be read: {error}")
+        return _FAILED
     if isinstance(outcome, RemoteError):
-        return _show_error(told, as_json=as_json)
+        return _show_error(raw, members, as_json=as_json)
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
-    else:
-        _show_result(told, tool, folder)
-    return 1 if told.get("isError") is True else 0
+        echo_data(json_text(raw))
+        return _FAILED if _is_true(members, "isError") else 0
+    if isinstance(outcome, NeedsInput) or _value(members, "resultType") == "input_required":
+        complain("The tool asks for input before it goes on, which cannot be given here", "`--json` shows what it asks")
+        return _FAILED
+    return _show_result(members, tool, folder)
 
 
-def _show_failure(outcome: Failure, *, as_json: bool) -> int:
-    problem = outcome.problem
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def _show_failure(problem: Problem, *, as_json: bool) -> int:
     if as_json:
-        error = {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data()}
-        click.echo(json.dumps({"error": error}, indent=2))
+        echo_json({"error": {"code": problem.code.jsonrpc, "message": problem.message, "data": problem.data()}})
     else:
-        _complain(f"{problem.code}: {problem.message}", problem.hint)
-        if problem.executed == "unknown":
-            click.echo("the tool may have run", err=True)
-    return problem.code.exit or 1
+        complain(f"{problem.code}: {problem.message}", _hint(problem.code.id, problem.hint))
+        _warn_if_it_ran(problem.executed)
+    return _FAILED
 
 
-def _show_error(error: dict[str, Any], *, as_json: bool) -> int:
+def _show_error(raw: bytes, error: Members, *, as_json: bool) -> int:
     """A server's own error, or our gateway's with its code and hint inside."""
     if as_json:
-        click.echo(json.dumps({"error": error}, indent=2, ensure_ascii=False))
-        return 1
-    data: Any = error.get("data")
-    ours = cast(dict[str, Any], data) if isinstance(data, dict) else {}
-    code = str(ours.get("code") or error.get("code", ""))
-    _complain(f"{code}: {error.get('message', '')}", str(ours.get("hint") or ""))
-    if ours.get("executed") == "unknown":
+        echo_data(json_text(b'{"error":%b}' % raw))
+        return _FAILED
+    data = _value(error, "data")
+    ours = cast(dict[str, Any], data) if isinstance(data, dict) and cast(Any, data).get("code") in CODES else {}
+    code = str(ours.get("code") or _value(error, "code") or "")
+    complain(f"{code}: {_value(error, 'message') or 'the server gives no reason'}", _hint(code, ours.get("hint")))
+    if ours:
+        _warn_if_it_ran(ours.get("executed"))
+    elif "data" in error:
+        echo_data(json_text(bytes(error["data"])), err=True)
+    return _FAILED
+
+
+def _hint(code: str, given: object) -> str:
+    """What helps a program is not always what helps at a shell."""
+    return _NO_SUCH_TOOL if code == UNKNOWN_TOOL.id else str(given or "")
+
+
+def _warn_if_it_ran(executed: object) -> None:
+    if executed == "unknown":
         click.echo("the tool may have run", err=True)
-    elif data is not None and not ours.get("code"):
-        click.echo(_printable(json.dumps(data, indent=2, ensure_ascii=False)), err=True)
-    return 1
 
 
-def _complain(message: str, hint: str) -> None:
-    click.echo(f"{click.style('error', fg='red', bold=True)}: {plain(message)}", err=True)
-    if hint:
-        click.echo(f"{click.style('hint', fg='cyan')}: {plain(hint)}", err=True)
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
-def _show_result(result: dict[str, Any], tool: str, folder: Path) -> None:
-    failed = result.get("isError") is True
-    content = cast(list[Any], result.get("content") or [])
-    blocks = [cast(dict[str, Any], block) for block in content if isinstance(block, dict)]
-    shown = False
-    for number, block in enumerate(blocks, 1):
-        shown = _show_block(block, f"{tool}-{number}", folder, failed=failed) or shown
+def _show_result(result: Members, tool: str, folder: Path) -> int:
+    failed = _is_true(result, "isError")
     structured = result.get("structuredContent")
-    if structured is not None and not _said_already(structured, blocks):
-        click.echo(_printable(json.dumps(structured, indent=2, ensure_ascii=False)), err=failed)
-    elif not shown and structured is None:
-        click.echo("done: the tool returned nothing", err=True)
+    blocks = [block for block in _blocks(result) if not _repeats(block, structured)]
+    all_shown = True
+    for number, block in enumerate(blocks, 1):
+        all_shown = _show_block(block, f"{tool}-{number}", folder, failed=failed) and all_shown
+    if structured is not None:
+        echo_data(json_text(bytes(structured)), err=failed)
+    elif not blocks:
+        click.echo("the tool failed and does not say why" if failed else "done: the tool returned nothing", err=True)
+    return _FAILED if failed or not all_shown else 0
 
 
-def _said_already(structured: object, blocks: list[dict[str, Any]]) -> bool:
-    """Servers write the same as text too, for clients that do not know structured content."""
-    for block in blocks:
-        try:
-            if json.loads(block.get("text", "")) == structured:
-                return True
-        except (ValueError, TypeError, RecursionError):
-            continue
-    return False
+def _blocks(result: Members) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(result.get("content", b"[]"), type=list[msgspec.Raw])
+    except msgspec.MsgspecError:
+        return [result["content"]]
 
 
-def _show_block(block: dict[str, Any], name: str, folder: Path, *, failed: bool) -> bool:
-    kind, resource = block.get("type"), block.get("resource")
-    if kind == "text":
-        click.echo(_printable(str(block.get("text", ""))), err=failed)
-    elif kind in ("image", "audio"):
-        _save(block.get("data"), str(block.get("mimeType", "")), name, folder)
-    elif kind == "resource_link":
-        click.echo(f"{plain(str(block.get('name', '')))}: {plain(str(block.get('uri', '')))}")
-    elif kind == "resource" and isinstance(resource, dict):
-        inner = cast(dict[str, Any], resource)
-        if "text" in inner:
-            click.echo(_printable(str(inner["text"])))
-        else:
-            _save(inner.get("blob"), str(inner.get("mimeType", "")), name, folder)
+def _repeats(block: msgspec.Raw, structured: msgspec.Raw | None) -> bool:
+    """Servers write structured content as text too, for clients that do not know it."""
+    if structured is None:
+        return False
+    try:
+        return json.loads(_block(block).get("text", "")) == json.loads(bytes(structured))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _block(raw: msgspec.Raw) -> dict[str, Any]:
+    """Empty for what is no block."""
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _show_block(raw: msgspec.Raw, name: str, folder: Path, *, failed: bool) -> bool:
+    """False where something of it is lost."""
+    block = _block(raw)
+    kind, mime_type = block.get("type"), str(block.get("mimeType") or "")
+    if kind == "text" and isinstance(block.get("text"), str):
+        echo_data(block["text"], err=failed)
+    elif kind in _SAVED:
+        return _save(block.get(_SAVED[kind]), mime_type or kind, name, folder)
+    elif kind == "resource_link" and block.get("uri"):
+        _show_link(block)
+    elif kind == "resource" and isinstance(block.get("resource"), dict):
+        return _show_resource(cast(dict[str, Any], block["resource"]), name, folder, failed=failed)
     else:
-        click.echo(_printable(json.dumps(block, indent=2, ensure_ascii=False)))
+        echo_data(json_text(bytes(raw)), err=failed)
     return True
 
 
-def _save(data: object, mime_type: str, name: str, folder: Path) -> None:
+def _show_link(block: dict[str, Any]) -> None:
+    """The address is data; what it is about is for people."""
+    about = [str(block.get(key)) for key in ("title", "name", "description") if block.get(key)]
+    echo_data(plain(str(block["uri"])))
+    if about:
+        click.echo(f"  {plain(': '.join(dict.fromkeys(about)))}", err=True)
+
+
+def _show_resource(resource: dict[str, Any], name: str, folder: Path, *, failed: bool) -> bool:
+    if "blob" in resource:
+        return _save(resource["blob"], str(resource.get("mimeType") or "a resource"), name, folder)
+    echo_data(str(resource.get("text", "")), err=failed)
+    return True
+
+
+def _save(data: object, mime_type: str, name: str, folder: Path) -> bool:
     try:
-        content = base64.b64decode(str(data), validate=True)
-        path = _write_new(folder, _UNSAFE.sub("_", name), mimetypes.guess_extension(mime_type) or ".bin", content)
-    except binascii.Error:
-        click.echo(f"{plain(mime_type)} that is not valid base64 was left out", err=True)
-        return
-    except OSError as error:
-        click.echo(f"{plain(mime_type)} could not be saved: {error}", err=True)
-        return
-    click.echo(f"saved {path} ({plain(mime_type)}, {len(content):,} bytes)", err=True)
+        path, size = save(data, mime_type, name, folder)
+    except NotSaved as error:
+        complain(f"{mime_type} {error}")
+        return False
+    click.echo(f"saved {plain(str(path))} ({plain(mime_type)}, {size:,} bytes)", err=True)
+    return True
 
 
-def _write_new(folder: Path, stem: str, extension: str, content: bytes) -> Path:
-    """A file of a name that nothing had before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in range(1, _MAX_TRIES):
-        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{extension}"
-        try:
-            with path.open("xb") as file:
-                file.write(content)
-        except FileExistsError:
-            continue
-        return path
-    raise FileExistsError(f"{folder} is full of files named {stem}")
+def _value(members: Members, name: str) -> Any:
+    """A member read; None where it is not there or cannot be."""
+    try:
+        return msgspec.json.decode(members[name]) if name in members else None
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
-def _printable(text: str) -> str:
-    """On a terminal, without what it would obey; a file or program gets the text as it is."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if sys.stdout.isatty() else text
+def _is_true(members: Members, name: str) -> bool:
+    return bytes(members.get(name, b"")) == b"true"

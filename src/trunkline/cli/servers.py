@@ -2,88 +2,138 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from trunkline.cli.ask.desk import Desk, Status
-from trunkline.cli.ask.run import ask
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import STATE_COLOURS, Waiting, plain, table
+from trunkline.cli.terminal import advise, echo_json, plain
+
+if TYPE_CHECKING:
+    from trunkline.cli.ask.desk import Desk, Status
+    from trunkline.cli.ask.waiting import Waiting
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
 _WELL: Final = ("ready", "disabled")
+_STARTING: Final = "it has not answered yet"
+_COLOURS: Final = {
+    "ready": "green",
+    "degraded": "yellow",
+    "starting": "yellow",
+    "auth_required": "yellow",
+    "down": "red",
+    "disabled": "bright_black",
+}
 
 
-@click.command()
+@click.command(short_help="Show every server and how it is.")
 @CONFIG
 @URL
 @JSON
 def servers(config: Path | None, url: str | None, as_json: bool) -> None:
-    """Show every server and how it is. The exit status is 1 if one of them is not well."""
+    """Show every server, how it is, and what to do about those that are not well.
+
+    The exit status is 0 if each of them is `ready` or `disabled`, and 1 if one is anything else, also if it is still
+    starting. Where no gateway runs, the servers are started for the moment, to see how they do.
+    """
+    from trunkline.cli.ask.run import ask
 
     async def question(desk: Desk, waiting: Waiting) -> list[Status]:
         return await desk.servers()
 
-    found = ask(question, config, url, what="asking for the servers")
-    if as_json:
-        click.echo(json.dumps({"servers": found}, indent=2))
-    else:
-        _show(found)
-    sys.exit(any(status["state"] not in _WELL for status in found))
+    def show(found: list[Status]) -> int:
+        echo_json({"servers": found}) if as_json else show_servers(found)
+        return int(any(status["state"] not in _WELL for status in found))
+
+    ask(question, show, config, url, what="asking for the servers")
 
 
-def _show(found: Sequence[Status]) -> None:
+def show_servers(found: Sequence[Status]) -> None:
+    from trunkline.cli.table import table
+
     if not found:
         click.echo("no servers: `trunkline add` makes the first", err=True)
         return
-    click.echo(table(_HEADS, [_row(status) for status in found], [STATE_COLOURS.get(s["state"]) for s in found]))
+    from_api = any(status.get("origin") == "api" for status in found)
+    heads = (*_HEADS[:1], "STATE", "FROM", *_HEADS[2:]) if from_api else _HEADS
+    rows = [_row(status, with_origin=from_api) for status in found]
+    click.echo(table(heads, rows, [_COLOURS.get(str(status["state"])) for status in found]))
+    sys.stdout.flush()
     for status in found:
-        _advise(status)
+        _tell_more(status)
     states = Counter(str(status["state"]) for status in found)
-    click.echo(
-        f"\n{len(found)} servers: {', '.join(f'{number} {state}' for state, number in states.items())}", err=True
-    )
+    summary = ", ".join(f"{number} {plain(state)}" for state, number in states.items())
+    click.echo(f"\n{len(found)} server{'' if len(found) == 1 else 's'}: {summary}", err=True)
 
 
-def _row(status: Status) -> tuple[str, ...]:
-    why = str(status.get("reason") or "")
+def _row(status: Status, *, with_origin: bool) -> tuple[str, ...]:
+    origin = (_origin(status),) if with_origin else ()
     return (
         str(status["name"]),
         str(status["state"]),
-        str(status["tools"]),
-        _ago(str(status.get("since", ""))),
-        str(status["restarts"]),
+        *origin,
+        str(status.get("tools", 0)),
+        ago(str(status.get("since", ""))),
+        str(status.get("restarts", 0)),
         str(status.get("protocolVersion", "")),
-        why,
+        _why(status),
     )
 
 
-def _advise(status: Status) -> None:
-    """What the table has no room for."""
-    hint = str(status.get("hint", ""))
-    lines = [hint] if hint else []
-    last_words = str(status.get("stderrTail", "")).strip().splitlines()[-1:]
-    if status["state"] not in _WELL and last_words and last_words[0] not in hint:
-        lines.append(f"its last words on stderr: {last_words[0]}")
-    lines += [str(collision) for collision in status.get("collisions", ())]
-    if lines:
-        click.echo(f"\n{click.style(str(status['name']), bold=True)}", err=True)
-        for line in dict.fromkeys(lines):
-            click.echo(f"  {click.style('hint', fg='cyan')}: {plain(line)}", err=True)
+def _origin(status: Status) -> str:
+    return "the API" if status.get("origin") == "api" else "the file"
 
 
-def _ago(since: str) -> str:
-    """How long ago, in one unit."""
-    if not since:
+def _why(status: Status) -> str:
+    if status["state"] == "ready":
         return ""
-    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(since.replace("Z", "+00:00"))).total_seconds()))
+    waiting = _STARTING if status["state"] == "starting" else ""
+    return str(status.get("reason") or status.get("lastError") or waiting)
+
+
+def _tell_more(status: Status) -> None:
+    """What the table has no room for, in full."""
+    lines, hints = list(_news(status)), list(_hints(status))
+    if not lines and not hints:
+        return
+    click.echo(f"\n{click.style(plain(str(status['name'])), bold=True)}", err=True)
+    for line in dict.fromkeys(lines):
+        click.echo(f"  {plain(line)}", err=True)
+    for hint in dict.fromkeys(hints):
+        advise(hint, indent="  ")
+
+
+def _news(status: Status) -> Iterator[str]:
+    if status["state"] not in _WELL:
+        yield f"{status['state']}: {_why(status)}"
+        last_words = str(status.get("stderrTail", "")).strip().splitlines()[-1:]
+        if last_words and last_words[0] not in f"{_why(status)} {status.get('hint', '')}":
+            yield f"its last words on stderr: {last_words[0]}"
+    for key in ("collisions", "warnings"):
+        yield from map(str, status.get(key, ()))
+
+
+def _hints(status: Status) -> Iterator[str]:
+    if status["state"] == "starting" and not status.get("hint"):
+        yield "ask again in a moment; calls to it wait meanwhile, and `start_timeout` says how long it may take"
+    if status.get("hint") and status["state"] != "ready":
+        yield str(status["hint"])
+    if status.get("collisions"):
+        yield "call these by their address, or set `prefix` or `tools.rename` for one of the servers"
+
+
+def ago(since: str) -> str:
+    """How long ago, in one unit; nothing for what is no time."""
+    try:
+        then = datetime.fromisoformat(since.replace("Z", "+00:00"))
+        seconds = max(0, int((datetime.now(UTC) - then).total_seconds()))
+    except (ValueError, TypeError):
+        return ""
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{seconds // size}{unit}"

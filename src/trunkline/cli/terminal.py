@@ -1,38 +1,86 @@
-"""How commands look: tables that fit the terminal, colours where there is one, and a sign of life while one waits.
+"""What may reach a terminal, and how: its width, colours, and text from outside made harmless.
 
-Everything shown comes from servers, so control characters are taken out before a terminal sees them.
+Nearly everything that commands show was written by servers. A terminal obeys control characters, so they are taken
+out before it sees them; a file or another program gets the text as it is.
 """
 
 from __future__ import annotations
 
-import shutil
+import io
+import os
+import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
-from itertools import cycle
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TextIO
 
 import click
 
-STATE_COLOURS: Final = {
-    "ready": "green",
-    "degraded": "yellow",
-    "starting": "yellow",
-    "auth_required": "yellow",
-    "down": "red",
-    "disabled": "bright_black",
-}
-_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_GAP: Final = "  "
+_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, and those that turn the direction of what follows."""
+_RAW_IN_JSON: Final = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""The same for JSON, where the others are escapes already."""
+_UNKNOWN_WIDTH: Final = 100
 _WIDE: Final = ("W", "F")
 
 
+# -- text from outside ------------------------------------------------------------------------------------------------
+
+
 def plain(text: str) -> str:
-    """Text from outside on one line, without anything a terminal would obey."""
+    """Text on one line, without anything that a terminal would obey."""
     return " ".join("".join(ch if ch.isprintable() else " " for ch in text).split())
 
 
+def tamed(text: str) -> str:
+    """Text of many lines, with a mark in place of everything that a terminal would obey."""
+    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def echo_data(text: str, *, err: bool = False) -> None:
+    """Print what a server sent. Whether to tame it depends on the stream it goes to; what is not a terminal gets it
+    whole, with the colours that may be in it."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(tamed(text) if stream.isatty() else text, err=err, color=True)
+
+
+def json_text(raw: bytes) -> str:
+    """JSON for people and programs alike: indented, every number as it was written, nothing raw that a terminal would
+    obey. Text that cannot be laid out is given as it is."""
+    import msgspec
+
+    try:
+        text = msgspec.json.format(raw, indent=2).decode("utf-8", "replace")
+    except (msgspec.MsgspecError, RecursionError):
+        text = raw.decode("utf-8", "replace")
+    return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def echo_json(value: object) -> None:
+    """Print a value of our own as JSON on stdout."""
+    import msgspec
+
+    echo_data(json_text(msgspec.json.encode(value)))
+
+
+def complain(message: str, hint: str = "", *, kind: str = "error") -> None:
+    """One message for people, on stderr, as every command shows it."""
+    colour = "yellow" if kind == "warning" else "red"
+    click.echo(f"{click.style(kind, fg=colour, bold=True)}: {plain(message)}", err=True)
+    if hint:
+        advise(hint)
+
+
+def advise(hint: str, indent: str = "") -> None:
+    click.echo(f"{indent}{click.style('hint', fg='cyan')}: {plain(hint)}", err=True)
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
 def shown_width(text: str) -> int:
+    if text.isascii():
+        return len(text)
     return sum(0 if unicodedata.combining(ch) else 2 if unicodedata.east_asian_width(ch) in _WIDE else 1 for ch in text)
 
 
@@ -49,53 +97,27 @@ def cut(text: str, width: int) -> str:
     return f"{kept.rstrip()}…"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], colours: Sequence[str | None] = ()) -> str:
-    """Rows under their heads; the last column takes what is left of the line. `colours` are those of the first column
-    but one, row by row. On anything but a terminal nothing is cut, so that programs see all of it."""
-    cells = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(map(shown_width, column)) for column in zip(heads, *cells, strict=True)]
-    room = sum(widths[:-1]) + len(_GAP) * (len(heads) - 1)
-    last = max(20, terminal_width() - room) if sys.stdout.isatty() else widths[-1]
-    lines = [click.style(_line(heads, widths, last), bold=True)]
-    for row, colour in zip(cells, colours or [None] * len(cells), strict=True):
-        lines.append(_line(row, widths, last, colour))
-    return "\n".join(lines)
+def terminal_width(stream: TextIO) -> int:
+    """The columns of the terminal behind a stream; `COLUMNS` wins, as everywhere."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isascii() and told.isdigit() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _UNKNOWN_WIDTH
+    except (OSError, ValueError, io.UnsupportedOperation):
+        return _UNKNOWN_WIDTH
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], last: int, colour: str | None = None) -> str:
-    padded = [cell + " " * (width - shown_width(cell)) for cell, width in zip(cells[:-1], widths, strict=False)]
-    if colour is not None and len(padded) > 1:
-        padded[1] = click.style(padded[1], fg=colour)
-    return _GAP.join([*padded, cut(cells[-1], last)]).rstrip()
+# -- the streams ------------------------------------------------------------------------------------------------------
 
 
-def terminal_width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
+def wants_colour(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal may be given colours; what is not one never is. See no-color.org."""
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-class Waiting:
-    """A spinner on stderr with the newest word about what is waited for. Silent where nobody watches."""
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-        self._shown = sys.stderr.isatty()
-        self._frames = cycle(_FRAMES)
-        self._on_screen = False
-
-    def say(self, message: str) -> None:
-        if message:
-            self._message = message
-
-    def draw(self) -> None:
-        if not self._shown:
-            return
-        self._on_screen = True
-        line = cut(f"{next(self._frames)} {plain(self._message)}", terminal_width() - 1)
-        sys.stderr.write(f"\r\x1b[2K{click.style(line, dim=True)}")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._on_screen:
-            self._on_screen = False
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+def prepare_streams() -> None:
+    """A character that the terminal's encoding has no room for is shown as an escape: no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

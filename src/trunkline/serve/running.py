@@ -33,7 +33,7 @@ class Running:
         log = settings.gateway.log
         self.settings = settings
         self.events = Events()
-        self.redactor = Redactor(_secrets(settings))
+        self.redactor = Redactor(secrets_of(settings))
         self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=self.redactor)
         self.log.attach(self.events)
         self.metrics = Metrics()
@@ -42,7 +42,7 @@ class Running:
         self.gateway = Gateway(settings, self.events, redact=self.redactor)
         self.folder = gateway_folder(settings)
         self.operations = Operations(self.gateway, load, self.folder)
-        self.operations.on_settings.append(lambda new: self.redactor.learn(_secrets(new)))
+        self.operations.on_settings.append(lambda new: self.redactor.learn(secrets_of(new)))
         self.mcp = McpServer(self.gateway.router, max_calls_per_client=settings.gateway.limits.in_flight_per_client)
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watch: FileWatch | None = None
@@ -105,7 +105,7 @@ def settle_memory() -> None:
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
 
 
-def _secrets(settings: Settings) -> list[str]:
+def secrets_of(settings: Settings) -> list[str]:
     """Every configured value that must never appear in a log."""
     secrets = [settings.gateway.token, settings.gateway.operator_token]
     for section in settings.sources.values():

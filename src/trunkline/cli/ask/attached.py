@@ -5,31 +5,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from trunkline.cli.ask.desk import Progress, Status
-from trunkline.cli.ask.whom import There
-from trunkline.core.call import Json, Outcome, Request, Result
+from trunkline.cli.ask.gateway_lane import GatewayLane, NotFetched, fetch
+from trunkline.cli.ask.readings import input_schema, problem_in_page, progress_line
+from trunkline.cli.ask.spelling import spelled_alike
+from trunkline.cli.ask.whom import OPERATOR_VARIABLE, TOKEN_VARIABLE, There
+from trunkline.core.call import Failure, Outcome, Request, Result
 from trunkline.core.errors import (
+    ANSWER_TOO_LARGE,
     GATEWAY_UNREACHABLE,
     SOURCE_AUTH_REQUIRED,
     UNAUTHORIZED,
     GatewayError,
     Problem,
 )
-from trunkline.links.http_client import Exchange, HttpPool, Target
+from trunkline.core.tool import Tool
+from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.mcp.handshake import Session, shake_hands
-from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.listing import fetch_snapshot
-from trunkline.wire.http1 import request_head
-from trunkline.wire.jsonrpc import BadMessage, encode, members_of
+from trunkline.wire.jsonrpc import encode
 
 _CONNECT_S: Final = 5.0
-_ANSWER_S: Final = 30.0
+_ANSWER_S: Final = 15.0
+_LOOK_EVERY_S: Final = 15.0
+"""How often a gateway that is silent about a call is asked whether it is still there."""
 _LIMIT_BYTES: Final = 64 * 1024 * 1024
+_NAME: Final = "gateway"
+_DOOR: Final = b"/mcp"
 
 
 class AttachedDesk:
@@ -38,129 +46,178 @@ class AttachedDesk:
         self._session = session
         self._pool = pool
 
-    async def tools(self) -> list[dict[str, Any]]:
-        snapshot = await fetch_snapshot(self._session, "gateway")
-        return [msgspec.json.decode(tool.definition) for tool in snapshot.tools]
+    async def tools(self) -> list[Tool]:
+        try:
+            return list((await fetch_snapshot(self._session, _NAME)).tools)
+        except TimeoutError:
+            raise _unreachable(self._there, "its list of tools did not come in time") from None
+        except GatewayError as error:
+            raise GatewayError(_about_gateway(self._there, error.problem)) from None
+
+    async def schema(self, name: str) -> Mapping[str, Any]:
+        tools = {tool.name: tool for tool in await self.tools()}
+        exposed = name if name in tools else await self._exposed(name, list(tools))
+        return input_schema(tools[exposed]) if exposed in tools else {}
+
+    async def _exposed(self, name: str, exposed: list[str]) -> str:
+        """What clients see a tool as that was named otherwise; only the operator may ask the gateway itself."""
+        if not self._there.operator_token:
+            return spelled_alike(name, exposed)
+        return str((await self.why(name)).get("exposed", ""))
+
+    # -- calls ----------------------------------------------------------------------------------------------------
 
     async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
         params = b'{"name":%b,"arguments":%b}' % (encode(name), arguments)
-        return await self._ask(Request("tools/call", params, _nothing), progress)
+        outcome = await self._ask(params, progress)
+        if isinstance(outcome, Failure):
+            return Failure(_about_gateway(self._there, outcome.problem))
+        return outcome
 
-    async def _ask(self, request: Request, progress: Progress) -> Outcome:
+    async def _ask(self, params: bytes, progress: Progress) -> Outcome:
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(request: Request) -> None:
             if request.outcome is not None and not answered.done():
                 answered.set_result(request.outcome)
 
-        request.on_done = done
+        request = Request("tools/call", params, done)
         request.wants_progress = True
         request.on_notice = lambda _method, params: progress(progress_line(params))
         self._session.lane.send(request)
         try:
-            return await answered
-        except asyncio.CancelledError:
-            self._session.lane.abandon(request)
-            raise
+            await self._watch(answered)
+            return answered.result()
+        finally:
+            if not answered.done():
+                self._session.lane.abandon(request)
+
+    async def _watch(self, answered: asyncio.Future[Outcome]) -> None:
+        """A tool may take its time, the gateway may not vanish: one that does not answer us is no longer waited for."""
+        while not answered.done():
+            await asyncio.wait([answered], timeout=_LOOK_EVERY_S)
+            if answered.done():
+                return
+            try:
+                await fetch(self._pool, self._path("/healthz"), [], _ANSWER_S)
+            except NotFetched as error:
+                problem = _unreachable(self._there, str(error)).problem
+                raise GatewayError(replace(problem, phase="sent", executed="unknown")) from None
+
+    # -- the operator's routes ------------------------------------------------------------------------------------
 
     async def servers(self) -> list[Status]:
         """As the operator sees them where this user is one, else as any client does."""
         if self._there.operator_token:
-            return (await self._operator("/api/mcp/servers"))["servers"]
-        outcome = await self.call("server_health", b"{}", lambda _: None)
-        if not isinstance(outcome, Result):
-            hint = "set TRUNKLINE_OPERATOR_TOKEN, or switch `gateway.meta_tools` on"
-            message = "The gateway does not tell a client about its servers"
-            raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint))
-        return msgspec.json.decode(outcome.raw)["structuredContent"]["servers"]
+            return self._statuses(await self._operator("/api/mcp/servers"))
+        outcome = await self.call("trunkline.server_health", b"{}", lambda _: None)
+        if isinstance(outcome, Failure):
+            raise GatewayError(outcome.problem)
+        try:
+            assert isinstance(outcome, Result)
+            return self._statuses(bytes(msgspec.json.decode(outcome.raw, type=_OwnAnswer).structured_content))
+        except (AssertionError, msgspec.MsgspecError, GatewayError):
+            hint = f"set {OPERATOR_VARIABLE}, or switch `gateway.meta_tools` on"
+            message = f"{self._there.url} does not tell a client about its servers"
+            raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint)) from None
+
+    def _statuses(self, body: bytes) -> list[Status]:
+        try:
+            msgspec.json.decode(body, type=_Statuses)
+            return msgspec.json.decode(body)["servers"]
+        except (msgspec.MsgspecError, RecursionError):
+            raise _unreachable(self._there, "what it says of its servers cannot be read") from None
 
     async def why(self, name: str) -> Mapping[str, Any]:
         if not self._there.operator_token:
-            message = "Why a tool is missing is for the operator to know"
-            raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint="set TRUNKLINE_OPERATOR_TOKEN"))
-        return await self._operator(f"/api/tools/{quote(name, safe='')}/why")
-
-    async def _operator(self, path: str) -> Mapping[str, Any]:
-        credential = (b"authorization", f"Bearer {self._there.operator_token}".encode())
-        target = self._pool.target
-        exchange = _Page(request_head(b"GET", path.encode(), [(b"host", target.authority), credential]))
-        self._pool.send(exchange)
+            message = "Only an operator may ask a running gateway about a tool"
+            raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=f"set {OPERATOR_VARIABLE}"))
+        body = await self._operator(f"/api/tools/{quote(name, safe='')}/why")
         try:
-            async with asyncio.timeout(_ANSWER_S):
-                status, body = await exchange.answered
-        except TimeoutError:
-            raise unreachable(self._there, f"no answer within {_ANSWER_S:g} seconds") from None
-        if status == 200:
+            msgspec.json.decode(body, type=_Why)
             return msgspec.json.decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            raise _unreachable(self._there, "what it says of the tool cannot be read") from None
+
+    async def _operator(self, path: str) -> bytes:
+        credential = (b"authorization", f"Bearer {self._there.operator_token}".encode())
+        try:
+            status, body = await fetch(self._pool, self._path(path), [credential], _ANSWER_S)
+        except NotFetched as error:
+            raise _unreachable(self._there, str(error)) from None
+        if status == 200:
+            return body
         if status == 401:
-            hint = "was the gateway restarted by another user? set TRUNKLINE_OPERATOR_TOKEN"
-            raise GatewayError(Problem(code=UNAUTHORIZED, message="The operator's token is not accepted", hint=hint))
-        raise unreachable(self._there, f"HTTP {status} from {path}")
+            hint = f"set {OPERATOR_VARIABLE} to the token that the gateway has now"
+            message = f"{self._there.url} does not accept the operator's token"
+            raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint))
+        problem = problem_in_page(body)
+        raise GatewayError(problem) if problem else _unreachable(self._there, f"HTTP {status} from {path}")
+
+    def _path(self, path: str) -> str:
+        """Beside the gateway's door, wherever an ingress put that."""
+        return self._pool.target.path.partition(b"?")[0].removesuffix(_DOOR).decode() + path
 
 
-class _Page(Exchange):
-    """One plain answer, whole."""
+class _Status(msgspec.Struct):
+    """What commands count on; the rest is shown where it is there."""
 
-    __slots__ = ("_body", "_status", "answered")
+    name: str
+    state: str
+    tools: int = 0
+    restarts: int = 0
 
-    def __init__(self, out: bytes) -> None:
-        super().__init__(out)
-        self.answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
-        self._status = 0
-        self._body: list[bytes] = []
 
-    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self._status = status
+class _Statuses(msgspec.Struct):
+    servers: list[_Status]
 
-    def on_body(self, data: bytes) -> None:
-        self._body.append(data)
 
-    def on_end(self) -> None:
-        self.answered.set_result((self._status, b"".join(self._body)))
+class _Finding(msgspec.Struct):
+    what: str
+    hint: str = ""
 
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        problem = Problem(code=GATEWAY_UNREACHABLE, message=f"The gateway did not answer: {reason}")
-        self.answered.set_exception(GatewayError(problem))
+
+class _Why(msgspec.Struct):
+    found: bool
+    findings: list[_Finding]
+    address: str = ""
+    server: str = ""
+    similar: list[str] = []
+
+
+class _OwnAnswer(msgspec.Struct, rename="camel"):
+    structured_content: msgspec.Raw
 
 
 @asynccontextmanager
 async def attached_desk(there: There) -> AsyncGenerator[AttachedDesk, None]:
     pool = HttpPool(Target(there.url, socket=there.socket), connect_timeout_s=_CONNECT_S, limit_bytes=_LIMIT_BYTES)
     headers = {"Authorization": f"Bearer {there.token}"} if there.token else {}
-    lane = HttpLane("gateway", lambda _: None, pool, headers, _LIMIT_BYTES)
+    lane = GatewayLane(_NAME, lambda _: None, pool, headers, _LIMIT_BYTES)
     try:
         yield AttachedDesk(there, await _greet(lane, there), pool)
     finally:
         await lane.close()
 
 
-async def _greet(lane: HttpLane, there: There) -> Session:
+async def _greet(lane: GatewayLane, there: There) -> Session:
     try:
         return await shake_hands(lane, None, b"{}", _ANSWER_S)
     except GatewayError as error:
-        if error.problem.code is SOURCE_AUTH_REQUIRED:
-            message, hint = f"{there.url} asks for a token", "set TRUNKLINE_TOKEN, or name the file with `-c`"
-            raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint)) from None
-        raise unreachable(there, error.problem.message.removeprefix("Server gateway: ")) from None
+        raise GatewayError(lane.refusal or _about_gateway(there, error.problem)) from None
 
 
-def unreachable(there: There, reason: str) -> GatewayError:
+def _about_gateway(there: There, problem: Problem) -> Problem:
+    """A problem of the wire, told as one of the gateway at its other end."""
+    if problem.code is SOURCE_AUTH_REQUIRED:
+        message = f"{there.url} {'does not accept the token' if there.token else 'asks for a token'}"
+        return Problem(code=UNAUTHORIZED, message=message, hint=f"set {TOKEN_VARIABLE}, or name its file with `-c`")
+    told = _unreachable(there, problem.message.removeprefix(f"Server {_NAME}: ")).problem
+    if problem.code is ANSWER_TOO_LARGE:
+        told = replace(told, code=ANSWER_TOO_LARGE, hint="")
+    return replace(told, phase=problem.phase, executed=problem.executed)
+
+
+def _unreachable(there: There, reason: str) -> GatewayError:
     hint = "is it running? `trunkline up` starts one"
     return GatewayError(Problem(code=GATEWAY_UNREACHABLE, message=f"{there.url}: {reason}", hint=hint))
-
-
-def progress_line(params: Json) -> str:
-    """A `notifications/progress` in words."""
-    try:
-        members = members_of(bytes(params), "params")
-        told = {key: msgspec.json.decode(value) for key, value in members.items() if key != "progressToken"}
-    except (BadMessage, msgspec.MsgspecError, RecursionError):
-        return ""
-    message, done, total = told.get("message"), told.get("progress"), told.get("total")
-    amount = f"{done:g}" if isinstance(done, int | float) else ""
-    amount += f" of {total:g}" if amount and isinstance(total, int | float) else ""
-    return " ".join(part for part in (amount, message if isinstance(message, str) else "") if part)
-
-
-def _nothing(request: Request) -> None:
-    """Replaced before it is sent."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from trunkline.cli.ask.whom import Here, There
 from trunkline.core.call import Outcome
+from trunkline.core.tool import Tool
 
 Status = Mapping[str, Any]
 """How one server is, as `router.status.status_json` writes it."""
@@ -17,8 +18,12 @@ Progress = Callable[[str], None]
 
 class Desk(Protocol):
     async def servers(self) -> list[Status]: ...
-    async def tools(self) -> list[dict[str, Any]]:
-        """Every tool as clients see it."""
+    async def tools(self) -> list[Tool]:
+        """Every tool as clients see it, under the name they see."""
+        ...
+
+    async def schema(self, name: str) -> Mapping[str, Any]:
+        """What a tool takes, asked by any of its names; empty where that is not known."""
         ...
 
     async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:

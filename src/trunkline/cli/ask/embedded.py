@@ -12,37 +12,54 @@ from typing import Any, Final
 import msgspec
 
 from trunkline.app import Gateway
-from trunkline.cli.ask.attached import progress_line
 from trunkline.cli.ask.desk import Progress, Status
+from trunkline.cli.ask.readings import input_schema, progress_line
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.events import Events
+from trunkline.core.names import split_address, without_own_prefix
+from trunkline.core.tool import Tool
+from trunkline.router.catalog import PREFIXED, Entry
 from trunkline.router.status import server_statuses, status_json
 from trunkline.router.why import why_tool
+from trunkline.serve.running import secrets_of
+from trunkline.telemetry.redact import Redactor
+from trunkline.wire.jsonrpc import members_of, text_member
 
 _CALLER: Final = Caller(client="trunkline-cli")
 _LOOK_EVERY_S: Final = 0.05
 _TELL_AFTER_S: Final = 1.0
+_WELL: Final = ("ready", "degraded")
 
 
 class EmbeddedDesk:
-    def __init__(self, gateway: Gateway, progress: Progress) -> None:
+    """`settings` are those of the whole file; the gateway may have begun with a part of its servers."""
+
+    def __init__(self, gateway: Gateway, settings: Settings, progress: Progress) -> None:
         self._gateway = gateway
+        self._settings = settings
         self._progress = progress
 
     async def servers(self) -> list[Status]:
         await self._settled()
         return [status_json(status) for status in server_statuses(self._gateway.router)]
 
-    async def tools(self) -> list[dict[str, Any]]:
+    async def tools(self) -> list[Tool]:
         await self._settled()
-        return msgspec.json.decode(self._gateway.router.catalog.listing)
+        definitions = msgspec.json.decode(self._gateway.router.catalog.listing, type=list[msgspec.Raw])
+        return [Tool("", text_member(members_of(raw, "tool"), "name") or "", bytes(raw)) for raw in definitions]
+
+    async def schema(self, name: str) -> Mapping[str, Any]:
+        entry = await self._found(name)
+        return {} if entry is None else input_schema(entry.tool)
 
     async def why(self, name: str) -> Mapping[str, Any]:
         await self._settled()
+        await self._found(name)
         return why_tool(self._gateway.router, name)
 
     async def call(self, name: str, arguments: bytes, progress: Progress) -> Outcome:
+        await self._found(name)
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def reply(call: Call) -> None:
@@ -58,6 +75,26 @@ class EmbeddedDesk:
         except asyncio.CancelledError:
             call.cancel("interrupted")
             raise
+
+    # -- waiting for servers --------------------------------------------------------------------------------------
+
+    async def _found(self, name: str) -> Entry | None:
+        """The tool, as soon as it is known. The servers that were left out are started if they alone can have it."""
+        catalog = self._gateway.router.catalog
+        if catalog.find(name) is None:
+            await self._settled()
+        if catalog.find(name) is None and self._begin_with_the_rest(name):
+            await self._settled()
+        return catalog.find(name)
+
+    def _begin_with_the_rest(self, name: str) -> bool:
+        gates = self._gateway.router.roster.servers()
+        left_out = self._settings.sources.keys() - gates.keys()
+        may_be_elsewhere = split_address(without_own_prefix(name)) is None
+        if not left_out or not may_be_elsewhere or any(gate.health.state not in _WELL for gate in gates.values()):
+            return False
+        self._gateway.adopt(self._settings)
+        return True
 
     async def _settled(self) -> None:
         """Until every server is up or has failed; each has its own deadline for that (`start_timeout`)."""
@@ -75,19 +112,35 @@ class EmbeddedDesk:
 
 @asynccontextmanager
 async def embedded_desk(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[EmbeddedDesk, None]:
-    gateway = Gateway(_narrowed(settings, only), Events())
+    needed = narrowed(settings, only)
+    progress(f"starting {_number(len(needed.sources))} for the moment")
+    gateway = Gateway(needed, Events(), redact=Redactor(secrets_of(settings)))
     gateway.start()
     try:
-        yield EmbeddedDesk(gateway, progress)
+        yield EmbeddedDesk(gateway, settings, progress)
     finally:
         await gateway.close()
 
 
-def _narrowed(settings: Settings, tool: str) -> Settings:
+def narrowed(settings: Settings, tool: str) -> Settings:
     """Only the servers that may have a tool of this name, where the name tells."""
-    fitting = {
-        name: section
-        for name, section in settings.sources.items()
-        if tool.removeprefix("trunkline.").startswith((f"{name}.", f"{name}_", f"{name}:", f"{section.prefix}_"))
-    }
-    return replace(settings, sources=MappingProxyType(fitting)) if tool and fitting else settings
+    bare = without_own_prefix(tool)
+    prefixed = settings.gateway.naming == PREFIXED
+    named = {name for name in settings.sources if bare.startswith((f"{name}.", f"{name}:"))}
+    if not named and prefixed:
+        named = {name for name, section in settings.sources.items() if bare.startswith(_heads(name, section.prefix))}
+    if not named:
+        return settings
+    # a source without a prefix may hold any name, and the earlier one in the file has it
+    holders = {name for name, section in settings.sources.items() if prefixed and not section.prefix}
+    chosen = named if split_address(bare) else named | holders
+    fitting = {name: section for name, section in settings.sources.items() if name in chosen}
+    return replace(settings, sources=MappingProxyType(fitting))
+
+
+def _heads(name: str, prefix: str) -> tuple[str, ...]:
+    return (f"{name}_", f"{prefix}_") if prefix else (f"{name}_",)
+
+
+def _number(servers: int) -> str:
+    return "1 server" if servers == 1 else f"{servers} servers"

@@ -1,62 +1,82 @@
-"""Running one question to its end: a sign of life meanwhile, Ctrl+C, and errors as every command shows them."""
+"""Running one question to its end: Ctrl+C, and errors as every command shows them."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
 from trunkline.cli.ask.desk import Desk, open_desk
-from trunkline.cli.ask.whom import complain, whom_to_ask
-from trunkline.cli.terminal import Waiting
+from trunkline.cli.ask.waiting import Waiting, sign_of_life
+from trunkline.cli.ask.whom import Here, There, whom_to_ask
+from trunkline.cli.terminal import complain
 from trunkline.core.errors import GatewayError
+from trunkline.serve.loop import run
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
-_SPIN_AFTER_S: Final = 0.5
-_SPIN_EVERY_S: Final = 0.1
 
 Question = Callable[[Desk, Waiting], Awaitable[T]]
+Show = Callable[[T], int]
+"""Prints an answer; what it returns is the exit status."""
 
 
-def ask(question: Question[T], config: Path | None, url: str | None, *, only: str = "", what: str = "asking") -> T:
-    """Ask, and return the answer; whatever goes wrong ends the program with a message and its exit status."""
+def ask(
+    question: Question[T],
+    show: Show[T],
+    config: Path | None,
+    url: str | None,
+    *,
+    only: str = "",
+    what: str = "asking",
+    taken_back: str = "",
+) -> NoReturn:
+    """Ask, show the answer, and end the program; whatever goes wrong ends it with a message and its exit status.
+
+    `only` names the tool that it is about, `what` what is waited for at first, `taken_back` what Ctrl+C has done.
+    """
+    waiting = Waiting(what)
     try:
         whom = whom_to_ask(config, url)
-        waiting = Waiting(what)
-
-        async def main() -> T:
-            async with _sign_of_life(waiting), open_desk(whom, waiting.say, only=only) as desk:
-                return await question(desk, waiting)
-
-        from trunkline.serve.loop import run
-
-        return run(lambda: _until_interrupted(main()))
+        status = run(lambda: _until_interrupted(_answer(question, show, whom, waiting, only), waiting))
     except GatewayError as error:
-        sys.exit(complain(error))
+        status = report(error)
     except asyncio.CancelledError:
-        _interrupted()
+        click.echo(f"interrupted{f': {taken_back}' if taken_back and not waiting.answered else ''}", err=True)
+        status = INTERRUPTED
+    sys.exit(status)
 
 
-async def _until_interrupted(work: Awaitable[T]) -> T:
+async def _answer(question: Question[T], show: Show[T], whom: There | Here, waiting: Waiting, only: str) -> int:
+    """The answer is shown before servers that were started for it are ended: that may take a while."""
+    async with AsyncExitStack() as stack:
+        async with sign_of_life(waiting):
+            desk = await stack.enter_async_context(open_desk(whom, waiting.say, only=only))
+            answer = await question(desk, waiting)
+        waiting.answered = True
+        return show(answer)
+
+
+async def _until_interrupted(work: Coroutine[Any, Any, T], waiting: Waiting) -> T:
     """Ctrl+C takes back what was asked, here and at the gateway; once more ends the program at once."""
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
+    task = loop.create_task(work)
     presses = 0
 
     def pressed() -> None:
         nonlocal presses
         presses += 1
         if presses > 1:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
+            waiting.clear()
+            os._exit(INTERRUPTED)
+        waiting.say("interrupted: ending what was begun")
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -64,25 +84,13 @@ async def _until_interrupted(work: Awaitable[T]) -> T:
     return await task
 
 
-@asynccontextmanager
-async def _sign_of_life(waiting: Waiting) -> AsyncGenerator[None, None]:
-    spinner = asyncio.ensure_future(_spin(waiting))
-    try:
-        yield
-    finally:
-        spinner.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await spinner
-        waiting.clear()
-
-
-async def _spin(waiting: Waiting) -> None:
-    await asyncio.sleep(_SPIN_AFTER_S)
-    while True:
-        waiting.draw()
-        await asyncio.sleep(_SPIN_EVERY_S)
-
-
-def _interrupted() -> NoReturn:
-    click.echo("interrupted: the call was cancelled", err=True)
-    sys.exit(INTERRUPTED)
+def report(error: GatewayError) -> int:
+    """Show a problem as every command does; the exit status it owns."""
+    problem = error.problem
+    where = f"{problem.where}: " if problem.where else ""
+    complain(f"{where}{problem.code}: {problem.message}", problem.hint)
+    for detail in error.details:
+        complain(str(detail))
+    if problem.executed == "unknown":
+        click.echo("the tool may have run", err=True)
+    return problem.code.exit or 1

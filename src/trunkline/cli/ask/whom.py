@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, load_quietly
-from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
+from trunkline.cli.configuration import load, load_or_exit, load_quietly, settings_or_exit
+from trunkline.cli.terminal import complain
 from trunkline.config.gateway import STATE_DIR
+from trunkline.config.listen import is_loopback
 from trunkline.config.load import find_config
 from trunkline.config.settings import Settings
-from trunkline.config.state import gateway_folder, gateway_key, gateways_folder
-from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
+from trunkline.config.state import gateway_key, gateways_folder
+from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError, Problem
 from trunkline.links.running import Running, all_running, find_running
 from trunkline.serve.operator_token import read_operator_token
 
+TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
 
 
@@ -43,32 +45,86 @@ class Here:
 def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
     """Raises GatewayError where there is nobody to ask; a bad file ends the program as everywhere."""
     if url is not None:
-        return _named(mcp_url(url), config)
+        return _named(gateway_url(url), config)
     path = find_config(config, Path(), Path.home())
     if path is None:
         return _only_one_that_runs()
-    settings = load_or_exit(config)
-    record = find_running(gateway_folder(settings))
-    return Here(settings) if record is None else _of_record(record, settings.gateway.state_dir, settings)
+    loaded = load(path)
+    found = _running_for(path, loaded.settings)
+    if found is None:
+        return Here(settings_or_exit(loaded))
+    if loaded.settings is None:
+        message = f"`{path}` has errors, so the gateway is asked that runs with what stood there before"
+        complain(message, "`trunkline check` shows them", kind="warning")
+    return found
+
+
+# -- by its URL -------------------------------------------------------------------------------------------------------
+
+
+def gateway_url(url: str) -> str:
+    """The address of a gateway's `/mcp`; the path may be left out, and `http://` too."""
+    whole = url if "://" in url else f"http://{url}"
+    parts = _split(whole)
+    if parts is None:
+        raise click.UsageError(f"`{url}` is not the URL of a gateway; write it like `http://127.0.0.1:4747`.")
+    return parts._replace(path="/mcp").geturl() if parts.path in ("", "/") else whole
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if valid and url.isascii() and url.isprintable() and " " not in url else None
 
 
 def _named(url: str, config: Path | None) -> There:
-    """Tokens are sent to nobody but the gateway they belong to."""
-    for record in _known_gateways(config):
-        if record.url == url:
-            settings = load_quietly(Path(record.config))
-            state_dir = settings.gateway.state_dir if settings else _default_state_dir()
-            return _of_record(record, state_dir, settings)
-    return There(url, "", os.environ.get(TOKEN_VARIABLE, ""), os.environ.get(OPERATOR_VARIABLE, ""))
+    """Tokens go to nobody but the gateway they belong to: one that left its record here, or one that is named
+    together with its file. A client's token alone also goes to a gateway on this machine, as `stdio --url` sends it."""
+    for state_dir in _state_dirs(config):
+        for record in all_running(state_dir):
+            if _is_at(record, url):
+                return _of_record(record, state_dir, load_quietly(Path(record.config)))
+    token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
+    settings = load_or_exit(config) if config is not None else _found_settings()
+    if settings is not None and (config is not None or is_loopback(urlsplit(url).hostname or "")):
+        token = settings.gateway.token or token
+    if settings is not None and config is not None:
+        operator_token = settings.gateway.operator_token or operator_token
+    return There(url, "", token, operator_token)
 
 
-def _known_gateways(config: Path | None) -> list[Running]:
+def _state_dirs(config: Path | None) -> list[Path]:
     path = find_config(config, Path(), Path.home())
     settings = load_quietly(path) if path is not None else None
-    state_dirs = {_default_state_dir()}
-    if settings is not None:
-        state_dirs.add(settings.gateway.state_dir)
-    return [record for state_dir in state_dirs for record in all_running(state_dir)]
+    own = [settings.gateway.state_dir] if settings is not None else []
+    return list(dict.fromkeys([*own, _default_state_dir()]))
+
+
+def _is_at(record: Running, url: str) -> bool:
+    """`localhost` is as good as the address that the gateway wrote down, which is the one that is then dialled."""
+    if record.url == url:
+        return True
+    asked, known = urlsplit(url), urlsplit(record.url)
+    by_name = asked.hostname == "localhost" and is_loopback(known.hostname or "")
+    return by_name and (asked.scheme, asked.port, asked.path) == (known.scheme, known.port, known.path)
+
+
+def _found_settings() -> Settings | None:
+    path = find_config(None, Path(), Path.home())
+    return load_quietly(path) if path is not None else None
+
+
+# -- by its record ----------------------------------------------------------------------------------------------------
+
+
+def _running_for(path: Path, settings: Settings | None) -> There | None:
+    """The gateway of this file. Where the file cannot be read any more, `state_dir` is taken to be the usual one."""
+    state_dir = _default_state_dir() if settings is None else settings.gateway.state_dir
+    record = find_running(gateways_folder(state_dir) / gateway_key(path.absolute()))
+    return None if record is None else _of_record(record, state_dir, settings)
 
 
 def _only_one_that_runs() -> There:
@@ -87,27 +143,27 @@ def _only_one_that_runs() -> There:
 
 
 def _of_record(record: Running, state_dir: Path, settings: Settings | None) -> There:
+    """What the file says comes before what the gateway made up by itself, and that before the environment, which may
+    be about another gateway."""
+    gateway = None if settings is None else settings.gateway
     folder = gateways_folder(state_dir) / gateway_key(Path(record.config))
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    operator_token = os.environ.get(OPERATOR_VARIABLE, "")
-    if settings is not None:
-        token = settings.gateway.token or token
-        operator_token = settings.gateway.operator_token or operator_token
-    return There(record.url, record.socket, token, operator_token or read_operator_token(folder))
+    socket = record.socket if record.socket and Path(record.socket).is_socket() else ""
+    return There(
+        record.url,
+        socket,
+        token=(gateway.token if gateway else "") or _from_environment(TOKEN_VARIABLE),
+        operator_token=(gateway.operator_token if gateway else "")
+        or read_operator_token(folder)
+        or _from_environment(OPERATOR_VARIABLE),
+    )
+
+
+def _from_environment(variable: str) -> str:
+    token = os.environ.get(variable, "").strip()
+    if token.isascii() and token.isprintable() and " " not in token:
+        return token
+    raise GatewayError(Problem(code=BAD_VALUE, message=f"`{variable}` is not one word of plain ASCII"))
 
 
 def _default_state_dir() -> Path:
     return Path(STATE_DIR).expanduser()
-
-
-def complain(error: GatewayError) -> int:
-    """Show a problem as every command does; the exit status it owns."""
-    problem = error.problem
-    click.echo(f"{click.style('error', fg='red', bold=True)}: {problem}", err=True)
-    for detail in error.details:
-        click.echo(f"  {detail}", err=True)
-    return problem.code.exit or 1
-
-
-def end(error: GatewayError) -> None:
-    sys.exit(complain(error))
