@@ -15,7 +15,8 @@ from trunkline.cli.ask.desk import Progress, Status
 from trunkline.cli.ask.gateway_lane import GatewayLane, NotFetched, fetch
 from trunkline.cli.ask.readings import input_schema, problem_in_page, progress_line
 from trunkline.cli.ask.spelling import spelled_alike
-from trunkline.cli.ask.whom import OPERATOR_VARIABLE, TOKEN_VARIABLE, There
+from trunkline.cli.ask.whom import OPERATOR_VARIABLE, There
+from trunkline.cli.gateway_url import TOKEN_VARIABLE
 from trunkline.core.call import Failure, Outcome, Request, Result
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
@@ -26,6 +27,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.tool import Tool
+from trunkline.doors.relay.attach import check_target
 from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.mcp.handshake import Session, shake_hands
 from trunkline.links.mcp.listing import fetch_snapshot
@@ -191,7 +193,10 @@ class _OwnAnswer(msgspec.Struct, rename="camel"):
 
 @asynccontextmanager
 async def attached_desk(there: There) -> AsyncGenerator[AttachedDesk, None]:
-    pool = HttpPool(Target(there.url, socket=there.socket), connect_timeout_s=_CONNECT_S, limit_bytes=_LIMIT_BYTES)
+    target = Target(there.url, socket=there.socket)
+    for token in (there.token, there.operator_token):
+        check_target(target, token)
+    pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_LIMIT_BYTES)
     headers = {"Authorization": f"Bearer {there.token}"} if there.token else {}
     lane = GatewayLane(_NAME, lambda _: None, pool, headers, _LIMIT_BYTES)
     try:

@@ -6,23 +6,24 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
 from trunkline.cli.configuration import load, load_or_exit, load_quietly, settings_or_exit
+from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import complain
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.listen import is_loopback
 from trunkline.config.load import find_config
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_key, gateways_folder
-from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError, Problem
+from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
 from trunkline.links.running import Running, all_running, find_running
 from trunkline.serve.operator_token import read_operator_token
 
-TOKEN_VARIABLE: Final = "TRUNKLINE_TOKEN"
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
+_HTTP_PORT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Here:
 def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
     """Raises GatewayError where there is nobody to ask; a bad file ends the program as everywhere."""
     if url is not None:
-        return _named(gateway_url(url), config)
+        return _named(mcp_url(url), config)
     path = find_config(config, Path(), Path.home())
     if path is None:
         return _only_one_that_runs()
@@ -62,38 +63,25 @@ def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
 # -- by its URL -------------------------------------------------------------------------------------------------------
 
 
-def gateway_url(url: str) -> str:
-    """The address of a gateway's `/mcp`; the path may be left out, and `http://` too."""
-    whole = url if "://" in url else f"http://{url}"
-    parts = _split(whole)
-    if parts is None:
-        raise click.UsageError(f"`{url}` is not the URL of a gateway; write it like `http://127.0.0.1:4747`.")
-    return parts._replace(path="/mcp").geturl() if parts.path in ("", "/") else whole
-
-
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return None
-    return parts if valid and url.isascii() and url.isprintable() and " " not in url else None
-
-
 def _named(url: str, config: Path | None) -> There:
-    """Tokens go to nobody but the gateway they belong to: one that left its record here, or one that is named
-    together with its file. A client's token alone also goes to a gateway on this machine, as `stdio --url` sends it."""
+    """Tokens go to nobody but the gateway they belong to: one that left its record here, one that is named together
+    with its file, or one at the address that the file in use gives it."""
     for state_dir in _state_dirs(config):
         for record in all_running(state_dir):
             if _is_at(record, url):
                 return _of_record(record, state_dir, load_quietly(Path(record.config)))
-    token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
     settings = load_or_exit(config) if config is not None else _found_settings()
-    if settings is not None and (config is not None or is_loopback(urlsplit(url).hostname or "")):
+    token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
+    if settings is not None and (config is not None or _is_own_address(url, settings)):
         token = settings.gateway.token or token
-    if settings is not None and config is not None:
         operator_token = settings.gateway.operator_token or operator_token
     return There(url, "", token, operator_token)
+
+
+def _is_own_address(url: str, settings: Settings) -> bool:
+    parts = urlsplit(url)
+    port = parts.port or _HTTP_PORT
+    return parts.scheme == "http" and settings.gateway.listen.reaches(parts.hostname or "", port)
 
 
 def _state_dirs(config: Path | None) -> list[Path]:
@@ -159,10 +147,7 @@ def _of_record(record: Running, state_dir: Path, settings: Settings | None) -> T
 
 
 def _from_environment(variable: str) -> str:
-    token = os.environ.get(variable, "").strip()
-    if token.isascii() and token.isprintable() and " " not in token:
-        return token
-    raise GatewayError(Problem(code=BAD_VALUE, message=f"`{variable}` is not one word of plain ASCII"))
+    return os.environ.get(variable, "").strip()
 
 
 def _default_state_dir() -> Path:
