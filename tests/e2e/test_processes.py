@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 from tests.support.gateway import TRUNKLINE, stdio_gateway, write_config
 from tests.support.peers.clients import connect
 from tests.support.peers.programs import EVERYTHING, StdioPeer, everything, fastmcp, sdk
+from tests.support.ports import free_port
 from tests.support.processes import alive, descendants
+from tests.support.servers import StdioFaults
 from tests.support.stdio_client import StdioClient
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.node
 START_WAIT_S = 60
@@ -48,13 +51,45 @@ async def test_closing_its_input_ends_the_gateway_and_every_server(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 async def test_a_signal_to_the_gateway_ends_every_server(number: signal.Signals, tmp_path: Path) -> None:
     async with stdio_gateway(tmp_path, *(server.entry() for server in servers(tmp_path))) as client:
         below = await everyone(client)
         os.kill(client.process.pid, number)
         await client.wait()
         await gone(below)
+
+
+async def test_sighup_reloads_a_gateway_of_one_client_too(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "late")
+    async with stdio_gateway(tmp_path) as client:
+        assert await client.tool_names() == set()
+        write_config(tmp_path, server.entry())
+        os.kill(client.process.pid, signal.SIGHUP)
+
+        async def listed() -> bool:
+            return "late_echo" in await client.tool_names()
+
+        await until(listed, "the new server's tools are listed")
+
+
+def hang_up(command: list[str], log: Path) -> int:
+    """Start a program on a terminal of its own, close that once it listens, and wait for the program's end."""
+    child, terminal = pty.fork()
+    if not child:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+        os.execv(command[0], command)
+    wait_until(lambda: log.exists() and "listens on" in log.read_text(), "it is up")
+    os.close(terminal)
+    _, status = wait_until(lambda: ((found := os.waitpid(child, os.WNOHANG))[0] and found) or None, "it has ended", 30)
+    return status
+
+
+def test_closing_the_terminal_ends_the_gateway_that_was_started_there(tmp_path: Path) -> None:
+    config = write_config(tmp_path, StdioFaults(tmp_path, "x").entry(), listen=f"127.0.0.1:{free_port()}")
+    status = hang_up([TRUNKLINE, "up", "-c", str(config)], tmp_path / "log")
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert "SIGHUP: finishing what is in flight" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
