@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.config_files import KINDS
 
-from trunkline.config.edit import add_server, remove_server, server_names
-from trunkline.config.edit_check import ConfigText
-from trunkline.config.new_server import NewServer
+from trunkline.config.edit.check import ConfigText
+from trunkline.config.edit.new_server import NewServer
+from trunkline.config.edit.servers import add_server, remove_server, server_names
 from trunkline.config.settings import Settings
 from trunkline.config.tree import Table
 

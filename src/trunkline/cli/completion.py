@@ -54,8 +54,8 @@ def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str
 def _server_names(config: Path | None) -> list[str]:
     import os
 
-    from trunkline.config.edit import server_names
-    from trunkline.config.edit_check import ConfigText
+    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.servers import server_names
     from trunkline.config.load import find_config
 
     path = find_config(config, Path(), Path.home())

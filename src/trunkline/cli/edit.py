@@ -16,9 +16,9 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.edit import Edited
-    from trunkline.config.edit_check import ConfigText
-    from trunkline.config.new_server import NewServer
+    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.new_server import NewServer
+    from trunkline.config.edit.servers import Edited
 
 _NEW_FILE: Final = Path("trunkline.yaml")
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
@@ -70,8 +70,8 @@ def add(
     `-e NAME` without a value takes it from the environment of the gateway, so that no secret is in the file. Without
     any configuration file, `trunkline.yaml` is made in this folder.
     """
+    from trunkline.config.edit.new_server import NewServer
     from trunkline.config.load import find_config
-    from trunkline.config.new_server import NewServer
 
     path = find_config(config, Path(), Path.home()) or _NEW_FILE
     is_url = len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
@@ -163,8 +163,8 @@ class _Change(NamedTuple):
 
 
 def _add(path: Path, server: NewServer, *, force: bool) -> _Change:
-    from trunkline.config.config_file import create_file, editing
-    from trunkline.config.edit import add_server
+    from trunkline.config.edit.config_file import create_file, editing
+    from trunkline.config.edit.servers import add_server
 
     if not path.exists():
         edited = add_server(_text(path, ""), server)
@@ -177,8 +177,8 @@ def _add(path: Path, server: NewServer, *, force: bool) -> _Change:
 
 
 def _remove(path: Path, name: str) -> _Change:
-    from trunkline.config.config_file import editing
-    from trunkline.config.edit import remove_server
+    from trunkline.config.edit.config_file import editing
+    from trunkline.config.edit.servers import remove_server
 
     with editing(path) as file:
         edited = remove_server(_text(path, file.text), name)
@@ -187,7 +187,7 @@ def _remove(path: Path, name: str) -> _Change:
 
 
 def _text(path: Path, text: str) -> ConfigText:
-    from trunkline.config.edit_check import ConfigText
+    from trunkline.config.edit.check import ConfigText
     from trunkline.sources import section_kinds
 
     return ConfigText(path, text, os.environ, section_kinds())

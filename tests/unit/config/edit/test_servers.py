@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.editing import REMOTE, SERVER, added, config, removed
 
-from trunkline.config.edit import add_server, remove_server, server_names
-from trunkline.config.new_server import NewServer
+from trunkline.config.edit.new_server import NewServer
+from trunkline.config.edit.servers import add_server, remove_server, server_names
 from trunkline.core.errors import GatewayError, Problem
 
 TEXT = """\

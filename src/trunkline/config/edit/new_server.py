@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from trunkline.config.entry_text import Plain
-from trunkline.config.text_edit import CannotEdit
+from trunkline.config.edit.entry_text import Plain
+from trunkline.config.edit.text_edit import CannotEdit
 
 Body = dict[str, Plain]
 _TYPES: Final = {"": "http", "sse": "sse", "streamable": "streamable-http"}

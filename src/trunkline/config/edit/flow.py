@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trunkline.config.entry_text import Flow, Plain, yaml_scalar
-from trunkline.config.outline import Member, Value
-from trunkline.config.text_edit import Edit, begins_its_line, indent_of, line_start, newline_of
+from trunkline.config.edit.entry_text import Flow, Plain, yaml_scalar
+from trunkline.config.edit.outline import Member, Value
+from trunkline.config.edit.text_edit import Edit, begins_its_line, indent_of, line_start, newline_of
 
 _USUAL_UNIT: Final = "  "
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from trunkline.config.new_server import (
+from trunkline.config.edit.new_server import (
     Body,
     NewServer,
     as_client,
@@ -17,7 +17,7 @@ from trunkline.config.new_server import (
     as_source,
     as_vscode,
 )
-from trunkline.config.outline import Member, Value
+from trunkline.config.edit.outline import Member, Value
 from trunkline.core.names import is_source_name, slug
 
 Syntax = Literal["yaml", "json", "toml"]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from trunkline.config.dialects import dialect_of
-from trunkline.config.entry_text import Plain
+from trunkline.config.edit.entry_text import Plain
+from trunkline.config.edit.text_edit import CannotEdit
 from trunkline.config.file_text import parse_text
 from trunkline.config.load import Loaded, load_text
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.source_list import Kinds
 from trunkline.config.sources import SourceSection
-from trunkline.config.text_edit import CannotEdit
 from trunkline.config.tree import Items, Node, Table, place_of
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 

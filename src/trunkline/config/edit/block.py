@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from trunkline.config.entry_text import Flow, Plain, block_lines
-from trunkline.config.outline import Member, Value
-from trunkline.config.text_edit import (
+from trunkline.config.edit.entry_text import Flow, Plain, block_lines
+from trunkline.config.edit.outline import Member, Value
+from trunkline.config.edit.text_edit import (
     CannotEdit,
     Edit,
     begins_its_line,

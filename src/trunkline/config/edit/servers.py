@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple
 
-from trunkline.config.edit_block import append_block, insert_block, remove_block, replace_block
-from trunkline.config.edit_check import (
+from trunkline.config.edit.block import append_block, insert_block, remove_block, replace_block
+from trunkline.config.edit.check import (
     ConfigText,
     check_no_new_errors,
     check_only_change,
     check_other_servers,
     problems_of_entry,
 )
-from trunkline.config.edit_flow import insert_flow, new_json, remove_flow, replace_flow
-from trunkline.config.edit_places import (
+from trunkline.config.edit.entry_text import Flow, block_lines, toml_lines
+from trunkline.config.edit.flow import insert_flow, new_json, remove_flow, replace_flow
+from trunkline.config.edit.new_server import Body, NewServer
+from trunkline.config.edit.outline import Value, outline_json, outline_yaml
+from trunkline.config.edit.places import (
     Found,
     Place,
     find_server,
@@ -27,14 +30,11 @@ from trunkline.config.edit_places import (
     source_name,
     syntax_of,
 )
-from trunkline.config.edit_toml import append_toml, outline_toml, remove_toml, replace_toml
-from trunkline.config.entry_text import Flow, block_lines, toml_lines
-from trunkline.config.new_server import Body, NewServer
-from trunkline.config.outline import Value, outline_json, outline_yaml
+from trunkline.config.edit.text_edit import CannotEdit, Edit, apply
+from trunkline.config.edit.toml import append_toml, outline_toml, remove_toml, replace_toml
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.config.suggest import hint_for
-from trunkline.config.text_edit import CannotEdit, Edit, apply
 from trunkline.config.tree import UNUSABLE, place_of
 from trunkline.core.errors import (
     BAD_NAME,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.editing import SERVER, added, config, removed
 
-from trunkline.config.edit import add_server
-from trunkline.config.new_server import NewServer
+from trunkline.config.edit.new_server import NewServer
+from trunkline.config.edit.servers import add_server
 from trunkline.core.errors import GatewayError
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 

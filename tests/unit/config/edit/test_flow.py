@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.editing import REMOTE, SERVER, added, removed
 
-from trunkline.config.new_server import NewServer
+from trunkline.config.edit.new_server import NewServer
 
 TWO_SPACES = '{\n  "mcpServers": {\n    "a": {\n      "command": "cat"\n    }\n  }\n}\n'
 TABS = TWO_SPACES.replace("  ", "\t")

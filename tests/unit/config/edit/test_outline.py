@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.outline import Value, outline_json, outline_yaml
+from trunkline.config.edit.outline import Value, outline_json, outline_yaml
 
 YAML = """\
 # top

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trunkline.config.entry_text import Plain, toml_lines
-from trunkline.config.outline import Member, Value
-from trunkline.config.text_edit import CannotEdit, Edit, line_end, lines_from, newline_of
+from trunkline.config.edit.entry_text import Plain, toml_lines
+from trunkline.config.edit.outline import Member, Value
+from trunkline.config.edit.text_edit import CannotEdit, Edit, line_end, lines_from, newline_of
 
 _HEADER: Final = re.compile(
     r"""[ \t]*\[{1,2}[ \t]*(?P<path>[^\[\]\r\n]+?)[ \t]*\]{1,2}[ \t]*(?:\#[^\r\n]*)?[\r\n]*\Z"""
