@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from trunkline.core.names import split_address, without_own_prefix
@@ -13,6 +15,11 @@ from trunkline.router.router import Router
 
 _WELL: Final = ("ready", "degraded")
 _MAX_SIMILAR: Final = 5
+_MAX_NEAR: Final = 3
+_MAX_COMPARED: Final = 2000
+"""Names that are compared by spelling: each costs some microseconds, and calls wait meanwhile."""
+_LONGEST_NAME: Final = 200
+_ALIKE: Final = 0.5
 
 Finding = dict[str, str]
 
@@ -22,25 +29,21 @@ def why_tool(router: Router, name: str) -> dict[str, object]:
     entry = router.catalog.find(name)
     if entry is not None:
         return _there(router, name, entry)
-    candidates = _candidates(router, name)
-    findings = [_missing(router, gate, _bare_name(name, gate)) for gate in candidates]
     addresses = router.catalog.addresses_of(without_own_prefix(name))
     if addresses:
-        findings.append(_finding(f"Several servers have a tool `{name}`", f"say which: {', '.join(addresses)}"))
-    if not findings:
-        findings.append(_no_server(router, name))
+        findings = [_finding(f"Several servers have a tool `{name}`", f"say which: {', '.join(addresses)}")]
+    else:
+        findings = [_missing(router, gate, _bare_name(name, gate)) for gate in _candidates(router, name)]
+    findings = findings or [_no_server(router, name)]
     return {"name": name, "found": False, "findings": findings, "similar": _similar(router, name)}
+
+
+# -- a tool that is there ---------------------------------------------------------------------------------------------
 
 
 def _there(router: Router, name: str, entry: Entry) -> dict[str, object]:
     tool, gate = entry.tool, router.gates[entry.tool.source]
     findings: list[Finding] = []
-    if entry.exposed is None:
-        findings += [
-            _finding(problem.message, problem.hint)
-            for problem in router.catalog.collisions
-            if (problem.source, problem.tool) == (tool.source, tool.name)
-        ]
     if gate.health.state not in _WELL:
         findings.append(_state(gate))
     listed = entry.exposed is not None and any(entry is other for other in router.catalog.entries())
@@ -48,23 +51,37 @@ def _there(router: Router, name: str, entry: Entry) -> dict[str, object]:
         findings.append(_finding(f"Clients see it as `{entry.exposed}`"))
     elif entry.exposed is not None:
         findings.append(_finding("It is left out of the list while its server is away; calls say why"))
+    else:
+        findings += _lost_names(router, entry)
     told: dict[str, object] = {"name": name, "found": True, "listed": listed}
     return told | {"address": tool.address, "exposed": entry.exposed or "", "server": tool.source, "findings": findings}
+
+
+def _lost_names(router: Router, entry: Entry) -> list[Finding]:
+    """The names it wanted, and who has them."""
+    return [
+        _finding(problem.message, problem.hint)
+        for problem in router.catalog.collisions
+        if (problem.source, problem.tool) == (entry.tool.source, entry.tool.name)
+    ]
+
+
+# -- a tool that is not -----------------------------------------------------------------------------------------------
 
 
 def _candidates(router: Router, name: str) -> list[Gate]:
     """The servers that a tool of this name would belong to."""
     bare = without_own_prefix(name)
+    servers = router.roster.servers()
     address = split_address(bare)
-    if address is not None and address[0] in router.gates:
-        return [router.gates[address[0]]]
-    gates = router.roster.servers().values()
-    by_prefix = [gate for gate in gates if _prefix_in(bare, gate)]
-    return by_prefix or [gate for gate in gates if _offers(router.catalog.snapshot(gate.name), bare)]
+    if address is not None and address[0] in servers:
+        return [servers[address[0]]]
+    by_prefix = [gate for gate in servers.values() if _prefix_in(bare, gate)]
+    return by_prefix or [gate for gate in servers.values() if _offers(router.catalog.snapshot(gate.name), bare)]
 
 
 def _prefix_in(name: str, gate: Gate) -> str:
-    prefixes = (f"{gate.name}_", f"{gate.name}:", f"{gate.options.rules.prefix}_")
+    prefixes = (f"{gate.name}__", f"{gate.name}_", f"{gate.name}:", f"{gate.options.rules.prefix}_")
     return next((prefix for prefix in prefixes if len(prefix) > 1 and name.startswith(prefix)), "")
 
 
@@ -88,40 +105,53 @@ def _missing(router: Router, gate: Gate, tool: str) -> Finding:
     if _offers(snapshot, tool) and not rules.shows(tool):
         what = f"Server `{gate.name}` has `{tool}`, and the configuration hides it"
         return _finding(what, f"see `tools.allow` and `tools.deny` of `{gate.name}`")
-    names = [offered.name for offered in snapshot.tools]
-    near = get_close_matches(tool, names, n=3, cutoff=0.5)
-    left_out = [warning for warning in snapshot.warnings if tool in warning]
+    left_out = [warning for warning in snapshot.warnings if f"`{tool}`" in warning or f'"{tool}"' in warning]
     if left_out:
         return _finding(f"Server `{gate.name}`: {left_out[0]}", "its definition must be mended in the server")
+    names = [offered.name for offered in snapshot.tools if rules.shows(offered.name)]
+    near = _close(tool, names, _MAX_NEAR)
     hint = f"did you mean {' or '.join(f'`{gate.name}.{one}`' for one in near)}?" if near else ""
-    return _finding(
-        f"Server `{gate.name}` is {gate.health.state} and offers {len(names)} tools, none named `{tool}`", hint
-    )
+    number = "1 tool" if len(names) == 1 else f"{len(names)} tools"
+    return _finding(f"Server `{gate.name}` is {gate.health.state} and offers {number}, none named `{tool}`", hint)
 
 
 def _state(gate: Gate) -> Finding:
     health = gate.health
     reason = f": {health.reason or health.last_error}" if health.reason or health.last_error else ""
-    hint = health.hint or (f"its last words on stderr: {health.stderr_tail}" if health.stderr_tail else "")
+    last_words = health.stderr_tail.strip().splitlines()[-1:]
+    hint = health.hint or (f"its last words on stderr: {last_words[0]}" if last_words else "")
     if health.state == "disabled":
         hint = f"set `enabled: true` for `{gate.name}`"
     return _finding(f"Server `{gate.name}` is {health.state}{reason}", hint)
 
 
 def _no_server(router: Router, name: str) -> Finding:
+    """Nobody offers it. A server that was never heard of may, once it is up."""
     address = split_address(without_own_prefix(name))
-    servers = list(router.roster.servers())
-    if address is not None:
-        near = get_close_matches(address[0], servers, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"servers: {', '.join(servers) or 'none'}"
-        return _finding(f"There is no server `{address[0]}`", hint)
-    hint = f"servers: {', '.join(servers)}" if servers else "the configuration names no servers: `trunkline add`"
-    return _finding(f"No server has a tool `{name}`", hint)
+    servers = router.roster.servers()
+    if not servers:
+        return _finding(f"No server has a tool `{name}`", "the configuration names no servers: `trunkline add`")
+    if address is not None and (near := _close(address[0], list(servers), 1)):
+        return _finding(f"There is no server `{address[0]}`", f"did you mean `{near[0]}`?")
+    silent = [gate for gate in servers.values() if router.catalog.snapshot(gate.name) is None]
+    if silent:
+        named = ", ".join(f"`{gate.name}` ({gate.health.state})" for gate in silent)
+        return _finding(f"No server is known to have a tool `{name}`", f"these have not told what they offer: {named}")
+    what = f"There is no server `{address[0]}`" if address is not None else f"No server has a tool `{name}`"
+    return _finding(what, f"servers: {', '.join(servers)}")
+
+
+# -- spelling ---------------------------------------------------------------------------------------------------------
 
 
 def _similar(router: Router, name: str) -> list[str]:
-    exposed = [entry.exposed for entry in router.catalog.entries() if entry.exposed]
-    return get_close_matches(name, exposed, n=_MAX_SIMILAR, cutoff=0.5)
+    exposed = (entry.exposed for entry in router.catalog.entries() if entry.exposed)
+    return _close(name, exposed, _MAX_SIMILAR)
+
+
+def _close(name: str, others: Iterable[str], number: int) -> list[str]:
+    compared = [other for other in islice(others, _MAX_COMPARED) if len(other) <= _LONGEST_NAME]
+    return get_close_matches(name[:_LONGEST_NAME], compared, n=number, cutoff=_ALIKE)
 
 
 def _finding(what: str, hint: str = "") -> Finding:
