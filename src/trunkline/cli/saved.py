@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import mimetypes
 import re
 from pathlib import Path
@@ -41,9 +40,9 @@ class NotSaved(Exception):
 def save(data: object, mime_type: str, name: str, folder: Path) -> tuple[Path, int]:
     """Write base64 text into a new file; its path and size. Raises NotSaved."""
     try:
-        content = base64.b64decode(str(data), validate=True)
+        content = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
         path = _write_new(folder, file_stem(name), extension_of(mime_type), content)
-    except (binascii.Error, UnicodeEncodeError, ValueError):
+    except ValueError:
         raise NotSaved("is not valid base64 and was left out") from None
     except OSError as error:
         place = f": `{error.filename}`" if error.filename else ""

@@ -1,34 +1,54 @@
-"""Commands that are imported when they are asked for."""
-
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from trunkline.cli.lazy import COMMANDS
 from trunkline.cli.main import main
 
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_of_the_table_is_there_under_its_name(name: str) -> None:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    assert command.name == name
-    assert command.get_short_help_str()
+HEAVY = {"asyncio", "uvloop", "ssl", "socket", "msgspec", "yaml", "ruamel.yaml", "http", "email", "logging", "unittest"}
+LOOK = "import sys\nsys.argv[0] = 'trunkline'\nfrom trunkline.cli import main\ntry:\n    main()\nfinally:\n    "
+LOOK += "print('\\n'.join(sys.modules), file=sys.stderr)"
 
 
-def test_the_list_of_commands_holds_all_of_them() -> None:
-    listed = main.list_commands(click.Context(main))
-    assert {*COMMANDS, "check", "version"} <= set(listed)
-    assert main.get_command(click.Context(main), "nonsense") is None
+@pytest.mark.parametrize("command", ["version", "--version", "--help", *COMMANDS, "up", "check"])
+def test_help_and_version_load_nothing_heavy(command: str) -> None:
+    arguments = [command] if command == "version" or command.startswith("-") else [command, "--help"]
+    done = subprocess.run([sys.executable, "-c", LOOK, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert HEAVY & set(done.stderr.split()) == set()
 
 
-def test_starting_the_program_imports_none_of_them() -> None:
-    script = "import sys, trunkline.cli; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    modules = {place.partition(":")[0] for place in COMMANDS.values()}
-    assert modules.isdisjoint(loaded)
-    assert {"trunkline.core.explanations", "trunkline.config.edit.servers", "yaml"}.isdisjoint(loaded)
+def test_every_command_is_where_the_table_says() -> None:
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.get_short_help_str()
+    assert set(COMMANDS) < set(main.list_commands(context))
+
+
+def test_ctrl_c_ends_any_command_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setitem(main.commands, "interrupted", interrupted)
+    assert CliRunner().invoke(main, ["interrupted"]).exit_code == 130
+
+
+def test_colours_are_off_where_nobody_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @click.pass_context
+    def colour(context: click.Context) -> None:
+        click.echo(str(context.color))
+
+    monkeypatch.setitem(main.commands, "colour", colour)
+    for environ, told in (({"NO_COLOR": "1"}, "False"), ({"TERM": "dumb"}, "False"), ({"TERM": "xterm"}, "None")):
+        done = CliRunner().invoke(main, ["colour"], env={"NO_COLOR": None, **environ})
+        assert done.stdout == f"{told}\n"
