@@ -9,7 +9,7 @@ AGENTS := tools/agents/node_modules
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup run test check lint lint-arch format types sizes tests test-race build bench generated clean
+.PHONY: help setup run test check lint lint-arch format types sizes tests test-race build bench generated pictures clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -55,10 +55,16 @@ build: $(VENV)/.dev  ## A wheel and an sdist in dist/
 bench: $(VENV)/.dev  ## Side by side with the peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
 
-generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, JSON Schema, OpenAPI
+generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, keys, commands, JSON Schema, OpenAPI
 	$(BIN)/python tools/write_error_docs.py
+	$(BIN)/python -m tools.write_command_docs
+	$(BIN)/python -m tools.write_config_docs
+	$(BIN)/python -m tools.write_door_docs
 	$(BIN)/python tools/write_openapi.py
 	$(BIN)/python -m trunkline.config.schema > docs/trunkline.schema.json
+
+pictures: $(VENV)/.dev  ## Make the terminal pictures of the docs anew, from real runs
+	$(BIN)/python -m tools.terminal_pictures
 
 clean:  ## Remove everything that was set up or built
 	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis

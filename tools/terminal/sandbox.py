@@ -112,9 +112,9 @@ class Sandbox:
         programs = self.home / ".local" / "bin"
         programs.mkdir(parents=True)
         (programs / "trunkline").symlink_to(Path(sys.executable).with_name("trunkline"))
-        (programs / "python3").symlink_to(sys.executable)
-        for name in ("npx", "uvx"):
-            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -P "{_STAND_INS}" "$@"\n')
+        stand_in = f'-P "{_STAND_INS}" '
+        for name, script in {"python3": "", "npx": stand_in, "uvx": stand_in}.items():
+            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {script}"$@"\n')
             (programs / name).chmod(0o755)
         self._environment = {
             "HOME": str(self.home),
@@ -184,7 +184,8 @@ class Sandbox:
 
     def shown(self, screen: Screen) -> list[Line]:
         """What was written, as it would be in the reader's own home."""
-        rules = [(re.compile(re.escape(str(self.home))), SHOWN_HOME), (re.compile(re.escape(str(self.temporary))), "/tmp")]
+        places = {str(self.home): SHOWN_HOME, str(self.temporary): "/tmp"}
+        rules = [(re.compile(re.escape(real)), shown) for real, shown in places.items()]
         rules += [(re.compile(_PORT_IN_TEXT.format(real)), shown) for shown, real in self.ports.items()]
         lines = tidy(screen.lines)
         for pattern, text in rules:

@@ -1,0 +1,46 @@
+"""Every command in the documentation does what it is shown to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.docs_console import Console, examples, matches
+from tests.support.docs_pages import DOCS, PAGES, blocks, title_of
+
+WITH_COMMANDS = [page for page in PAGES if blocks(page, "console")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=title_of)
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    with Console(tmp_path) as console:
+        assert console.play(page) > 0
+
+
+def test_the_pages_about_using_it_have_commands() -> None:
+    names = {page.relative_to(DOCS).as_posix() for page in WITH_COMMANDS}
+    assert names >= {"getting-started.md", "commands.md", "troubleshooting.md", "doors/http.md", "operating.md"}
+
+
+# -- the test itself ---------------------------------------------------------------------------------------------------
+
+
+def test_commands_are_told_from_what_they_print() -> None:
+    assert examples("$ one \\\n    two\nout\n\n$ three\n") == [("one two", ["out"]), ("three", [])]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "fits"),
+    [
+        (["a … c"], ["a b c"], True),
+        (["a … c"], ["a b d"], False),
+        (["a"], ["a", "b"], False),
+        (["a", "…"], ["a", "b", "c"], True),
+        (["…", "c"], ["a", "b", "c"], True),
+        (["…", "d"], ["a", "b", "c"], False),
+    ],
+)
+def test_an_ellipsis_stands_for_any_text_or_lines(shown: list[str], printed: list[str], fits: bool) -> None:
+    assert matches(shown, printed) is fits

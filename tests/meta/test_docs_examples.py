@@ -1,0 +1,78 @@
+"""The files that the documentation shows are good ones: the real loader takes them, or at least a parser does."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.docs_pages import Block, all_blocks, title_of
+
+from trunkline.config.load import Loaded, load_text
+from trunkline.sources import section_kinds
+
+_REFERENCE = re.compile(r"\$\{(?:env:)?([A-Z_][A-Z0-9_]*)|\{env:([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
+_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+
+
+def named(examples: list[tuple[Path, Block]]) -> list:
+    return [pytest.param(block, id=f"{title_of(path)}:{block.line}") for path, block in examples]
+
+
+def load(block: Block, name: str) -> Loaded:
+    """Every variable is set, each to a value of its own."""
+    names = {name for match in _REFERENCE.finditer(block.text) for name in match.groups() if name}
+    names |= set(re.findall(r'(?:env_var|env_vars|env_http_headers) = \W*"([A-Z_]+)"', block.text))
+    names |= {f"INPUT_{name.upper().replace('-', '_')}" for name in re.findall(r"\$\{input:([\w-]+)\}", block.text)}
+    environ = {"HOME": "/home/me", **{name: f"value-of-{name.lower()}" for name in names}}
+    return load_text(block.text, Path("/home/me/work") / name, environ=environ, kinds=section_kinds())
+
+
+def problems(loaded: Loaded) -> list[str]:
+    return [str(problem) for problem in loaded.problems]
+
+
+OURS = [(path, block) for path, block in all_blocks("yaml") if not block.other]
+OTHERS = [(path, block) for path, block in all_blocks("yaml") if block.other]
+CLIENTS = [(path, block) for path, block in all_blocks("json", "jsonc", "toml") if block.file]
+
+
+@pytest.mark.parametrize("block", named(OURS))
+def test_a_configuration_is_taken_without_a_word(block: Block) -> None:
+    loaded = load(block, block.file or "trunkline.yaml")
+    assert problems(loaded) == []
+    assert loaded.settings is not None
+
+
+@pytest.mark.parametrize("block", named(CLIENTS))
+def test_the_file_of_a_client_is_taken_and_has_servers(block: Block) -> None:
+    loaded = load(block, block.file)
+    assert problems(loaded) == []
+    assert loaded.settings is not None
+    assert loaded.settings.sources
+
+
+@pytest.mark.parametrize("block", named(OTHERS))
+def test_the_file_of_another_program_is_yaml(block: Block) -> None:
+    assert yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("block", named(all_blocks("json", "jsonc")))
+def test_json_is_json(block: Block) -> None:
+    json.loads(_COMMENT.sub("", block.text) if block.language == "jsonc" else block.text)
+
+
+@pytest.mark.parametrize("block", named(all_blocks("toml")))
+def test_toml_is_toml(block: Block) -> None:
+    tomllib.loads(block.text)
+
+
+def test_blocks_say_what_they_are() -> None:
+    known = {"console", "yaml", "json", "jsonc", "toml", "text", "sh", "ini", "dockerfile"}
+    unknown = [
+        (title_of(path), block.line, block.language) for path, block in all_blocks("") if block.language not in known
+    ]
+    assert unknown == []

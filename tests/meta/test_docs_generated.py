@@ -1,0 +1,35 @@
+"""What the documentation takes from the code is as the code says now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.docs_pages import ROOT
+from tools import write_command_docs, write_config_docs, write_door_docs
+from tools.docs_regions import filled, outdated
+
+TOOLS = {
+    "tools.write_command_docs": write_command_docs.pages,
+    "tools.write_config_docs": write_config_docs.pages,
+    "tools.write_door_docs": write_door_docs.pages,
+}
+
+
+@pytest.mark.parametrize("tool", sorted(TOOLS))
+def test_pages_are_current(tool: str) -> None:
+    assert list(outdated(TOOLS[tool]())) == [], f"run `make generated` (`python -m {tool}`)"
+
+
+@pytest.mark.parametrize("tool", sorted(TOOLS))
+def test_make_generated_writes_them(tool: str) -> None:
+    assert f"-m {tool}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_a_part_that_changed_or_is_missing_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n<!-- begin: keys -->\n\nold\n\n<!-- end: keys -->\n\ntext\n")
+    assert list(outdated({page: {"keys": "new"}})) == ["page.md is not current"]
+    assert list(outdated({page: {"keys": "old", "more": "x"}})) == ["page.md has no part `more`"]
+    assert "new" in filled(page.read_text(), {"keys": "new"})
+    assert filled(page.read_text(), {"keys": "old"}) == page.read_text()

@@ -1,0 +1,51 @@
+"""Writes the table of routes into docs/doors/http.md and the gateway's own tools into docs/meta-tools.md.
+
+With `--check`, says whether they are current.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tools.docs_regions import DOCS, main
+
+from trunkline.core.tool import Tool
+from trunkline.discovery.offer import TOOLS
+from trunkline.doors.http.routes import ROUTES
+
+_CREDENTIALS = {"open": "none", "client": "client", "operator": "operator"}
+
+
+def routes() -> str:
+    lines = ["| route | token | what it does |", "|---|---|---|"]
+    for route in ROUTES:
+        lines.append(f"| `{route.method} {route.path}` | {_CREDENTIALS[route.credential]} | {route.summary} |")
+    return "\n".join(lines)
+
+
+def own_tools() -> str:
+    lines = ["| tool | takes | gives | what it does |", "|---|---|---|---|"]
+    return "\n".join([*lines, *map(_row, TOOLS)])
+
+
+def _row(tool: Tool) -> str:
+    definition = json.loads(tool.definition)
+    takes = _members(definition["inputSchema"], optional="`[{}]`")
+    gives = _members(definition["outputSchema"], optional="`[{}]`")
+    return f"| `{definition['name']}` | {takes} | {gives} | {definition['description']} |"
+
+
+def _members(schema: dict[str, dict[str, object]], *, optional: str) -> str:
+    """The names of an object's members; those that may be missing in brackets."""
+    required = schema.get("required", ())
+    return " ".join(f"`{name}`" if name in required else optional.format(name) for name in schema["properties"])
+
+
+def pages() -> dict[Path, dict[str, str]]:
+    return {DOCS / "doors" / "http.md": {"routes": routes()}, DOCS / "meta-tools.md": {"tools": own_tools()}}
+
+
+if __name__ == "__main__":
+    sys.exit(main("tools.write_door_docs", pages(), sys.argv[1:]))
