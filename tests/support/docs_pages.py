@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "adr" not in path.parts)
+WITH_EXAMPLES = [ROOT / "README.md", *PAGES]
 
 _PIECE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^ *```$|^<!--(?P<comment>.*?)-->$", re.MULTILINE | re.DOTALL
@@ -81,7 +82,7 @@ def blocks(path: Path, *languages: str) -> list[Block]:
 
 
 def all_blocks(*languages: str) -> list[tuple[Path, Block]]:
-    return [(path, block) for path in PAGES for block in blocks(path, *languages)]
+    return [(path, block) for path in WITH_EXAMPLES for block in blocks(path, *languages)]
 
 
 def prose(path: Path) -> str:
