@@ -5,17 +5,20 @@ A change is taken over as a whole or not at all: a file with errors leaves every
 
 from __future__ import annotations
 
+import contextlib
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from trunkline.app import Gateway
-from trunkline.config.added import AddedServer, load_added, read_added, save_added
+from trunkline.config.added import AddedServer, keep_added, load_added, read_added
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import (
+    CONFIG_UNREADABLE,
     DRAINING,
     RELOAD_REFUSED,
     SERVER_EXISTS,
@@ -44,6 +47,9 @@ class Operations:
         self._load = load
         self._folder = folder
         self._settings = gateway.settings
+        self._started_with = gateway.settings.gateway
+        self.listen = self._started_with.listen
+        """Where the door is; whoever opens one elsewhere says so. A server at this address would be ourselves."""
         self._added: dict[str, AddedServer] = {}
         self._kept: set[str] = set()
         self._taken_out: set[str] = set()
@@ -63,9 +69,8 @@ class Operations:
             except GatewayError as error:
                 self._events.note("warning", "operator", f"A kept server is left out: {error.problem.message}")
                 continue
-            if server.name not in self._settings.sources:
-                self._added[server.name] = server
-                self._kept.add(server.name)
+            self._added[server.name] = server
+            self._kept.add(server.name)
 
     # -- the file -------------------------------------------------------------------------------------------------
 
@@ -73,14 +78,14 @@ class Operations:
         """Take the file over as it is now. Raises GatewayError where it has errors; then nothing has changed."""
         self._must_go_on()
         try:
-            loaded = self._load()
+            loaded = self._load_again()
         except GatewayError as error:
             raise self._refused(because, (error.problem,)) from None
         if loaded.settings is None:
             raise self._refused(because, loaded.problems)
         if because != "file":  # somebody asks for what the file says, all of it
             self._taken_out.clear()
-        waiting = _waits_for_restart(self._settings.gateway, loaded.settings.gateway)
+        waiting = _waits_for_restart(self._started_with, loaded.settings.gateway)
         self._settings = loaded.settings
         changes = self._apply()
         self._events.note("info", "reloaded", f"Configuration reloaded: {changes}", because=because)
@@ -89,6 +94,15 @@ class Operations:
             self._events.note("warning", "reloaded", message)
         warnings = [str(problem) for problem in loaded.problems]
         return {"status": "reloaded", **_told(changes), "needsRestart": waiting, "warnings": warnings}
+
+    def _load_again(self) -> Loaded:
+        """Only what can be read without waiting: a pipe in the file's place would stop everything until it is fed."""
+        path = self._settings.path
+        with contextlib.suppress(OSError):  # the loader says why
+            if not stat.S_ISREG(path.stat().st_mode):
+                message = "The file cannot be read again: it is not a plain file"
+                raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, where=str(path)))
+        return self._load()
 
     def try_reload(self, because: str) -> None:
         """For a signal or a changed file: what is wrong has been logged, and nobody waits for an answer."""
@@ -120,10 +134,9 @@ class Operations:
         if name in self._sources():
             message = f"There is a server `{name}` already"
             raise GatewayError(Problem(code=SERVER_EXISTS, message=message, source=name, hint="remove it first"))
-        self._added[name] = server
         if persist:
-            self._keep(self._kept | {name}, undo=name)
-        self._taken_out.discard(name)
+            self._keep(name, server.body)
+        self._added[name] = server
         self._apply()
         until = "for good" if persist else "until the next start"
         self._events.note("info", "operator", f"Server {name} added over the API, {until}", source=name)
@@ -131,13 +144,12 @@ class Operations:
 
     def remove_server(self, name: str) -> dict[str, object]:
         self._must_exist(name)
-        from_file = name not in self._added
+        if name in self._kept:
+            self._keep(name, None)
+        self._added.pop(name, None)
+        from_file = name in self._settings.sources
         if from_file:
             self._taken_out.add(name)
-        else:
-            del self._added[name]
-            if name in self._kept:
-                self._keep(self._kept - {name})
         self._apply()
         self._events.note("info", "operator", f"Server {name} removed over the API", source=name)
         if not from_file:
@@ -152,7 +164,7 @@ class Operations:
         return {"name": name}
 
     def _read(self, body: bytes) -> AddedServer:
-        return read_added(body, section_kinds(), self._settings.gateway.listen)
+        return read_added(body, section_kinds(), self.listen)
 
     def _must_go_on(self) -> None:
         if self._gateway.router.draining:
@@ -164,36 +176,40 @@ class Operations:
             problem = Problem(code=UNKNOWN_SERVER, message=f"There is no server `{name}`", source=name)
             raise GatewayError(problem)
 
-    def _keep(self, names: set[str], *, undo: str = "") -> None:
-        """Write down which of the added servers outlive a restart."""
+    def _keep(self, name: str, body: bytes | None) -> None:
+        """Write down that an added server outlives a restart, or no longer does."""
         try:
-            save_added(self._folder, {name: self._added[name] for name in self._added if name in names})
+            keep_added(self._folder, name, body)
         except OSError as error:
-            self._added.pop(undo, None)
-            message = f"The server cannot be kept: {error.strerror or error}"
-            hint = f"make `{self._folder}` writable, or leave out `persist`"
-            raise GatewayError(Problem(code=STATE_NOT_WRITTEN, message=message, hint=hint)) from None
-        self._kept = names
+            message = f"The list of servers to keep cannot be written: {error.strerror or error}"
+            hint = f"make `{self._folder}` writable" + (", or leave out `persist`" if body is not None else "")
+            raise GatewayError(Problem(code=STATE_NOT_WRITTEN, message=message, source=name, hint=hint)) from None
+        if body is None:
+            self._kept.discard(name)
+        else:
+            self._kept.add(name)
 
     # -- putting it to use ----------------------------------------------------------------------------------------
 
+    def _of_file(self) -> dict[str, SourceSection]:
+        return {name: section for name, section in self._settings.sources.items() if name not in self._taken_out}
+
     def _sources(self) -> dict[str, SourceSection]:
         """The file's servers, then those that were added; the file has the last word about a name."""
-        sources = {name: section for name, section in self._settings.sources.items() if name not in self._taken_out}
+        sources = self._of_file()
         return sources | {name: server.section for name, server in self._added.items() if name not in sources}
 
     def _apply(self) -> Changes:
-        sources = self._sources()
+        sources, of_file = self._sources(), self._of_file()
         settings = Settings(self._settings.path, self._settings.gateway, sources)
         for subscriber in self.on_settings:
             subscriber(settings)
-        from_api = [name for name in sources if name not in self._settings.sources]
-        return self._gateway.adopt(settings, from_api)
+        return self._gateway.adopt(settings, sources.keys() - of_file.keys())
 
 
-def _waits_for_restart(old: GatewaySettings, new: GatewaySettings) -> list[str]:
-    keys = [name for name in old.declared if name not in LIVE_KEYS]
-    return [name for name in keys if getattr(old, name) != getattr(new, name)]
+def _waits_for_restart(running: GatewaySettings, new: GatewaySettings) -> list[str]:
+    keys = [name for name in running.declared if name not in LIVE_KEYS]
+    return [name for name in keys if getattr(running, name) != getattr(new, name)]
 
 
 def _told(changes: Changes) -> dict[str, object]:

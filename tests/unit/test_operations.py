@@ -14,6 +14,7 @@ from tests.support.servers import StdioFaults
 from tests.support.waiting import until
 
 from trunkline.app import Gateway
+from trunkline.config.listen import Listen
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_folder
@@ -256,3 +257,83 @@ async def test_a_damaged_list_of_kept_servers_stops_no_start(house: House, text:
     async with house.open():
         assert list(house.servers()) == ["one", "two"]
         assert house.logged("operator")
+
+
+async def test_removing_a_name_removes_whatever_stands_behind_it(house: House) -> None:
+    async with house.open() as operations:
+        operations.add_server(body("three"), persist=True)
+        house.write(far("one"), far("three"))
+        operations.reload()
+        assert "hint" in operations.remove_server("three")
+        assert list(house.servers()) == ["one"]
+    house.write(far("one"))
+    async with house.open():
+        assert list(house.servers()) == ["one"], "the one that was added is struck out too"
+
+
+async def test_a_server_added_in_place_of_one_of_the_file_is_the_added_one_until_a_reload(house: House) -> None:
+    async with house.open() as operations:
+        operations.remove_server("one")
+        operations.add_server(body("one", url="http://127.0.0.1:99/mcp"), persist=False)
+        assert house.servers() == {"two": "file", "one": "api"}
+        assert vars(house.gateway.settings.sources["one"])["url"] == "http://127.0.0.1:99/mcp"
+        operations.reload()
+        assert house.servers() == {"one": "file", "two": "file"}
+
+
+async def test_a_server_that_cannot_be_struck_out_is_not_removed(house: House) -> None:
+    async with house.open() as operations:
+        operations.add_server(body(), persist=True)
+        folder = gateway_folder(house.gateway.settings)
+        (folder / "servers.json").unlink()
+        folder.rmdir()
+        folder.write_text("in the way")
+        for _ in range(2):
+            with pytest.raises(GatewayError) as error:
+                operations.remove_server("added")
+            assert refused(STATE_NOT_WRITTEN, error)
+            assert "added" in house.servers()
+        folder.unlink()
+        operations.remove_server("added")
+        assert "added" not in house.servers()
+
+
+async def test_kept_servers_outlive_a_file_that_has_their_name_for_a_while(house: House) -> None:
+    async with house.open() as operations:
+        operations.add_server(body("three"), persist=True)
+    house.write(far("one"), far("three"))
+    async with house.open() as operations:
+        assert house.servers()["three"] == "file"
+        operations.add_server(body("four"), persist=True)
+    house.write(far("one"))
+    async with house.open():
+        assert house.servers() == {"one": "file", "three": "api", "four": "api"}
+
+
+async def test_what_needs_a_restart_is_told_until_it_is_undone(house: House) -> None:
+    async with house.open() as operations:
+        house.write(far("one"), listen="127.0.0.1:1")
+        assert [operations.reload()["needsRestart"] for _ in range(2)] == [["listen"], ["listen"]]
+        house.write(far("one"))
+        assert operations.reload()["needsRestart"] == []
+
+
+async def test_the_gateway_is_not_added_to_itself_wherever_it_listens(house: House) -> None:
+    async with house.open() as operations:
+        operations.listen = Listen("127.0.0.1", 4321)
+        house.write(far("one"), listen="127.0.0.1:1")
+        operations.reload()
+        with pytest.raises(GatewayError) as error:
+            operations.add_server(body(url="http://localhost:4321/mcp"), persist=False)
+        assert "the gateway itself" in error.value.problem.message
+
+
+async def test_a_pipe_in_place_of_the_file_is_refused_and_waited_for_by_nobody(house: House) -> None:
+    async with house.open() as operations:
+        house.path.unlink()
+        os.mkfifo(house.path)
+        with pytest.raises(GatewayError) as error:
+            operations.reload()
+        assert refused(RELOAD_REFUSED, error)
+        assert "not a plain file" in error.value.details[0].message
+        assert list(house.servers()) == ["one", "two"]

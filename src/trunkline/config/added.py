@@ -5,8 +5,9 @@ Only servers with a `url`: what is run on this machine is decided by who can wri
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Mapping
+import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -25,6 +26,8 @@ from trunkline.core.names import RESERVED_SOURCE, is_source_name
 _BODY: Final = "request"
 _FILE: Final = "servers.json"
 _FILE_BYTES: Final = 4 * 1024 * 1024
+_NONE: Final = b'{"servers": []}'
+_DAMAGED: Final = (ValueError, TypeError, KeyError, RecursionError)
 _RUNS_SOMETHING: Final = ("command", "args", "env", "cwd")
 
 
@@ -98,18 +101,41 @@ def _refusal(report: Report) -> GatewayError:
 
 def load_added(folder: Path) -> tuple[list[bytes], str]:
     """The bodies that were kept, and what was wrong with the file, if anything."""
-    data = read_private(folder / _FILE, _FILE_BYTES)
+    path = folder / _FILE
+    data = read_private(path, _FILE_BYTES)
     if data is None:
-        return [], ""
+        fault = f"`{path}` is not used: it is too large, or not a plain file of yours that only you can write"
+        return [], fault if os.path.lexists(path) else ""
     try:
-        kept: Any = json.loads(data)["servers"]
-        return [json.dumps(body).encode() for body in kept], ""
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        return [], f"`{folder / _FILE}` cannot be read: {type(error).__name__}"
+        return [json.dumps(body).encode() for body in _kept(data)], ""
+    except _DAMAGED as error:
+        return [], f"`{path}` cannot be read: {type(error).__name__}"
 
 
-def save_added(folder: Path, servers: Mapping[str, AddedServer]) -> None:
-    """Keep these and no others. Raises OSError."""
+def keep_added(folder: Path, name: str, body: bytes | None) -> None:
+    """Write one server down, or strike it out with None, and leave the others as they are. Raises OSError.
+
+    They may be those of another gateway of the same file, or ones that only a later version understands.
+    """
     make_private_folder(folder)
-    bodies = [json.loads(server.body) for server in servers.values()]
-    write_private(folder / _FILE, json.dumps({"servers": bodies}, indent=2).encode())
+    try:
+        kept = _kept(read_private(folder / _FILE, _FILE_BYTES) or _NONE)
+    except _DAMAGED:
+        kept = []
+    others = [other for other in kept if not _is_called(name, other)]
+    bodies = others if body is None else [*others, json.loads(body)]
+    data = json.dumps({"servers": bodies}, indent=2).encode()
+    if len(data) > _FILE_BYTES:
+        raise OSError(errno.EFBIG, "there are too many already")
+    write_private(folder / _FILE, data)
+
+
+def _kept(data: bytes) -> list[object]:
+    kept: Any = json.loads(data)["servers"]
+    if not isinstance(kept, list):
+        raise TypeError("not a list")
+    return cast(list[object], kept)
+
+
+def _is_called(name: str, body: object) -> bool:
+    return isinstance(body, dict) and cast(dict[str, object], body).get("name") == name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trunkline.config.listen import Listen
 from trunkline.config.settings import Settings
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
@@ -27,6 +28,7 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
         door, pages = _door(running, access)
         host, port = await door.start()
+        running.operations.listen = Listen(host, port)
         record = running_record(host=host, port=port, socket=gateway.socket, config=settings.path, version=__version__)
         announcement = announce_running(running.folder, record)
         try:
