@@ -47,6 +47,7 @@ class Options:
         self.ledger: str = given.pop("ledger", "")
         self.start_delay: float = given.pop("start_delay", 0.0)
         self.latency: list[float] = given.pop("latency", [])  # [mean, spread] in seconds, before every answer
+        self.tools: list[dict[str, Any]] = given.pop("tools", [])  # definitions of tools more, which work like `echo`
         self.redirect_to: str = given.pop("redirect_to", "")
         self.faults = frozenset(given.pop("faults", ()))
         unknown = set(given) | (self.faults - FAULTS)

@@ -120,7 +120,7 @@ class Server:
         self.options = options
         self.journal = Journal(options.journal)
         self.ledger = Ledger(options.ledger)
-        self.tools = tools.table()
+        self.tools = tools.table() | {definition["name"]: tools.echo for definition in options.tools}
         self.shared = Session()
         self.journal.write("start")
 
@@ -209,7 +209,8 @@ class Server:
             definitions = [tools.definition(f"page{page}")]
         else:
             tail = "]"
-            definitions = [tools.definition(name) for name in sorted(self.tools)]
+            given = {definition["name"]: json.dumps(definition).encode() for definition in self.options.tools}
+            definitions = [given.get(name) or tools.definition(name) for name in sorted(self.tools)]
         if exchange.modern:
             tail += ',"resultType":"complete","ttlMs":0,"cacheScope":"public"'
         exchange.answer_raw(b'{"tools":[' + b",".join(definitions) + tail.encode() + b"}")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from tests.support.screen import screen
+from tests.support.waiting import until
+
+from trunkline.cli.ask.waiting import Waiting, sign_of_life
+from trunkline.cli.terminal import shown_width
+
+
+def frames(written: str) -> list[str]:
+    return [frame for frame in written.split("\r\x1b[2K") if frame]
+
+
+def test_the_newest_word_is_shown_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, "stderr")
+    waiting = Waiting("asking")
+    waiting.draw()
+    waiting.say("waiting for git\x1b[2J")
+    waiting.say("")
+    waiting.draw()
+    waiting.clear()
+    waiting.clear()
+    first, second = frames(shown.getvalue())
+    assert re.fullmatch(r"\x1b\[2m. asking\x1b\[0m", first)
+    assert re.fullmatch(r"\x1b\[2m. waiting for git \[2J\x1b\[0m", second)
+    assert shown.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, "stderr", columns=30)
+    Waiting("waiting for " + "東京, " * 50).draw()
+    assert shown_width(shown.text.lstrip("\r")) < 30
+
+
+def test_after_a_while_the_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, "stderr")
+    waiting = Waiting("asking")
+    waiting._since -= 65
+    waiting.draw()
+    assert shown.text.endswith("asking (65s)")
+
+
+def test_it_has_no_colour_where_nobody_wants_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, "stderr")
+    monkeypatch.setenv("NO_COLOR", "1")
+    Waiting("asking").draw()
+    assert "\x1b[2m" not in shown.getvalue()
+    assert "asking" in shown.getvalue()
+
+
+def test_nobody_who_watches_sees_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = Waiting("asking")
+    waiting.draw()
+    waiting.clear()
+    assert capsys.readouterr() == ("", "")
+    shown = screen(monkeypatch, "stderr")
+    monkeypatch.setenv("TERM", "dumb")
+    Waiting("asking").draw()
+    assert shown.getvalue() == ""
+
+
+async def test_a_quick_answer_shows_nothing_and_a_slow_one_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, "stderr")
+    async with sign_of_life(Waiting("asking")):
+        await asyncio.sleep(0)
+    assert shown.getvalue() == ""
+    async with sign_of_life(Waiting("asking")):
+        await until(lambda: len(frames(shown.getvalue())) > 2, "it spins")
+    assert shown.getvalue().endswith("\r\x1b[2K")
+
+
+async def test_it_is_wiped_when_what_was_asked_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch, "stderr")
+    with pytest.raises(ValueError, match="x"):
+        async with sign_of_life(Waiting("asking")):
+            await until(lambda: frames(shown.getvalue()), "it spins")
+            raise ValueError("x")
+    assert shown.getvalue().endswith("\r\x1b[2K")
