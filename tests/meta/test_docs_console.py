@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests.support.docs_console import Console, examples, matches
-from tests.support.docs_pages import WITH_EXAMPLES, blocks, title_of
+from tests.support.docs_pages import ROOT, WITH_EXAMPLES, blocks, title_of
 
 ABOUT_USING_IT = ("getting-started", "commands", "troubleshooting", "doors/http", "doors/stdio", "operating")
 WITH_COMMANDS = [page for page in WITH_EXAMPLES if blocks(page, "console")]
@@ -30,6 +34,27 @@ def test_the_pages_about_using_it_have_commands() -> None:
 
 def test_commands_are_told_from_what_they_print() -> None:
     assert examples("$ one \\\n    two\nout\n\n$ three\n") == [("one two", ["out"]), ("three", [])]
+
+
+def test_machines_without_curl_have_enough_of_it() -> None:
+    class Echo(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(409)
+            self.end_headers()
+            self.wfile.write(body + self.headers["X-Name"].encode())
+
+        def log_message(self, *_: object) -> None:
+            """Not a word."""
+
+    with HTTPServer(("127.0.0.1", 0), Echo) as server:
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        command = [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py"), "-s", "-X", "PUT", "-H", "X-Name: me"]
+        url = f"http://127.0.0.1:{server.server_port}/"
+        run = subprocess.run([*command, "-d", "by ", url], capture_output=True, text=True, timeout=60)
+        thread.join(60)
+    assert (run.stdout, run.stderr) == ("by me", "")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -34,6 +35,7 @@ _END_S: Final = 40.0
 _SERVES: Final = re.compile(r"\btrunkline (up|demo)\b")
 _STAYS: Final = re.compile(r"(export|cd|source|umask) ")
 _STAND_INS: Final = Path(__file__).with_name("stand_ins.py")
+_CURL: Final = Path(__file__).with_name("curl.py")
 _PORT_IN_TEXT: Final = r"(?<![\d.]){}(?!\d)"
 
 
@@ -112,8 +114,7 @@ class Sandbox:
         programs = self.home / ".local" / "bin"
         programs.mkdir(parents=True)
         (programs / "trunkline").symlink_to(Path(sys.executable).with_name("trunkline"))
-        stand_in = f'-P "{_STAND_INS}" '
-        for name, script in {"python3": "", "npx": stand_in, "uvx": stand_in}.items():
+        for name, script in _scripts().items():
             (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {script}"$@"\n')
             (programs / name).chmod(0o755)
         self._environment = {
@@ -191,6 +192,13 @@ class Sandbox:
         for pattern, text in rules:
             lines = [replaced(line, pattern, text) for line in lines]
         return lines
+
+
+def _scripts() -> dict[str, str]:
+    """Programs that this machine may not have, or whose own would fetch something: what Python runs for them."""
+    stand_in = f'-P "{_STAND_INS}" '
+    scripts = {"python3": "", "npx": stand_in, "uvx": stand_in}
+    return scripts if shutil.which("curl") else scripts | {"curl": f'-P "{_CURL}" '}
 
 
 def serves(command: str) -> bool:
