@@ -15,13 +15,16 @@ from trunkline.core.tool import Tool
 from trunkline.discovery.offer import TOOLS
 from trunkline.doors.http.routes import ROUTES
 
+# what is said within the OpenAPI document about itself
+_SAID_HERE = {"This document": "All routes, as an OpenAPI document"}
 _CREDENTIALS = {"open": "none", "client": "client", "operator": "operator"}
 
 
 def routes() -> str:
     lines = ["| route | token | what it does |", "|---|---|---|"]
     for route in ROUTES:
-        lines.append(f"| `{route.method} {route.path}` | {_CREDENTIALS[route.credential]} | {route.summary} |")
+        summary = _SAID_HERE.get(route.summary, route.summary)
+        lines.append(f"| `{route.method} {route.path}` | {_CREDENTIALS[route.credential]} | {summary} |")
     return "\n".join(lines)
 
 
