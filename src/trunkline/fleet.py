@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from trunkline.config.sources import SourceSection
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health, Sink, Source
 from trunkline.links.parts import Parts
@@ -104,11 +106,18 @@ class Fleet:
 
     def _launch(self, name: str, ship: _Ship, join: Callable[[str, Source, SourceOptions], SourceSink]) -> None:
         section = ship.section
-        source = load_kind(section.kind).build(name, section, self._parts)
+        source = self._build(name, section)
         sink = join(name, source, source_options(name, section, ship.origin))
         self._gates[sink.gate] = ship
         if section.enabled:
             ship.task = self._own(self._live(name, source, sink), name)
+
+    def _build(self, name: str, section: SourceSection) -> Source:
+        """One that cannot even be built is down like any other that fails; all others come and go as they should."""
+        try:
+            return load_kind(section.kind).build(name, section, self._parts)
+        except Exception as error:
+            return _Unbuilt(error)
 
     async def _live(self, name: str, source: Source, sink: Sink) -> None:
         """A source's whole life. A bug in it takes down that source and nothing else."""
@@ -132,7 +141,7 @@ class Fleet:
                 await asyncio.sleep(0.02)
         finally:
             if ship.task is not None:
-                ship.task.cancel()
+                _end(ship.task)
                 await asyncio.wait([ship.task], timeout=_STOP_S)
             self._roster.let_go(gate)
 
@@ -148,9 +157,31 @@ class Fleet:
         """End every source, those that are leaving too."""
         tasks = list(self._tasks)
         for task in tasks:
-            task.cancel()
+            _end(task)
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_S)
+
+
+def _end(task: asyncio.Task[None]) -> None:
+    """Once: a second time would take it out of its own clearing up."""
+    if not task.cancelling():
+        task.cancel()
+
+
+class _Unbuilt:
+    """In place of a source that could not be built: its life is to say why."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def run(self, sink: Sink) -> None:
+        raise self._error
+
+    def submit(self, call: Call) -> None:
+        call.finish(Failure(Problem(code=SOURCE_DOWN, message=f"Server {call.source} is down", source=call.source)))
+
+    def forget(self, session: str) -> None:
+        """Nothing is held for one client."""
 
 
 def source_options(name: str, section: SourceSection, origin: str) -> SourceOptions:

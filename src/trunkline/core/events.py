@@ -25,11 +25,12 @@ class Note:
 class Events:
     """One stream for everything that is counted or logged."""
 
-    __slots__ = ("call_done", "counted", "health", "noted")
+    __slots__ = ("call_done", "counted", "health", "noted", "removed")
 
     def __init__(self) -> None:
         self.call_done: list[Callable[[Call, float], None]] = []
         self.health: list[Callable[[str, Health], None]] = []
+        self.removed: list[Callable[[str], None]] = []
         self.counted: list[Callable[[str, str, int], None]] = []
         self.noted: list[Callable[[Note], None]] = []
 
@@ -40,6 +41,10 @@ class Events:
     def health_changed(self, source: str, health: Health) -> None:
         for subscriber in self.health:
             subscriber(source, health)
+
+    def source_removed(self, source: str) -> None:
+        for subscriber in self.removed:
+            subscriber(source)
 
     def count(self, counter: str, source: str = "", amount: int = 1) -> None:
         for subscriber in self.counted:

@@ -19,6 +19,8 @@ from trunkline.core.tool import Snapshot, Tool
 from trunkline.wire.jsonrpc import BadMessage, members_of
 
 _FORMAT: Final = 1
+_MOST_FILES: Final = 1000
+"""Every change of a command, an address or a token is one more; those that nobody used for longest go."""
 
 
 class _Stored(msgspec.Struct):
@@ -54,9 +56,11 @@ class Definitions:
 
     def load(self, source: str, key: str) -> Snapshot | None:
         try:
-            stored = msgspec.json.decode((self._folder / f"{key}.json").read_bytes(), type=_Stored)
+            path = self._folder / f"{key}.json"
+            stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
             for tool in stored.tools:
                 members_of(tool, "tool")
+            os.utime(path)
         except (OSError, msgspec.MsgspecError, BadMessage, RecursionError):
             return None
         if stored.format != _FORMAT or len(stored.tools) != len(stored.names):
@@ -83,11 +87,21 @@ class Definitions:
         scratch = self._folder / f".{key}.{os.getpid()}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_new = not path.exists()
             scratch.write_bytes(msgspec.json.encode(stored))
             scratch.chmod(0o600)
             scratch.replace(path)
+            if is_new:
+                self._make_room()
         except OSError:
             with contextlib.suppress(OSError):
                 scratch.unlink(missing_ok=True)
             return False
         return True
+
+    def _make_room(self) -> None:
+        files = list(self._folder.glob("*.json"))
+        if len(files) > _MOST_FILES:
+            files.sort(key=lambda file: file.stat().st_mtime_ns)
+            for file in files[: len(files) - _MOST_FILES * 9 // 10]:
+                file.unlink(missing_ok=True)

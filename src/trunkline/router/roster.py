@@ -94,6 +94,7 @@ class Roster:
         for call in self._retire(gate):
             message = f"Server {name} was removed"
             call.finish(Failure(Problem(code=SOURCE_DOWN, message=message, source=name, tool=call.tool)))
+        self.events.source_removed(name)
         self._news()
 
     def reorder(self, names: Iterable[str]) -> None:
@@ -128,7 +129,8 @@ class Roster:
         self.catalog.add_source(name, gate.options.rules)
         self.catalog.hide(name, False)
         self.catalog.replace(name, successor.snapshot or self._cached(gate))
-        self.views.drop_source(name)
+        if self.views.drop_source(name):
+            self._list_changed()
         for call in self._retire(old):
             if not call.done:
                 gate.admit(call)

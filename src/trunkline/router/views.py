@@ -48,7 +48,9 @@ class Views:
     def forget(self, session: str) -> None:
         self._views.pop(session, None)
 
-    def drop_source(self, source: str) -> None:
-        """A source is gone or was replaced: what it offered to some clients alone is void."""
-        for session in [session for session, view in self._views.items() if source in view.snapshots]:
+    def drop_source(self, source: str) -> bool:
+        """A source is gone or was replaced: what it offered to some clients alone is void. Whether it was to any."""
+        sessions = [session for session, view in self._views.items() if source in view.snapshots]
+        for session in sessions:
             self.overlay(session, source, None)
+        return bool(sessions)

@@ -69,6 +69,7 @@ class Metrics:
     def attach(self, events: Events) -> None:
         events.call_done.append(self._call_done)
         events.health.append(self._health_changed)
+        events.removed.append(self._removed)
         events.counted.append(self._counted)
 
     def gauge(self, name: str, help: str, read: Callable[[], float]) -> None:  # noqa: A002
@@ -117,6 +118,10 @@ class Metrics:
 
     def _health_changed(self, source: str, health: Health) -> None:
         self._health[_label(source)] = health
+
+    def _removed(self, source: str) -> None:
+        """What was counted stays counted; a server that is not there has no state."""
+        self._health.pop(_label(source), None)
 
     def _counted(self, counter: str, source: str, amount: int) -> None:
         by_source = self._counters.setdefault(counter, {})

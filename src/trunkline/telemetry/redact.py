@@ -30,7 +30,10 @@ class Redactor:
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Hide these too. Nothing is unlearned: a secret that was replaced may still turn up somewhere."""
-        self._secrets.update(secrets)
+        new = set(secrets) - self._secrets
+        if not new:
+            return
+        self._secrets |= new
         spellings = {spelling for secret in self._secrets for spelling in _spellings(secret)}
         longest_first = sorted(spellings, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None

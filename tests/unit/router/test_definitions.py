@@ -139,3 +139,17 @@ def test_secret_parts_of_an_http_server_count_as_well() -> None:
 def test_a_fingerprint_tells_nothing_of_what_went_into_it() -> None:
     assert "secret" not in fingerprint("s", HTTP)
     assert len(fingerprint("s", HTTP)) == 32
+
+
+def test_what_nobody_used_for_longest_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.router.definitions._MOST_FILES", 10)
+    definitions = Definitions(tmp_path)
+    for number in range(10):
+        definitions.save(f"key{number}", SNAPSHOT)
+        os.utime(tmp_path / f"key{number}.json", (number, number))
+    assert definitions.load("s", "key0") is not None
+    definitions.save("key5", SNAPSHOT)
+    assert len(list(tmp_path.iterdir())) == 10, "one that is there already takes no room"
+    definitions.save("new", SNAPSHOT)
+    left = {path.stem for path in tmp_path.iterdir()}
+    assert left == {"key0", "key3", "key4", "key5", "key6", "key7", "key8", "key9", "new"}

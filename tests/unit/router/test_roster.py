@@ -121,6 +121,30 @@ async def test_what_a_retired_source_still_says_changes_nothing(tmp_path: Path) 
     assert town.router.views.of(Caller(session="session")).find("s_stale") is None
 
 
+async def test_a_client_whose_own_tools_go_with_the_old_source_is_told(tmp_path: Path) -> None:
+    town, _ = await town_with(tmp_path)
+    town.sinks["s"].publish_for("session", offer("s", "a", "own"))
+    told: list[bool] = []
+    town.router.roster.on_list_changed.append(lambda: told.append(True))
+    _, sink = town.replace("s")
+    sink.publish(offer("s", "a"))
+    assert not told
+    sink.health(Health(state="ready"))
+    assert told, "for everybody else nothing changed"
+    assert town.router.views.of(Caller(session="session")).find("s_own") is None
+
+
+async def test_whoever_counts_hears_of_a_source_that_was_removed(tmp_path: Path) -> None:
+    town, _ = await town_with(tmp_path)
+    removed: list[str] = []
+    town.events.removed.append(removed.append)
+    _, sink = town.replace("s")
+    sink.health(Health(state="ready"))
+    assert not removed
+    town.router.roster.remove("s")
+    assert removed == ["s"]
+
+
 async def test_a_removed_source_refuses_those_that_wait_and_lets_the_rest_end(tmp_path: Path) -> None:
     town, _ = await town_with(tmp_path)
     flying, _, waiting = town.call("s_a"), town.call("s_a"), town.call("s_a")

@@ -72,6 +72,19 @@ def test_a_source_shows_its_state_and_its_restarts():
     assert families["trunkline_source_restarts_total"].value(source="github") == 2
 
 
+def test_a_source_that_was_removed_has_no_state_and_keeps_its_counts():
+    metrics, events = attached()
+    for name in ("github", "files"):
+        events.call_ended(ok(source=name), 0.1)
+        events.health_changed(name, Health(state="ready"))
+    events.source_removed("github")
+    events.source_removed("never")
+    families = read(metrics.render())
+    assert len(families["trunkline_source_up"].samples) == 1
+    assert families["trunkline_source_up"].value(source="files") == 1
+    assert families["trunkline_calls_total"].value(source="github", tool="create_issue", outcome="ok") == 1
+
+
 def test_any_counter_of_the_gateway_becomes_a_family():
     metrics, events = attached()
     events.count("unmatched_response", "github")

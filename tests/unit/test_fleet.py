@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.router.fakes import Desk, FakeSource, problem_of
+
+from trunkline import fleet
+from trunkline.core.errors import SOURCE_DOWN
+from trunkline.core.events import Note
+from trunkline.core.source import Health, Sink, SourceKind
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.fleet import Fleet
+from trunkline.sources.sections import McpHttpSection
+
+
+class Ship(FakeSource):
+    """Ready at once; it takes a few turns of the loop to clear up, and being ended twice it would not."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.ends = False
+        self.cleared_up = False
+
+    async def run(self, sink: Sink) -> None:
+        sink.publish(Snapshot(tools=(Tool(self.name, "a", b'{"name":"a"}'),)))
+        sink.health(Health(state="ready"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ends = True
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.cleared_up = True
+
+
+class Sea:
+    """A fleet of sources that are made here, by whatever `build` is at the time."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.desk = Desk(folder)
+        self.ships: list[Ship] = []
+        self.notes: list[Note] = []
+        self.build: Callable[[str], Ship] = Ship
+        self.desk.events.noted.append(self.notes.append)
+        kind = SourceKind(section=McpHttpSection, build=self._build)
+        monkeypatch.setattr(fleet, "load_kind", lambda _: kind)
+        parts: Any = None
+        self.fleet = Fleet(self.desk.router.roster, parts, self.desk.events)
+
+    def _build(self, name: str, section: Any, parts: Any) -> Ship:
+        ship = self.build(name)
+        self.ships.append(ship)
+        return ship
+
+    def apply(self, **urls: str) -> fleet.Changes:
+        return self.fleet.apply({name: McpHttpSection(url=url, prefix=name) for name, url in urls.items()})
+
+    async def states(self, **states: str) -> None:
+        gates = self.desk.router.gates
+        await until(lambda: {name: gate.health.state for name, gate in gates.items()} == states, f"they are {states}")
+
+
+def sinks(name: str) -> Ship:
+    raise RuntimeError("no wood")
+
+
+async def test_a_source_that_cannot_be_built_is_down_and_all_others_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    sea.apply(one="1", two="2", three="3")
+    await sea.states(one="ready", two="ready", three="ready")
+    sea.build = sinks
+    assert sea.apply(one="1", two="other", four="4") == fleet.Changes(
+        added=("four",), replaced=("two",), removed=("three",), unchanged=("one",)
+    )
+    await sea.states(one="ready", two="down", four="down")
+    assert "no wood" in sea.desk.router.gates["four"].health.reason
+    assert problem_of(sea.desk.call("four.a")).code is SOURCE_DOWN
+    assert [note.event for note in sea.notes] == ["internal", "internal"]
+    sea.build = Ship
+    sea.fleet.reconnect("four")
+    await sea.states(one="ready", two="down", four="ready")
+    assert sea.apply().removed == ("one", "two", "four")
+    await sea.fleet.close()
+
+
+@pytest.mark.parametrize("drain_s", [30.0, 0.0])
+async def test_sources_that_are_leaving_clear_up_when_everything_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain_s: float
+) -> None:
+    monkeypatch.setattr(fleet, "DRAIN_S", drain_s)
+    sea = Sea(tmp_path, monkeypatch)
+    sea.apply(one="1", two="2")
+    await sea.states(one="ready", two="ready")
+    held = sea.desk.call("one_a")
+    sea.apply(two="other")
+    async with asyncio.timeout(10):
+        while not (sea.ships[1].ends and sea.ships[0].ends == (drain_s == 0)):
+            await asyncio.sleep(0)
+    await sea.fleet.close()
+    assert [ship.cleared_up for ship in sea.ships] == [True, True, True]
+    assert len(asyncio.all_tasks()) == 1
+    held.cancel("over")
