@@ -21,7 +21,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def help_of(name: str, command: click.Command) -> str:
-    parent = click.Context(trunkline, info_name="trunkline")
+    parent = click.Context(trunkline, info_name="trunkline", **trunkline.context_settings)
     context = click.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH)
     return f"```text\n{command.get_help(context)}\n```"
 
