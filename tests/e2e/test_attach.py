@@ -100,6 +100,14 @@ async def test_a_url_without_its_path_will_do(tmp_path: Path) -> None:
 # Messages ------------------------------------------------------------------------------------------------------------
 
 
+async def test_a_ping_before_the_handshake_is_answered(tmp_path: Path) -> None:
+    with Gateway(tmp_path) as gateway:
+        async with attached(tmp_path, gateway) as client:
+            assert (await client.request("ping")).result == {}
+            await client.open()
+            assert (await client.request("ping")).result == {}
+
+
 async def test_messages_pass_byte_for_byte(tmp_path: Path) -> None:
     odd = '{"content":[],"structuredContent":{"n":12345678901234567890.0100,"é":"\\u00e9\\ud83d\\ude00","b":1,"a":2}}'
     with HttpFaults(tmp_path, "s") as server:

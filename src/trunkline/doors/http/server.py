@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -72,7 +73,7 @@ class HttpDoor:
             where = f"{options.host}:{options.port}"
             problem = Problem(
                 code=LISTEN_FAILED,
-                message=f"Cannot listen on {where}: {error.strerror or error}",
+                message=f"Cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}",
                 hint="another program may hold it: choose another port with `gateway.listen` or `--port`",
             )
             raise GatewayError(problem) from None

@@ -124,6 +124,10 @@ class Relay:
 
     def _request(self, line: bytes, message: Message, request_id: MessageId) -> None:
         self.asked = True
+        if message.method == "ping" and not self.session.exists and not is_modern(message):
+            # Allowed before the handshake, and over HTTP there is nobody to ask yet.
+            self.tell(result_message(message.id_json, b"{}"))
+            return
         problem = self._too_much(request_id)
         if problem is not None:
             self.tell(refusal(message, problem))
