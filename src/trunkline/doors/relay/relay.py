@@ -33,6 +33,7 @@ from trunkline.wire.jsonrpc import (
     encode_error,
     error_message,
     parse_message,
+    result_message,
     single_line,
 )
 from trunkline.wire.mcp.incoming import CANCELLED, cancelled_id, is_modern
