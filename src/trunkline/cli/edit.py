@@ -25,14 +25,27 @@ _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
 
 
 class _Add(click.Command):
-    """Options of the server's own command are a common slip: the message says how to pass them."""
+    """A command without `--` before it is a common slip, and its `-c` or `-e` would be taken for ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        separated = "--" in args
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            hint = "put `--` before the server's command: `trunkline add NAME -- COMMAND…`"
-            raise click.UsageError(f"{error.format_message()}\nhint: {hint}", ctx) from None
+            raise _not_separated(error.format_message(), ctx) from None
+        target: tuple[str, ...] = ctx.params.get("target") or ()
+        if target and not separated and not _is_url(target) and not ctx.resilient_parsing:
+            raise _not_separated(f"`{target[0]}` is not a URL", ctx)
+        return rest
+
+
+def _not_separated(message: str, ctx: click.Context) -> click.UsageError:
+    hint = "put `--` before the server's command: `trunkline add NAME -- COMMAND…`"
+    return click.UsageError(f"{message}\nhint: {hint}", ctx)
+
+
+def _is_url(target: tuple[str, ...]) -> bool:
+    return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
 
 
 @click.command(cls=_Add, short_help="Add a server to the configuration file.")
@@ -74,7 +87,7 @@ def add(
     from trunkline.config.load import find_config
 
     path = find_config(config, Path(), Path.home()) or _NEW_FILE
-    is_url = len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
+    is_url = _is_url(target)
     _check_options(is_url, {"--env": env, "--cwd": cwd}, {"--header": header, "--transport": transport})
     server = NewServer(
         name=name,
