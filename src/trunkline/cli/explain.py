@@ -32,6 +32,8 @@ def explain(code: str | None, tool: str | None, config: Path | None, url: str | 
     that `--url` names, or the one of the configuration file.
     """
     if tool is not None:
+        if code is not None:
+            raise click.UsageError("Give a CODE or `--tool`, not both")
         from trunkline.cli.explain_tool import explain_tool
 
         sys.exit(explain_tool(tool, config, url, as_json=as_json))

@@ -45,6 +45,12 @@ def test_an_unknown_code_ends_with_2_and_near_ones(written: str, hint: str) -> N
     assert hint in result.stderr
 
 
+def test_a_code_and_a_tool_at_once_are_refused() -> None:
+    result = CliRunner().invoke(explain, ["TL305", "--tool", "x"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Give a CODE or `--tool`, not both" in result.stderr
+
+
 def test_without_a_code_all_are_listed() -> None:
     lines = CliRunner().invoke(explain, []).stdout.splitlines()
     assert lines == [f"{code.id}  {code.title}" for code in CODES.values()]
