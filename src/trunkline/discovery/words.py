@@ -20,11 +20,8 @@ EMPTY_WORDS: Final = frozenset(
 def words(text: str) -> Iterator[str]:
     """Every word in lower case and singular; `createIssue` gives itself and its parts, as a name may be a brand."""
     for chunk in _CHUNK.findall(text):
-        if chunk.islower():
-            yield singular(chunk)
-            continue
         yield singular(chunk.casefold())
-        if _CAMEL.search(chunk):
+        if not chunk.islower() and _CAMEL.search(chunk):
             for part in _INNER_WORD.findall(chunk):
                 yield singular(part.lower())
 

@@ -18,7 +18,7 @@ from trunkline.discovery.words import singular, words
         ("GitHub", ["github", "git", "hub"]),
         ("oauth2 v2", ["oauth2", "v2"]),
         ("READ ME", ["read", "me"]),
-        ("Straße", ["strasse"]),
+        ("Straße straße STRASSE", ["strasse", "strasse", "strasse"]),
         ("!? _ -", []),
     ],
 )
