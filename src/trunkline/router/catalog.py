@@ -120,12 +120,13 @@ class Catalog:
         return entry if entry is not None else self._table.get(without_own_prefix(name))
 
     def addresses_of(self, bare_name: str) -> list[str]:
-        """Where tools of this name are, for a caller who must choose."""
+        """Where tools of this name are, in the order of the list, for a caller who must choose."""
         return [
             tool.address
-            for source, snapshot in self._snapshots.items()
-            for tool in snapshot.tools
-            if tool.name == bare_name and self._rules[source].shows(bare_name)
+            for source, rules in self._rules.items()
+            if source in self._snapshots and rules.shows(bare_name)
+            for tool in self._snapshots[source].tools
+            if tool.name == bare_name
         ]
 
     def sources_that_may_have(self, name: str) -> list[str]:

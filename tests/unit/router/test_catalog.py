@@ -58,6 +58,7 @@ def test_the_order_stays_when_the_first_source_is_the_last_to_come_up() -> None:
     for source in ("three", "two", "one"):
         catalog.replace(source, offers(source, "t"))
     assert listed(catalog) == ["one_t", "two_t", "three_t"]
+    assert catalog.addresses_of("t") == ["one.t", "two.t", "three.t"]
 
 
 def test_a_definition_keeps_every_byte_but_its_name() -> None:
