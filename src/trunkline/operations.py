@@ -53,6 +53,7 @@ class Operations:
         self._added: dict[str, AddedServer] = {}
         self._kept: set[str] = set()
         self._taken_out: set[str] = set()
+        self._is_refused = False
 
     def start(self) -> None:
         """Start all servers, those that were added for good too."""
@@ -81,15 +82,20 @@ class Operations:
             loaded = self._load_again()
         except GatewayError as error:
             raise self._refused(because, (error.problem,)) from None
-        if loaded.settings is None:
+        settings = loaded.settings
+        if settings is None:
             raise self._refused(because, loaded.problems)
         if because != "file":  # somebody asks for what the file says, all of it
             self._taken_out.clear()
-        waiting = _waits_for_restart(self._started_with, loaded.settings.gateway)
-        self._settings = loaded.settings
+        waiting = _waits_for_restart(self._started_with, settings.gateway)
+        # some programs keep much else in the file with their servers, and write it all the time
+        is_news = because != "file" or self._is_refused or settings != self._settings
+        self._settings = settings
+        self._is_refused = False
         changes = self._apply()
-        self._events.note("info", "reloaded", f"Configuration reloaded: {changes}", because=because)
-        if waiting:
+        level = "info" if is_news else "debug"
+        self._events.note(level, "reloaded", f"Configuration reloaded: {changes}", because=because)
+        if waiting and is_news:
             message = f"`{'`, `'.join(waiting)}` of `gateway` changed: that takes effect at the next start"
             self._events.note("warning", "reloaded", message)
         warnings = [str(problem) for problem in loaded.problems]
@@ -115,6 +121,7 @@ class Operations:
         errors = tuple(problem for problem in problems if problem.severity == "error")
         message = f"The configuration has {len(errors)} error{'' if len(errors) == 1 else 's'}; the old one stays live"
         hint = f"`trunkline check {self._settings.path}` shows them"
+        self._is_refused = True
         first = errors[0] if errors else None
         self._events.note(
             "error",

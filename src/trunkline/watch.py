@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 EVERY_S: Final = 1.0
+_FRESH_S: Final = 60.0
 _Signature = tuple[int, int, int, int]
 
 
 class FileWatch:
-    def __init__(self, path: Path, on_change: Callable[[], None], every_s: float = EVERY_S) -> None:
+    """`read_before` says that the file was read a moment ago: what changed it lately may have come after that, so it
+    counts as a change."""
+
+    def __init__(
+        self, path: Path, on_change: Callable[[], None], every_s: float = EVERY_S, *, read_before: bool = False
+    ) -> None:
         self._path = path
         self._on_change = on_change
         self._every_s = every_s
-        self._known = _signature(path)
-        self._seen = self._known
+        self._seen = _signature(path)
+        self._known = None if read_before and _is_fresh(path) else self._seen
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(every_s, self._look)
 
@@ -45,3 +52,12 @@ def _signature(path: Path) -> _Signature | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _is_fresh(path: Path) -> bool:
+    """Whether it was written, or moved to its place, within the last minute (or in the future, by a wrong clock)."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a watch is nothing but stat
+    except OSError:
+        return True
+    return time.time() - max(status.st_mtime, status.st_ctime) < _FRESH_S

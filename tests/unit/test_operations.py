@@ -101,6 +101,18 @@ async def test_a_reload_says_what_became_of_each_server(house: House) -> None:
         assert operations.reload()["unchanged"] == 3
 
 
+async def test_a_file_written_anew_with_the_same_content_is_no_news(house: House) -> None:
+    async with house.open() as operations:
+        operations.try_reload("file")
+        assert [note.level for note in house.notes if note.event == "reloaded"] == ["debug"]
+        good = house.path.read_text()
+        house.path.write_text("{")
+        operations.try_reload("file")
+        house.path.write_text(good)
+        operations.try_reload("file")
+        assert [note.level for note in house.notes if note.event == "reloaded"] == ["debug", "info"]
+
+
 async def test_keys_that_need_a_restart_are_named_and_the_others_apply(house: House) -> None:
     async with house.open() as operations:
         house.write(far("one"), listen="127.0.0.1:1", naming="original", token="t0ken", limits={"sessions": 3})

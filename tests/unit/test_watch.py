@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
+import pytest
 from tests.support.waiting import until
 
 from trunkline.watch import FileWatch
@@ -84,6 +86,22 @@ async def test_a_file_that_is_still_being_written_is_waited_for(tmp_path: Path) 
         assert changes == []
     watch._look()
     assert changes == [4]
+    watch.close()
+
+
+@pytest.mark.parametrize(("age_s", "changes"), [(0, 1), (-1000, 1), (1000, 0)])
+async def test_a_file_that_was_read_a_moment_ago_counts_as_changed_if_it_was_written_lately(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: int, changes: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    now = time.time() + age_s
+    monkeypatch.setattr("trunkline.watch.time.time", lambda: now)
+    noticed: list[int] = []
+    watch = FileWatch(path, lambda: noticed.append(1), every_s=3600, read_before=True)
+    for _ in range(3):
+        watch._look()
+    assert len(noticed) == changes
     watch.close()
 
 

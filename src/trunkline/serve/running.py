@@ -51,7 +51,7 @@ class Running:
     def start(self) -> None:
         """Start the servers, and follow the file from now on."""
         self.operations.start()
-        self._watch = FileWatch(self.settings.path, lambda: self.operations.try_reload("file"))
+        self._watch = FileWatch(self.settings.path, lambda: self.operations.try_reload("file"), read_before=True)
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Nothing should get here; what does is logged in one line, and the gateway goes on."""
