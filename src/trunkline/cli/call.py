@@ -77,6 +77,8 @@ def _typed_whole(arguments: tuple[str, ...]) -> bytes | None:
 def _standard_input() -> str:
     if sys.stdin is None:  # it was closed by whoever started us
         raise BadArguments("there is no standard input to read")
+    if sys.stdin.isatty():
+        click.echo("type the arguments as a JSON object, and Ctrl+D", err=True)
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
