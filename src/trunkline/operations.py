@@ -22,6 +22,7 @@ from trunkline.core.errors import (
     DRAINING,
     RELOAD_REFUSED,
     SERVER_EXISTS,
+    SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
     UNKNOWN_SERVER,
     GatewayError,
@@ -166,6 +167,9 @@ class Operations:
 
     def reconnect(self, name: str) -> dict[str, object]:
         self._must_exist(name)
+        if not self._sources()[name].enabled:
+            message, hint = f"Server {name} is switched off", "set `enabled: true` for it"
+            raise GatewayError(Problem(code=SOURCE_DISABLED, message=message, source=name, hint=hint))
         self._gateway.fleet.reconnect(name)
         self._events.note("info", "operator", f"Server {name} is connected anew over the API", source=name)
         return {"name": name}

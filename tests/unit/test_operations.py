@@ -24,6 +24,7 @@ from trunkline.core.errors import (
     RELOAD_REFUSED,
     SERVER_EXISTS,
     SERVER_NOT_VALID,
+    SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
     UNKNOWN_SERVER,
     Code,
@@ -220,6 +221,14 @@ async def test_nobody_can_remove_or_reconnect_what_is_not_there(house: House) ->
                 with pytest.raises(GatewayError) as error:
                     act(name)
                 assert refused(UNKNOWN_SERVER, error)
+
+
+async def test_a_server_that_is_switched_off_is_not_reconnected(house: House) -> None:
+    house.write(far("one", enabled=False))
+    async with house.open() as operations:
+        with pytest.raises(GatewayError) as error:
+            operations.reconnect("one")
+        assert refused(SOURCE_DISABLED, error)
 
 
 async def test_a_reconnected_server_gets_a_new_process(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from trunkline.core.errors import (
     RELOAD_REFUSED,
     SERVER_EXISTS,
     SERVER_NOT_VALID,
+    SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
     UNKNOWN_SERVER,
     UNKNOWN_SESSION,
@@ -205,7 +206,7 @@ ROUTES: Final = (
         handler=lambda to: to.operator.reconnect,
         summary="Connect to a server anew, or start its process again",
         answers=(Answers(202, "It has begun; the list of servers shows what comes of it", "ServerNamed"),),
-        problems=(INVALID_PARAMS, UNKNOWN_SERVER, DRAINING),
+        problems=(INVALID_PARAMS, UNKNOWN_SERVER, SOURCE_DISABLED, DRAINING),
     ),
     Route(
         method="GET",

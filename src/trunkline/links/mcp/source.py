@@ -60,12 +60,19 @@ class McpSource:
         self._listings: dict[Lane, asyncio.Task[None]] = {}
         self._stale: set[Lane] = set()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._over = False
         self._backoff = Backoff()
         self._health = Health(state="starting", since=time.time())
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
+        if self._over:  # it was taken back from a server at the last moment
+            problem = Problem(
+                code=SOURCE_DOWN, message=f"Server {self.name} was stopped", source=self.name, tool=call.tool
+            )
+            call.finish(Failure(problem))
+            return
         key = None if self._tuning.shared or self._era == "modern" else lane_key(call.caller)
         if key is not None and self._lanes is not None:
             self._lanes.submit(call, key)
@@ -107,6 +114,7 @@ class McpSource:
                 await self._live_once(sink)
                 await self._wait_before_retry()
         finally:
+            self._over = True
             self._release_parked(None)
             await self._lanes.close()
             await self._end_listings()

@@ -12,6 +12,7 @@ from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, new_call, sessio
 from trunkline.core.call import Call, Failure, Request, Result
 from trunkline.core.errors import (
     SOURCE_AUTH_REQUIRED,
+    SOURCE_DOWN,
     SOURCE_LOST,
     SOURCE_PROTOCOL,
     SOURCE_START_FAILED,
@@ -381,6 +382,18 @@ async def test_ending_the_source_answers_what_is_in_flight_or_waits() -> None:
     for call in (scouts, clients):
         assert isinstance(call.outcome, Failure)
         assert call.outcome.problem.executed == "unknown"
+
+
+async def test_a_call_that_comes_back_after_the_end_is_refused_and_opens_nothing() -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+    calls = [submitted(source, new_call(session)) for session in (None, "one")]
+    await asyncio.sleep(0)
+    for call in calls:
+        assert isinstance(call.outcome, Failure)
+        assert (call.outcome.problem.code, call.outcome.problem.executed) == (SOURCE_DOWN, "no")
+    assert len(server.lanes) == 1
 
 
 async def test_ending_a_source_that_is_still_connecting_leaves_nothing() -> None:
