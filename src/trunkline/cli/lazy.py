@@ -19,6 +19,7 @@ COMMANDS: Final[dict[str, str]] = {
     "servers": "trunkline.cli.servers:servers",
     "stdio": "trunkline.cli.stdio:stdio",
     "tools": "trunkline.cli.tools:tools",
+    "up": "trunkline.cli.up:up",
 }
 """Where each command is that main.py does not define itself."""
 _INTERRUPTED: Final = 130

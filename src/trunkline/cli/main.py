@@ -8,11 +8,9 @@ from pathlib import Path
 
 import click
 
-from trunkline.cli.configuration import report_problems
 from trunkline.cli.lazy import LazyGroup
 from trunkline.cli.options import CONFIG
 from trunkline.cli.terminal import prepare_streams, wants_colour
-from trunkline.cli.up import up
 from trunkline.version import __version__
 
 
@@ -26,15 +24,14 @@ def main(ctx: click.Context) -> None:
         ctx.color = False
 
 
-main.add_command(up)
-
-
 @main.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
 def check(file: Path | None, config: Path | None, as_json: bool) -> None:
     """Check a configuration file and report every problem in it."""
+    from trunkline.cli.configuration import report_problems
+
     sys.exit(report_problems(file or config, as_json=as_json))
 
 

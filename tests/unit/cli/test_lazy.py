@@ -12,6 +12,7 @@ from trunkline.cli.lazy import COMMANDS
 from trunkline.cli.main import main
 
 HEAVY = {"asyncio", "uvloop", "ssl", "socket", "msgspec", "yaml", "ruamel.yaml", "http", "email", "logging", "unittest"}
+NEEDED = ("lazy", "main", "options", "terminal")
 LOOK = "import sys\nsys.argv[0] = 'trunkline'\nfrom trunkline.cli import main\ntry:\n    main()\nfinally:\n    "
 LOOK += "print('\\n'.join(sys.modules), file=sys.stderr)"
 
@@ -22,6 +23,12 @@ def test_help_and_version_load_nothing_heavy(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", LOOK, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert HEAVY & set(done.stderr.split()) == set()
+
+
+def test_the_version_needs_nothing_but_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-c", LOOK, "version"], capture_output=True, text=True, timeout=60)
+    ours = {name for name in done.stderr.split() if name.startswith("trunkline.")}
+    assert ours == {"trunkline.cli", "trunkline.version"} | {f"trunkline.cli.{name}" for name in NEEDED}
 
 
 def test_every_command_is_where_the_table_says() -> None:
