@@ -13,7 +13,8 @@ from typing import Final
 
 from trunkline.app import Gateway
 from trunkline.config.added import AddedServer, keep_added, load_added, read_added
-from trunkline.config.gateway import GatewaySettings
+from trunkline.config.gateway import GatewaySettings, needs_token
+from trunkline.config.listen import Listen
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
@@ -24,6 +25,7 @@ from trunkline.core.errors import (
     SERVER_EXISTS,
     SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
+    TOKEN_REQUIRED,
     UNKNOWN_SERVER,
     GatewayError,
     Problem,
@@ -49,8 +51,8 @@ class Operations:
         self._folder = folder
         self._settings = gateway.settings
         self._started_with = gateway.settings.gateway
-        self.listen = self._started_with.listen
-        """Where the door is; whoever opens one elsewhere says so. A server at this address would be ourselves."""
+        self.listen: Listen | None = None
+        """Where the HTTP door is open, whatever a changed file says; None without one."""
         self._added: dict[str, AddedServer] = {}
         self._kept: set[str] = set()
         self._taken_out: set[str] = set()
@@ -86,6 +88,8 @@ class Operations:
         settings = loaded.settings
         if settings is None:
             raise self._refused(because, loaded.problems)
+        if self.listen is not None and needs_token(self.listen, settings.gateway.token):
+            raise self._refused(because, (_opens_the_door(self.listen, settings.path),))
         if because != "file":  # somebody asks for what the file says, all of it
             self._taken_out.clear()
         waiting = _waits_for_restart(self._started_with, settings.gateway)
@@ -175,7 +179,7 @@ class Operations:
         return {"name": name}
 
     def _read(self, body: bytes) -> AddedServer:
-        return read_added(body, section_kinds(), self.listen)
+        return read_added(body, section_kinds(), self.listen or self._started_with.listen)
 
     def _must_go_on(self) -> None:
         if self._gateway.router.draining:
@@ -216,6 +220,13 @@ class Operations:
         for subscriber in self.on_settings:
             subscriber(settings)
         return self._gateway.adopt(settings, sources.keys() - of_file.keys())
+
+
+def _opens_the_door(listen: Listen, path: Path) -> Problem:
+    """Where to listen waits for the next start, tokens do not: without one, everybody could come in until then."""
+    message = f"Without `token` the gateway would be open to others: it listens on `{listen}` until its next start"
+    hint = "keep a `token` until it was started anew on `127.0.0.1`"
+    return Problem(code=TOKEN_REQUIRED, message=message, where=str(path), hint=hint)
 
 
 def _waits_for_restart(running: GatewaySettings, new: GatewaySettings) -> list[str]:

@@ -26,6 +26,7 @@ from trunkline.core.errors import (
     SERVER_NOT_VALID,
     SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
+    TOKEN_REQUIRED,
     UNKNOWN_SERVER,
     Code,
     GatewayError,
@@ -337,6 +338,19 @@ async def test_what_needs_a_restart_is_told_until_it_is_undone(house: House) -> 
         assert [operations.reload()["needsRestart"] for _ in range(2)] == [["listen"], ["listen"]]
         house.write(far("one"))
         assert operations.reload()["needsRestart"] == []
+
+
+async def test_a_door_that_others_can_reach_keeps_its_token_until_it_is_closed(house: House) -> None:
+    async with house.open() as operations:
+        operations.listen = Listen("0.0.0.0", 4321)
+        house.write(far("one"), listen="127.0.0.1:4321")
+        with pytest.raises(GatewayError) as error:
+            operations.reload()
+        assert refused(RELOAD_REFUSED, error)
+        assert error.value.details[0].code is TOKEN_REQUIRED
+        assert list(house.servers()) == ["one", "two"]
+        house.write(far("one"), listen="127.0.0.1:4321", token="t0ken")
+        assert operations.reload()["needsRestart"] == ["listen"]
 
 
 async def test_the_gateway_is_not_added_to_itself_wherever_it_listens(house: House) -> None:
