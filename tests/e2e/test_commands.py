@@ -48,6 +48,13 @@ class Stage:
     def run(self, *args: str, **more: Any) -> Done:
         return trunkline(*args, cwd=self.folder, **more)
 
+    def shell(self, command: str) -> Done:
+        whole = ["sh", "-c", command]
+        env = environment(self.folder)
+        done = subprocess.run(whole, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr
+        return done
+
     def result(self, result: dict[str, Any], *args: str) -> Done:
         """Call a tool that returns exactly this."""
         given = base64.b64encode(json.dumps(result).encode()).decode()
@@ -112,12 +119,16 @@ def test_tools_are_found_by_words(stage: Stage) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(stage: Stage) -> None:
-    command = f"{TRUNKLINE} tools | head -1"
-    env = environment(stage.folder)
-    done = subprocess.run(command, shell=True, cwd=stage.folder, env=env, capture_output=True, text=True, timeout=60)
+    done = stage.shell(f"{TRUNKLINE} tools | head -1")
     assert done.stdout.split() == ["TOOL", "TAKES", "WHAT", "IT", "DOES"]
-    assert "Traceback" not in done.stderr
     assert "Error" not in done.stderr
+
+
+def test_streams_that_are_closed_or_full_are_no_crash(stage: Stage) -> None:
+    assert stage.shell(f"{TRUNKLINE} tools >&-").returncode == 0
+    assert stage.shell(f"{TRUNKLINE} call s_echo a=1 >&- 2>&-").returncode == 0
+    full = stage.shell(f"{TRUNKLINE} tools >/dev/full")
+    assert (full.returncode, full.stderr) == (1, "error: No space left on device\n")
 
 
 # What is typed --------------------------------------------------------------------------------------------------------
@@ -243,6 +254,15 @@ def test_why_a_tool_is_missing_is_told(stage: Stage) -> None:
 def test_a_url_leads_to_the_gateway_from_anywhere(stage: Stage, tmp_path: Path) -> None:
     for url in (stage.url, f"{stage.url}/mcp", f"127.0.0.1:{stage.gateway.port}", f"localhost:{stage.gateway.port}"):
         assert structured(trunkline("call", "s_echo", "a=1", "--url", url, cwd=tmp_path)) == {"a": "1"}
+
+
+def test_a_socket_leads_to_it_too(tmp_path: Path) -> None:
+    with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry(), socket=str(tmp_path / "s.sock")) as gateway:
+        record = next(tmp_path.glob("state/gateways/*/running.json"))
+        record.write_text(record.read_text().replace(str(gateway.port), "1"))
+        assert structured(trunkline("call", "s_echo", "a=1", cwd=tmp_path)) == {"a": "1"}
+        assert "s_echo" in trunkline("tools", cwd=tmp_path).stdout
+        assert "ready" in trunkline("servers", cwd=tmp_path).stdout
 
 
 def test_a_client_learns_of_servers_only_if_it_may(stage: Stage, tmp_path: Path) -> None:

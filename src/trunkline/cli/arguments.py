@@ -25,6 +25,7 @@ _BY_TYPE: Final[dict[type, str]] = {
 _JSON: Final = "JSON (a number, `true`, text in quotes, a list …)"
 _MAX_DEPTH: Final = 20
 _SHOWN: Final = 60
+_LONGEST_NAME: Final = 1000
 
 
 class BadArguments(ValueError):
@@ -80,6 +81,13 @@ def split_pair(pair: str) -> tuple[str, str, bool]:
     if not equals or not name:
         raise BadArguments(f"`{_brief(pair)}` is neither `key=value` nor a JSON object")
     return name, value, is_json
+
+
+def check_name(name: str) -> None:
+    """What a tool may be called by. Longer names than any tool has would be refused somewhere on the way."""
+    check_text(name)
+    if not 0 < len(name) <= _LONGEST_NAME:
+        raise BadArguments(f"the name of a tool has 1 to {_LONGEST_NAME} characters")
 
 
 def check_text(text: str) -> None:

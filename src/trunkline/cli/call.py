@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trunkline.cli.arguments import BadArguments, check_text, is_whole, read_pairs, read_whole, split_pair
+from trunkline.cli.arguments import BadArguments, check_name, is_whole, read_pairs, read_whole, split_pair
 from trunkline.cli.options import CONFIG, JSON, URL
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def call(
     arguments cannot be understood, 130 after Ctrl+C.
     """
     try:
-        check_text(name)
+        check_name(name)
         whole = _typed_whole(arguments)
     except BadArguments as error:
         raise click.UsageError(str(error)) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from trunkline.cli.arguments import BadArguments, check_text
+from trunkline.cli.arguments import BadArguments, check_name
 from trunkline.cli.terminal import echo_json, plain
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def explain_tool(name: str, config: Path | None, url: str | None, *, as_json: bo
     from trunkline.cli.ask.run import ask
 
     try:
-        check_text(name)
+        check_name(name)
     except BadArguments as error:
         raise click.UsageError(str(error)) from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib import import_module
 from typing import Any, Final
@@ -44,3 +46,8 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             click.echo(err=True)
             sys.exit(_INTERRUPTED)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            click.echo(f"error: {error.strerror}", err=True)
+            os._exit(1)  # an orderly end would try to write the rest once more

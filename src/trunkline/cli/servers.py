@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -63,7 +62,6 @@ def show_servers(found: Sequence[Status]) -> None:
     heads = (*_HEADS[:1], "STATE", "FROM", *_HEADS[2:]) if from_api else _HEADS
     rows = [_row(status, with_origin=from_api) for status in found]
     click.echo(table(heads, rows, [_COLOURS.get(str(status["state"])) for status in found]))
-    sys.stdout.flush()
     for status in found:
         _tell_more(status)
     states = Counter(str(status["state"]) for status in found)

@@ -12,6 +12,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, TextIO
 
 import click
@@ -117,7 +118,11 @@ def wants_colour(environ: Mapping[str, str]) -> bool:
 
 
 def prepare_streams() -> None:
-    """A character that the terminal's encoding has no room for is shown as an escape: no reason to fail."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    """No reason to fail: a character that the terminal's encoding has no room for, which is shown as an escape, and a
+    stream that whoever started us has closed."""
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 -- as long as the program lives
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.arguments import BadArguments, check_text, is_whole, kinds_of, read_pairs, read_whole, split_pair
+from trunkline.cli.arguments import (
+    BadArguments,
+    check_name,
+    check_text,
+    is_whole,
+    kinds_of,
+    read_pairs,
+    read_whole,
+    split_pair,
+)
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -136,6 +145,13 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(BadArguments):
         check_text("\ud800")
     check_text("é")
+
+
+def test_a_name_is_neither_empty_nor_endless() -> None:
+    for name in ("", "x" * 1001, "\udcff"):
+        with pytest.raises(BadArguments):
+            check_name(name)
+    check_name("x" * 1000)
 
 
 def test_what_the_schema_allows_is_read_however_it_is_written() -> None:

@@ -33,6 +33,7 @@ def test_what_can_be_understood_is_asked(arguments: list[str]) -> None:
         (["t", "a=1", "-"], "`-` is neither"),
         (["t", "--nonsense"], "No such option"),
         (["\udcff"], "not valid UTF-8"),
+        ([""], "1 to 1000 characters"),
     ],
     ids=str,
 )
