@@ -260,6 +260,17 @@ def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> N
     wait_until(lambda: server.pids() == [], "its servers are gone")
 
 
+def test_the_answer_is_shown_before_a_server_that_will_not_end_is_waited_for(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "s", faults=["stubborn"])
+    write_config(tmp_path, server.entry())
+    with Terminal("call", "s_echo", '{"a": 1}', cwd=tmp_path) as terminal:
+        terminal.wait_for('"a": 1')
+        terminal.press_ctrl_c()
+        assert terminal.finish() == 130
+    assert terminal.screen.endswith("interrupted\n")
+    wait_until(lambda: server.pids() == [], "its server is gone")
+
+
 def test_ctrl_c_ends_the_wait_for_somebody_to_type(stage: Stage) -> None:
     with stage.type("call", "s_echo", "-") as terminal:
         terminal.wait_for("Ctrl+D")
