@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from trunkline.core.call import Failure, Request
+from trunkline.core.call import Call, Failure, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Problem
 from trunkline.links.children import Child, Children
 from trunkline.links.mcp.lane import Count, Lane
@@ -65,7 +65,7 @@ class StdioLane(Lane):
 
     def _write(self, request: Request | None, message: bytes) -> None:
         if request is not None and not self.usable:
-            self._refuse(request, self.problem(SOURCE_LOST, "the process has ended"))
+            self._came_too_late(request)
             return
         if self._stdin_full and self._unread_bytes() > self._limit_bytes:
             self._not_read(request)
@@ -73,6 +73,14 @@ class StdioLane(Lane):
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(message)
+
+    def _came_too_late(self, request: Request) -> None:
+        """A call may go elsewhere at once. Our own questions are about this process: how it ended is their answer, and
+        known in a moment."""
+        if self.lost.done():
+            self._refuse(request, self.lost.result())
+        elif isinstance(request, Call):
+            self._refuse(request, self.problem(SOURCE_LOST, "the process has ended"))
 
     def _not_read(self, request: Request | None) -> None:
         """A server that asks us things without reading our answers does not get to fill our memory with them."""

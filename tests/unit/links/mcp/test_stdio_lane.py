@@ -155,6 +155,20 @@ def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_
 
 
 @both_loops
+def test_a_question_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with lane_to("print('no such database', file=sys.stderr); sys.exit(7)") as lane:
+            await until(lambda: not lane.usable, "its end is noticed")
+            call, outcome = sent(lane), await lane.ask("initialize", b"{}", 15)
+            assert isinstance(outcome, Failure)
+            assert outcome.problem.message == "Server s: exited with status 7"
+            assert outcome.problem.hint == "its last words on stderr: no such database"
+            assert (await failed(call)).executed == "no", "a call is not held up, and may go elsewhere"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_a_flood_on_stderr_holds_nothing_up(loop_factory: Loop) -> None:
     async def main() -> None:
         script = "message = read()\nfor _ in range(200): os.write(2, b'noise ' * 5000)\nanswer(message)\n" + ECHO
