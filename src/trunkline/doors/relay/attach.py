@@ -11,7 +11,7 @@ from trunkline.config.gateway import GatewaySettings
 from trunkline.config.settings import Settings
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level
-from trunkline.doors.relay.link import GatewayLink
+from trunkline.doors.relay.link import GatewayLink, shown
 from trunkline.doors.relay.relay import Relay
 from trunkline.links.allocator import keep_large_buffers
 from trunkline.links.http_client import Target
@@ -100,6 +100,6 @@ def check_target(target: Target, token: str) -> None:
     try:
         request_head(b"POST", target.path, [(b"host", target.authority)])
     except ValueError:
-        raise GatewayError(Problem(code=BAD_VALUE, message=f"`{target.url}` is not an address of a gateway")) from None
+        raise GatewayError(Problem(code=BAD_VALUE, message=f"{shown(target)} is not an address of a gateway")) from None
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise GatewayError(Problem(code=BAD_VALUE, message="The token for the gateway is not one word of plain ASCII"))

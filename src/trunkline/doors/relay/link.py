@@ -134,7 +134,7 @@ class GatewayLink:
     def __init__(self, target: Target, *, token: str, limit_bytes: int, max_in_flight: int, events: Events) -> None:
         self.limit_bytes = limit_bytes
         self.has_token = bool(token)
-        self.where = _shown(target)
+        self.where = shown(target)
         self.session_id = b""
         self.version = ""
         self.served = False
@@ -241,7 +241,7 @@ class GatewayLink:
         await self._pool.close()
 
 
-def _shown(target: Target) -> str:
+def shown(target: Target) -> str:
     """The address without what might be secret in it."""
     if target.socket:
         return f"`{target.socket}`"

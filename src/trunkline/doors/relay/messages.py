@@ -82,9 +82,12 @@ def kind_of(data: bytes, request_id: MessageId | None) -> Kind:
     try:
         check_text(data)
         message = decode_server_message(data)
+        single_line(data)  # what is only just not too deep to be looked at may be too deep for that
+        has_result, has_error = message.result is not msgspec.UNSET, message.error is not msgspec.UNSET
         if message.method is not msgspec.UNSET:
-            return "notice"
-        if message.id is msgspec.UNSET or (message.result is msgspec.UNSET) == (message.error is msgspec.UNSET):
+            # with a result, some clients would take it for the answer to another request
+            return "nonsense" if has_result or has_error else "notice"
+        if message.id is msgspec.UNSET or has_result == has_error:
             return "nonsense"
         return "answer" if read_id(message.id) == request_id else "nonsense"
     except (msgspec.MsgspecError, BadMessage, RecursionError):
@@ -150,10 +153,11 @@ def no_gateway(where: str, what: str, *, executed: Executed = "no") -> Problem:
 
 
 def odd_answer(where: str, status: int, body: bytes) -> Problem:
-    """An HTTP answer in which there is none to our request. An error status says that nothing was done."""
+    """An HTTP answer in which there is none to our request. One that blames us says that nothing was done; one of a
+    proxy that lost its gateway, say, does not."""
     excerpt = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
     shown = f": {excerpt!r}" if excerpt else ""
-    return no_gateway(where, f"HTTP {status}{shown}", executed="unknown" if status < 300 else "no")
+    return no_gateway(where, f"HTTP {status}{shown}", executed="no" if 300 <= status < 500 else "unknown")
 
 
 def too_large(where: str, reason: str) -> Problem:

@@ -43,6 +43,8 @@ _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 """What is kept for a client that does not read; more stays with the gateway."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 _MAX_NOTICES: Final = 1024
+_LINGER_S: Final = 10.0
+"""How long a stream may go on that nobody waits for: one that was answered or taken back, or a notification's."""
 _LISTEN: Final = "subscriptions/listen"
 
 
@@ -188,7 +190,18 @@ class Relay:
 class Request:
     """One request of the client on its way."""
 
-    __slots__ = ("_cancel_line", "_open", "_post", "_relay", "_sent_again", "_session_id", "line", "message", "modern")
+    __slots__ = (
+        "_cancel_line",
+        "_open",
+        "_post",
+        "_relay",
+        "_sent_again",
+        "_session_id",
+        "_since",
+        "line",
+        "message",
+        "modern",
+    )
 
     def __init__(self, relay: Relay, line: bytes, message: Message) -> None:
         self._relay = relay
@@ -197,6 +210,7 @@ class Request:
         self.modern = is_modern(message)
         self._post: Post | None = None
         self._session_id = b""
+        self._since = relay.link.now
         self._open = True
         self._sent_again = False
         self._cancel_line = b""
@@ -218,8 +232,7 @@ class Request:
     def _answer(self, answer: bytes) -> None:
         if not self._open:
             return
-        self._open = False
-        self._relay.request_over(self)
+        self._close()
         self._relay.tell(answer)
         if self._opens_session:
             session_id = b"" if self._post is None else self._post.session_id
@@ -240,15 +253,18 @@ class Request:
             self._relay.send_notice(cancel_line)
         elif post is not None:
             post.drop()
-        self._open = False
-        self._relay.request_over(self)
+        self._close()
 
     def drop(self) -> None:
         """Nobody is left to answer to."""
-        self._open = False
-        self._relay.request_over(self)
+        self._close()
         if self._post is not None:
             self._post.drop()
+
+    def _close(self) -> None:
+        self._open = False
+        self._since = self._relay.link.now
+        self._relay.request_over(self)
 
     # -- what the gateway says ------------------------------------------------------------------------------------
 
@@ -300,25 +316,39 @@ class Request:
         self.fail(problem)
 
     def tick(self) -> None:
-        """On connections of their own, a cancellation can overtake its request: it is said again until it is heard."""
-        if self._cancel_line and self.message.id not in self._relay.requests:
+        """On connections of their own, a cancellation can overtake its request: it is said again until it is heard.
+
+        Comments keep a stream alive, but for ever neither a handshake nor a stream that has nothing more to say.
+        """
+        post, age_s = self._post, self._relay.link.now - self._since
+        if self._open:
+            if post is not None and self._opens_session and age_s > 2 * HANDSHAKE_S:
+                post.drop()
+                self.lost(post, f"no answer within {2 * HANDSHAKE_S:g} seconds")
+        elif age_s > _LINGER_S:
+            if post is not None:
+                post.drop()
+        elif self._cancel_line and self.message.id not in self._relay.requests:
             self._relay.send_notice(self._cancel_line)
 
 
 class Notice:
     """A message that needs no answer."""
 
-    __slots__ = ("_relay", "_session_id", "line")
+    __slots__ = ("_post", "_relay", "_session_id", "_since", "line")
 
     def __init__(self, relay: Relay, line: bytes) -> None:
         self._relay = relay
+        self._post: Post | None = None
         self._session_id = b""
+        self._since = 0.0
         self.line = line
 
     def send(self) -> None:
         if self._relay.session.admit(self):
             self._session_id = self._relay.link.session_id
-            self._relay.link.post(self.line, self)
+            self._since = self._relay.link.now
+            self._post = self._relay.link.post(self.line, self)
 
     def fail(self, problem: Problem) -> None:
         self._relay.notice_over(self)
@@ -334,4 +364,9 @@ class Notice:
         self._relay.notice_over(self)
         self._relay.link.failed(unreachable(self._relay.link.where, reason, sent=False))
 
-    def tick(self) -> None: ...
+    def tick(self) -> None:
+        """An answer that does not end must not keep its connection from others."""
+        post = self._post
+        if post is not None and post.status and self._relay.link.now - self._since > _LINGER_S:
+            post.drop()
+            self._relay.notice_over(self)

@@ -18,6 +18,7 @@ HANDSHAKE_S: Final = 10.0
 _FAREWELL_S: Final = 1.0
 _AGAIN_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
+_MAX_UNKNOWN: Final = 2
 _TRY_AGAIN: Final = frozenset({0, 200, 401, 404, 409, 429, 500, 502, 503, 504})
 """How a stream may have been answered that is worth asking for again; 0 is not at all."""
 
@@ -245,6 +246,8 @@ class News:
         self._has_session = has_session
         self._gone = gone
         self._changed = asyncio.Event()
+        self._unknown = 0
+        """How many sessions in a row were not known when their stream was asked for."""
         self._stream: Awaited | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -253,22 +256,30 @@ class News:
         self._changed.set()
         if self._stream is not None:
             self._stream.end()
-        if self._task is None or self._task.done():
+        if self._is_offered and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._keep_listening())
+
+    @property
+    def _is_offered(self) -> bool:
+        """A gateway that opens sessions and then does not know them has no such stream: many answer so to any GET."""
+        return self._unknown < _MAX_UNKNOWN
 
     async def _keep_listening(self) -> None:
         pause_s = _AGAIN_S
-        while True:
+        while self._is_offered:
             self._changed.clear()
+            since = self._link.now
             status = await self._listen() if await self._has_session() else 0
             if status not in _TRY_AGAIN:
                 return
-            pause_s = _AGAIN_S if status in (200, 404) else min(2 * pause_s, _LONGEST_PAUSE_S)
+            soon = status == 404 or self._link.now - since > _LONGEST_PAUSE_S
+            pause_s = _AGAIN_S if soon else min(2 * pause_s, _LONGEST_PAUSE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()
 
     async def _listen(self) -> int:
+        self._changed.clear()  # what there is now is what will be listened to
         stream = self._stream = Awaited(self._message)
         session_id = self._link.session_id
         post = self._link.open_stream(stream)
@@ -279,7 +290,8 @@ class News:
             post.drop()
         if stream.reason:
             self._link.failed(unreachable(self._link.where, stream.reason, sent=False))
-        if stream.status == 404:
+        self._unknown = self._unknown + 1 if stream.status == 404 else 0 if stream.status == 200 else self._unknown
+        if stream.status == 404 and self._is_offered:
             self._gone(session_id)
         return stream.status
 

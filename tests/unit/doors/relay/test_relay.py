@@ -77,6 +77,9 @@ async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000)
     assert not [note for note in notes if note.event == "internal"], notes
 
 
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
 class Script:
     """A gateway in miniature: sessions that a test can take away, and answers that it can choose."""
 
@@ -122,8 +125,14 @@ class Script:
             await peer.send(http(b"", 405))
             return
         self.streams.append(peer)
-        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await peer.send(STREAM)
         await peer.wait_closed()
+
+    async def drip(self, peer: Peer) -> None:
+        """Comments without an end."""
+        while not peer.writer.is_closing():
+            await peer.send(b"3\r\n:\n\n\r\n")
+            await asyncio.sleep(0.05)
 
     async def tell(self, peer: Peer, data: bytes) -> None:
         event = b"data: %b\n\n" % data
@@ -233,6 +242,37 @@ async def test_a_gateway_that_is_gone_for_a_while_is_found_again_by_an_idle_rela
         assert len(here.noted("gateway_back")) == 1
 
 
+async def test_a_gateway_that_has_no_stream_and_says_404_is_not_opened_again_and_again() -> None:
+    class NoStream(Script):
+        async def _stream(self, peer: Peer) -> None:
+            await peer.send(http(b"Cannot GET /mcp", 404))
+
+    script = NoStream()
+    async with scripted(script) as server, stage(server.url) as here:
+        await here.open()
+        assert (await here.pipes.next())["method"] == CHANGED
+        await until(lambda: script.methods().count("GET") == 2, "it was asked once more")
+        for number in range(1, 20):
+            assert "result" in await here.ask({"id": number, "method": "tools/list"})
+            await asyncio.sleep(0.01)
+        assert script.opened == 2
+        assert script.methods().count("GET") == 2
+
+
+async def test_a_stream_that_ends_at_once_is_asked_for_less_and_less() -> None:
+    class NoEvents(Script):
+        async def _stream(self, peer: Peer) -> None:
+            await peer.send(http(b"<html>", Content_Type="text/html"))
+
+    script = NoEvents()
+    async with scripted(script) as server, stage(server.url) as here:
+        await here.open()
+        await until(lambda: "GET" in script.methods(), "it was asked for")
+        await asyncio.sleep(1.3)
+        assert script.methods().count("GET") <= 4
+        assert script.opened == 1
+
+
 async def test_a_session_that_outlives_a_broken_connection_is_kept() -> None:
     script = Script()
     async with scripted(script) as server, stage(server.url) as here:
@@ -289,6 +329,42 @@ async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> N
         answer = await here.ask(HELLO)
         assert answer["error"]["data"]["code"] == "TL207"
         assert "nothing came from it" in answer["error"]["message"]
+
+
+async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "HANDSHAKE_S", 0.5)
+
+    class Endless(Script):
+        async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
+            await peer.send(STREAM)
+            await self.drip(peer)
+
+    async with scripted(Endless()) as server, stage(server.url) as here:
+        answer = await here.ask(HELLO)
+        assert "no answer within 1 seconds" in answer["error"]["message"]
+
+
+async def test_streams_that_go_on_after_the_answer_do_not_use_up_the_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay_module, "_LINGER_S", 0.5)
+    monkeypatch.setattr(link_module, "_SPARE_CONNECTIONS", 0)
+
+    class Endless(Script):
+        async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
+            if message.get("method") == "notifications/x" or message.get("method") == "x":
+                await peer.send(STREAM)
+                if "id" in message:
+                    await self.tell(peer, result(message, {}))
+                await self.drip(peer)
+            else:
+                await super()._answer(peer, verb, headers, message)
+
+    async with scripted(Endless()) as server, stage(server.url, max_in_flight=4) as here:
+        await here.open()
+        for number in range(1, 9):
+            here.pipes.send({"method": "notifications/x"})
+            assert "result" in await here.ask({"id": number, "method": "x"})
 
 
 async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
