@@ -14,6 +14,7 @@ from trunkline.core.events import Events
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.router.catalog import Entry
 from trunkline.router.definitions import Definitions
+from trunkline.router.gate import Gate
 from trunkline.router.options import RouterOptions
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
@@ -154,7 +155,7 @@ class Router:
             self._unresolved[call] = _Waiting(name, members)
             return
         address = split_address(without_own_prefix(name))
-        refusing = starting or [s for s in silent if _is_named(name, s) and self.gates[s].refuses]
+        refusing = starting or [s for s in silent if self.gates[s].refuses and _is_named(name, self.gates[s])]
         if refusing:
             call.source, call.tool = refusing[0], ""  # a name that nobody has confirmed is no label for anything
             self.gates[refusing[0]].admit(call)
@@ -238,8 +239,10 @@ def tool_params(entry: Entry, members: Members) -> bytes:
     return b"".join(parts)
 
 
-def _is_named(name: str, source: str) -> bool:
-    return without_own_prefix(name).startswith((f"{source}.", f"{source}_", f"{source}:"))
+def _is_named(name: str, gate: Gate) -> bool:
+    """Whether a tool of this name would be this server's, however the caller writes it."""
+    source, prefix = gate.name, gate.options.rules.prefix or gate.name
+    return without_own_prefix(name).startswith((f"{source}.", f"{source}_", f"{source}:", f"{prefix}_"))
 
 
 def _unknown(message: str, name: str) -> Problem:

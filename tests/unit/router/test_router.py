@@ -582,3 +582,13 @@ def test_no_second_name_passes_in_another_spelling() -> None:
 
 def test_a_call_without_arguments_has_none() -> None:
     assert params_for() == b'{"name":"t"}'
+
+
+@pytest.mark.parametrize("name", ["github_a", "github.a", "github:a", "gh_a", "trunkline.gh_a"])
+async def test_a_server_that_never_told_its_tools_is_named_as_the_reason_whatever_its_prefix(
+    tmp_path: Path, name: str
+) -> None:
+    desk = Desk(tmp_path)
+    desk.add("github", state="down", rules=NameRules(prefix="gh"))
+    assert problem_of(desk.call(name)).code is SOURCE_DOWN
+    assert problem_of(desk.call("other_a")).code is UNKNOWN_TOOL
