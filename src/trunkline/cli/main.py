@@ -30,6 +30,8 @@ def main(ctx: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
 def check(file: Path | None, config: Path | None, as_json: bool) -> None:
     """Check a configuration file and report every problem in it."""
+    if file is not None and config is not None:
+        raise click.UsageError("Give FILE or `-c`, not both")
     from trunkline.cli.configuration import report_problems
 
     sys.exit(report_problems(file or config, as_json=as_json))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SOCKET_URL: Final = "http://localhost/mcp"
 
 
-@click.command()
+@click.command(short_help="Serve one client over standard input and output.")
 @CONFIG
 @click.option("--url", help="Join the gateway that runs at this URL instead of starting servers.")
 @click.option("--socket", type=click.Path(path_type=Path), help="Join the gateway that listens on this Unix socket.")
@@ -35,7 +35,7 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
     its servers are shared, and none is started here.
     """
     if (url is not None) + (socket is not None) + alone > 1:
-        raise click.UsageError("--url, --socket and --alone exclude each other.")
+        raise click.UsageError("`--url`, `--socket` and `--alone` exclude each other")
     try:
         if url is not None or socket is not None:
             status = _join(url, socket, config)

@@ -58,7 +58,9 @@ def test_help_is_given_for_every_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["nonsense"], ["up", "--port", "70000"], ["up", "--prt", "1"], ["check", "a", "b"]], ids=str
+    "args",
+    [["nonsense"], ["up", "--port", "70000"], ["up", "--prt", "1"], ["check", "a", "b"], ["check", "a", "-c", "b"]],
+    ids=str,
 )
 def test_wrong_use_ends_with_2_and_says_so_on_stderr(tmp_path: Path, args: list[str]) -> None:
     done = trunkline(*args, cwd=tmp_path)
