@@ -18,7 +18,7 @@ setup: $(VENV)/.installed  ## Make .venv with .venv/bin/trunkline
 	@echo "ready: $(BIN)/trunkline"
 
 run: $(VENV)/.installed  ## Run the gateway with an embedded demo
-	@$(BIN)/trunkline demo $(ARGS) || [ $$? -eq 130 ]  # Ctrl+C is how it ends
+	@$(BIN)/trunkline demo $(ARGS)
 
 test: lint types lint-arch sizes tests  ## Everything CI runs
 
