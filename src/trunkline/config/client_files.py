@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.clients import read_clients
-from trunkline.config.dialects import OUR_KEYS, ClientFile, is_known_name, load_dialect
+from trunkline.config.dialects import OUR_KEYS, OUR_STEM, ClientFile, is_known_name, load_dialect
 from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.source_list import SourceList
@@ -26,7 +26,9 @@ def read_client_file(
     project = project_of(path, reader.home)
     reader.folder = project or reader.folder
     group, node, spelling = load_dialect(dialect)(ClientFile(root, path, project, reader))
-    if not is_known_name(path):
+    if is_known_name(path):
+        _report_our_keys(root, path, reader)
+    else:
         _report_slips(root, reader)
     if node is None:
         reader.warn(MISSING_KEY, root.span, "The file has no MCP servers", f"they stand under `{group}`")
@@ -41,6 +43,18 @@ def project_of(path: Path, home: Path) -> Path | None:
     if folder.name in _FOLDER_IN_PROJECT:
         return folder.parent if folder.parent != home else None
     return folder if path.name in _IN_PROJECT and folder != home / _FOLDER_OF_USER else None
+
+
+def _report_our_keys(root: Table, path: Path, reader: Reader) -> None:
+    """Settings of ours that nobody reads there: a token, say, that one believes in and does not have."""
+    for key, value in root.entries:
+        if key.text not in OUR_KEYS or not isinstance(value, Table):
+            continue
+        message, hint = f"`{key.text}` has no effect in a client's file", "it belongs into a `trunkline.yaml`"
+        if path.stem == OUR_STEM:
+            reader.error(UNKNOWN_KEY, key, f"{message}, and TOML is read as one of Codex", hint)
+        else:
+            reader.warn(UNKNOWN_KEY, key, message, hint)
 
 
 def _report_slips(root: Table, reader: Reader) -> None:

@@ -104,8 +104,8 @@ class _JsonText:
         except JSONDecodeError as error:
             self._at = error.pos
             raise self._error(error.msg.lower()) from None
-        except RecursionError:
-            return self._value  # which says where it becomes too deep
+        except (RecursionError, ValueError):
+            return self._value  # which says where it becomes too deep, and minds no number of thousands of digits
         span = Span(*self._place(self._at), *self._place(end))
         self._at = end
         self._builder.scalar(PassedOver(span, value))

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from trunkline.config.report import Span
-from trunkline.config.tree import LINE_BREAK
+from trunkline.config.tree import LINE_BREAK, MAX_DEPTH
 
 Step = str | int
 """A key, or a position in a list."""
@@ -98,6 +98,8 @@ class _Scanner:
     def _path(self, path: tuple[Step, ...], keys: list[_Key]) -> tuple[Step, ...]:
         """The path through these keys; in a list of tables, through the latest one."""
         for key in keys:
+            if len(path) > MAX_DEPTH:
+                raise _Lost  # nobody will read that far, and each step holds all those before it
             path = (*path, key.text)
             span = self._span(key.start, key.end)
             self.places.setdefault(path, Place(span, span))

@@ -14,10 +14,16 @@ from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_DEEP
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z")
 _START: Final = Span(1, 1, 1, 2)
+# what the standard library needs for a key grows with the square of its parts
+_LONG_KEY: Final = re.compile(r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+){100}""")
 
 
 def read_toml(text: str, report: Report) -> Node:
     """The tree of the TOML document in `text`. Raises Invalid, with the reason reported, where there is none."""
+    long_key = _LONG_KEY.search(text)
+    if long_key is not None:
+        place = place_of(text, long_key.start())
+        raise report.error(CONFIG_TOO_DEEP, place, "The file nests too deeply", "nothing here needs that depth")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -322,6 +322,17 @@ def test_other_keys_at_the_top_are_the_clients_business() -> None:
     assert codes(load_named("claude_desktop_config.json", text)) == []
 
 
+def test_settings_of_ours_that_nobody_reads_in_a_clients_file_are_worth_a_word() -> None:
+    text = '{"gateway": {"token": "${X:-t}"}, "sources": [], "mcpServers": {"a": {"command": "b"}}}'
+    loaded = load_named(".mcp.json", text)
+    assert shown(loaded) == ["1:2 warning TL102: `gateway` has no effect in a client's file"]
+    assert list(settings_of(loaded).sources) == ["a"]
+    toml = load_named("trunkline.toml", '[gateway]\nlisten = "127.0.0.1:1"\n[mcp_servers.a]\ncommand = "b"\n')
+    assert shown(toml) == [
+        "1:2 error TL102: `gateway` has no effect in a client's file, and TOML is read as one of Codex"
+    ]
+
+
 def test_a_file_of_no_known_name_may_be_ours_too() -> None:
     text = '{"mcpServers": {"a": {"command": "x"}}, "inputs": []}'
     assert codes(load_named("servers.json", text)) == []

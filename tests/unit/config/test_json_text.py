@@ -144,6 +144,12 @@ def test_other_keys_at_the_top_are_passed_over() -> None:
     assert plain(node.get("keep")) == {"a": ("number", "1")}  # type: ignore[arg-type]
 
 
+def test_a_number_too_long_to_count_with_can_be_passed_over() -> None:
+    node = read_json('{"a": {"x": %s}, "b": 1}' % ("1" * 5000), Report("f"), only=["b"])
+    assert isinstance(node, Table)
+    assert [key.text for key, _ in node.entries] == ["a", "b"]
+
+
 def test_what_is_wrong_in_what_is_passed_over_has_its_place() -> None:
     report = Report("f")
     with pytest.raises(Invalid):

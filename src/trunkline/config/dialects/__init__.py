@@ -53,7 +53,7 @@ _BY_NAME: Final = {
     "opencode.json": "opencode",
     "opencode.jsonc": "opencode",
 }
-_OUR_STEM: Final = "trunkline"
+OUR_STEM: Final = "trunkline"
 OUR_KEYS: Final = ("gateway", "sources")
 
 
@@ -73,7 +73,7 @@ def dialect_of(path: Path, root: Table) -> str | None:
     suffix = path.suffix.lower()
     if suffix == ".toml":
         return "codex"
-    if path.stem == _OUR_STEM or suffix not in (".json", ".jsonc"):
+    if path.stem == OUR_STEM or suffix not in (".json", ".jsonc"):
         return None
     by_name = _BY_NAME.get(path.name)
     if by_name is None and any(root.get(key) is not None for key in OUR_KEYS):
