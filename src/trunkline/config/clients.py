@@ -65,6 +65,8 @@ def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: List
     given = usual_keys(entry.value, spelling, reader)
     enabled = reader.unset_is_fatal = not _is_switched_off(given, reader)
     given = spelling.adapt(given)
+    if not spelling.ours:
+        given = _from_its_folder(given, reader)
     kind = _kind_of(entry.key, given, reader)
     table = Table(entry.value.span, _translate(given, kind, reader))
     if kind == "mcp_stdio" and spelling.start_folder is not None and "cwd" not in given:
@@ -89,6 +91,22 @@ def _kind_of(at: Scalar, given: Mapping[str, Entry], reader: Reader) -> str:
         message = f"`{command.key.text}` and `{url.key.text}` exclude each other"
         raise reader.error(CONFLICTING_KEYS, url.key, message, "make two servers of them, or remove one")
     return "mcp_http" if command is None else "mcp_stdio"
+
+
+def _from_its_folder(given: Given, reader: Reader) -> Given:
+    """Clients start a program in its folder, and that is where a relative path to it is followed from."""
+    command, folder = given.get("command"), given.get("cwd")
+    if (
+        command is None
+        or folder is None
+        or not (isinstance(command.value, Scalar) and isinstance(folder.value, Scalar))
+    ):
+        return given
+    program = reader.peek(command.value)
+    if "/" not in program or program.startswith(("/", "~/")):
+        return given
+    path = Scalar(command.value.span, command.value.kind, f"{folder.value.text}/{command.value.text}")
+    return given | {"command": Entry(command.key, path)}
 
 
 def _translate(given: Given, kind: str, reader: Reader) -> list[Entry]:

@@ -158,7 +158,7 @@ def test_vs_code() -> None:
         ),
         "project": McpStdioSection(
             prefix="project",
-            command=str(project / "node_modules/.bin/project-mcp"),
+            command=str(project / "src/node_modules/.bin/project-mcp"),
             args=("--root", f"{project}/src", "--log", f"{project}/log"),
             env={"PROJECT_TOKEN": "not-a-real-token"},
             cwd=project / "src",

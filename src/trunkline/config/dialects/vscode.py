@@ -6,6 +6,7 @@ from typing import Final
 
 from trunkline.config.client_entry import Given, Spelling
 from trunkline.config.dialects import ClientFile, ClientServers
+from trunkline.config.reader import Reader
 from trunkline.config.references import EditorReferences, rewrite_given
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 
@@ -23,8 +24,7 @@ def find_servers(file: ClientFile) -> ClientServers:
     )
 
     def adapt(given: Given) -> Given:
-        given = rewrite_given(given, references)
-        return given | {"env": Entry(given["env"].key, _without_unset(given["env"].value))} if "env" in given else given
+        return _adapted(rewrite_given(given, references), file.reader)
 
     spelling = Spelling(adapt=adapt, notes=_OF_THE_GALLERY, start_folder=file.project)
     return ClientServers("servers", group.get("servers"), spelling)
@@ -40,9 +40,42 @@ def _defaults(inputs: Node | None) -> dict[str, str]:
     return found
 
 
-def _without_unset(env: Node) -> Node:
-    """VS Code takes `null` for a variable that the program must not have: ours have none that is not given."""
+def _adapted(given: Given, reader: Reader) -> Given:
+    changed = {name: Entry(given[name].key, given[name].value) for name in ("args", "env") if name in given}
+    if "args" in changed:
+        changed["args"] = Entry(changed["args"].key, _from_home(changed["args"].value, reader))
+    if "env" in changed:
+        changed["env"] = Entry(changed["env"].key, _variables(changed["env"].value, reader))
+    return given | changed
+
+
+def _from_home(args: Node, reader: Reader) -> Node:
+    """VS Code puts the home folder for a `~` at the beginning of an argument, as a shell would."""
+    if not isinstance(args, Items):
+        return args
+    home = reader.define(str(reader.home))
+    replaced = Items(args.span)
+    replaced.items = [
+        Scalar(arg.span, arg.kind, home + arg.text[1:])
+        if isinstance(arg, Scalar) and (arg.text == "~" or arg.text.startswith("~/"))
+        else arg
+        for arg in args.items
+    ]
+    return replaced
+
+
+def _variables(env: Node, reader: Reader) -> Node:
+    """VS Code takes `null` for a variable that the program must not have: ours have none that is not given.
+
+    What it is given for PATH comes after what is there.
+    """
     if not isinstance(env, Table):
         return env
-    given = [entry for entry in env.entries if not (isinstance(entry.value, Scalar) and entry.value.kind == "null")]
-    return Table(env.span, given)
+    entries = [entry for entry in env.entries if not (isinstance(entry.value, Scalar) and entry.value.kind == "null")]
+    return Table(env.span, [_after_path(entry) if reader.is_set("PATH") else entry for entry in entries])
+
+
+def _after_path(entry: Entry) -> Entry:
+    if entry.key.text != "PATH" or not isinstance(entry.value, Scalar):
+        return entry
+    return Entry(entry.key, Scalar(entry.value.span, entry.value.kind, f"${{PATH}}:{entry.value.text}"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from trunkline.config.dialects import dialect_of
-from trunkline.config.edit.entry_text import Plain
+from trunkline.config.edit.entry_text import Plain, toml_lines
+from trunkline.config.edit.new_server import OF_EDITORS, Body, NewServer, as_client
 from trunkline.config.edit.text_edit import CannotEdit
 from trunkline.config.file_text import parse_text
 from trunkline.config.load import Loaded, load_text
@@ -18,6 +21,9 @@ from trunkline.config.source_list import Kinds
 from trunkline.config.sources import SourceSection
 from trunkline.config.tree import Items, Node, Table, place_of
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXTS: Final = ("command", "args", "env", "url", "headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,44 @@ def _plain(node: Node) -> Any:
     if isinstance(node, Items):
         return [_plain(item) for item in node.items]
     return node.text == "true" if node.kind == "boolean" else node.text if node.kind == "text" else node
+
+
+def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: Body, server: NewServer) -> None:
+    """Raises CannotEdit where the program whose file this is would take something else from the entry than we would
+    from the same words: programs differ in what they take for a reference, and some have no defaults.
+
+    Every variable that may be meant has a value here, as it may be set where the entry is used.
+    """
+    names = {name for text in server.texts() for name in _NAME.findall(text)} - OF_EDITORS
+    environ = {name: f"value-of-{name}" for name in names} | dict(file.environ)
+    ours = file.path.with_name("trunkline.json")
+    meant = _texts_of(
+        ConfigText(ours, _alone(ours, ("mcpServers",), server.name, as_client(server)), environ, file.kinds)
+    )
+    read = _texts_of(ConfigText(file.path, _alone(file.path, path, server.name, body), environ, file.kinds))
+    if meant is not None and read is not None and meant != read:
+        raise CannotEdit("the program whose file this is reads `$` or braces in it differently")
+
+
+def _alone(path: Path, way: tuple[str, ...], name: str, body: Body) -> str:
+    """A file with this entry and nothing else."""
+    if path.suffix.lower() == ".toml":
+        return "\n".join(toml_lines(f"{way[0]}.{name}", body))
+    value: Body = {name: body}
+    for key in reversed(way):
+        value = {key: value}
+    return dumps(value)
+
+
+def _texts_of(file: ConfigText) -> dict[str, Any] | None:
+    """What is given to the one server of a file; None where it cannot be read."""
+    settings = file.load().settings
+    section = None if settings is None else next(iter(settings.sources.values()), None)
+    if section is None:
+        return None
+    texts = {name: getattr(section, name, None) for name in _TEXTS}
+    passed_on: tuple[str, ...] = getattr(section, "inherit_env", ())
+    return texts | {"env": {name: file.environ.get(name) for name in passed_on} | dict(texts["env"] or {})}
 
 
 def problems_of_entry(loaded: Loaded, text: str, start: int, end: int) -> list[FileProblem]:

@@ -6,7 +6,7 @@ References to the environment are given in our own form, `${NAME}`, and written 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,8 @@ from trunkline.config.edit.text_edit import CannotEdit
 Body = dict[str, Plain]
 _TYPES: Final = {"": "http", "sse": "sse", "streamable": "streamable-http"}
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+OF_EDITORS: Final = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"})
+"""What editors put in by themselves; as variables of the environment nobody has them."""
 _BEARER: Final = re.compile(r"Bearer \$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
@@ -87,7 +89,7 @@ def as_gemini(server: NewServer) -> Body:
 
 def as_vscode(server: NewServer) -> Body:
     """VS Code wants a `type` in each."""
-    server = _with_references(server, r"${env:\1}")
+    server = _with_references(server, r"${env:\1}", kept=OF_EDITORS)
     return {"type": _TYPES[server.transport] if server.url else "stdio", **as_client(server)}
 
 
@@ -133,9 +135,9 @@ def _command_keys(server: NewServer) -> Body:
     return {"command": program, "args": arguments, "env": dict(server.env), "cwd": server.cwd}
 
 
-def _with_references(server: NewServer, spelling: str) -> NewServer:
+def _with_references(server: NewServer, spelling: str, *, kept: Collection[str] = ()) -> NewServer:
     def spelled(text: str) -> str:
-        return _REFERENCE.sub(spelling, text)
+        return _REFERENCE.sub(lambda match: match[0] if match[1] in kept else match.expand(spelling), text)
 
     return replace(
         server,

@@ -15,6 +15,7 @@ from trunkline.config.edit.check import (
     check_no_new_errors,
     check_only_change,
     check_other_servers,
+    check_reads_as_meant,
     problems_of_entry,
 )
 from trunkline.config.edit.entry_text import Flow, block_lines, toml_lines
@@ -89,6 +90,8 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
     body: Body = {}
     try:
         body = place.body(server)
+        if file.dialect() is not None:
+            check_reads_as_meant(file, place.path, body, server)
         if existing is None:
             edits = _adding(file, root, place, server.name, body)
             return _checked(file, edits, place, server.name, body, "added")

@@ -39,6 +39,23 @@ def test_a_plain_reference_is_none_here() -> None:
     assert settings_of(loaded).sources["a"].args == ("${HOME}", "${a-b}")  # type: ignore[attr-defined]
 
 
+def test_programs_are_started_as_the_editor_starts_them() -> None:
+    server = '"command": "./run", "cwd": "${workspaceFolder}/src", "args": ["~/a", "~", "x~/b", "~b"]'
+    section = settings_of(load(server)).sources["a"]
+    assert section.command.endswith("/src/run")  # type: ignore[attr-defined]
+    assert section.args == ("/home/me/a", "/home/me", "x~/b", "~b")  # type: ignore[attr-defined]
+    for command in ("/bin/run", "run"):
+        found = settings_of(load(f'"command": "{command}", "cwd": "src"')).sources["a"]
+        assert found.command == command  # type: ignore[attr-defined]
+
+
+def test_what_is_given_for_path_comes_after_what_is_there() -> None:
+    server = '"command": "x", "env": {"PATH": "/opt/${env:V}"}'
+    assert settings_of(load(server, V="v")).sources["a"].env == {"PATH": "/opt/v"}  # type: ignore[attr-defined]
+    section = settings_of(load(server, V="v", PATH="/bin:/usr/bin")).sources["a"]
+    assert section.env == {"PATH": "/bin:/usr/bin:/opt/v"}  # type: ignore[attr-defined]
+
+
 def test_a_file_of_variables_that_is_not_there() -> None:
     assert shown(load('"command": "x", "envFile": "${workspaceFolder}/.env"')) == [
         "1:48 error TL100: The file it refers to cannot be read: it is not there, or no plain file"

@@ -171,6 +171,38 @@ def test_what_codex_cannot_say_is_refused() -> None:
             added(CODEX, server, name="config.toml")
 
 
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("VS Code", "${KEY:-default}"),
+        ("VS Code", "$${KEY}"),
+        ("Claude Code", "$${KEY}"),
+        ("OpenCode", "${KEY:-default}"),
+        ("OpenCode", "{env:KEY}"),
+        ("OpenCode", "{file:/etc/hostname}"),
+        ("Gemini", "echo $HOME"),
+    ],
+)
+def test_what_the_client_would_read_differently_is_not_written(client: str, text: str) -> None:
+    name, before, _ = FILES[client]
+    for server in (
+        NewServer(name="new", command=("sh", "-c", text)),
+        NewServer(name="new", command=("sh",), env={"A": text}),
+        NewServer(name="new", url="https://x.example/mcp", headers={"X-A": text}),
+    ):
+        with pytest.raises(GatewayError) as refused:
+            add_server(config(before, name, ENVIRON), server)
+        assert "reads `$` or braces in it differently" in refused.value.problem.message
+
+
+def test_the_clients_own_references_may_be_written() -> None:
+    server = NewServer(name="new", command=("node", "${workspaceFolder}/x.js"), env={"A": "${KEY}-$"})
+    for client in ("Claude Code", "Cursor", "VS Code"):
+        name, before, path = FILES[client]
+        edited = add_server(config(before, name, ENVIRON), server)
+        assert entry(edited.text, path, "new")["args"] == ["${workspaceFolder}/x.js"]
+
+
 def test_a_table_goes_with_the_tables_inside_it() -> None:
     gone = CODEX[CODEX.index("[mcp_servers.a]") : CODEX.index("# about b")]
     assert removed(CODEX, "a", name="config.toml") == CODEX.replace(gone, "")
