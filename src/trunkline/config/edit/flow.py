@@ -150,4 +150,7 @@ def _last_out(text: str, group: Value, before: Member, member: Member, *, own_li
         # from line break to line break: a file that mixes them keeps the one that was there before
         above = len(text[: line_start(text, member.start)].rstrip("\r\n"))
         return [*comma, Edit(above, len(text[:end].rstrip("\r\n")), "")]
+    if _COMMENT.search(text, before.end, member.start):  # it is about the one before, which stays
+        comma = [] if ends_with_comma else [Edit(comma_behind - 1, comma_behind, "")]
+        return [*comma, Edit(member.start, behind, "")]
     return [Edit(comma_behind, behind, "")] if ends_with_comma else [Edit(before.end, member.end, "")]

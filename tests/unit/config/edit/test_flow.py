@@ -111,6 +111,13 @@ def test_a_final_comma_stays_a_final_comma(text: str) -> None:
     assert added(removed(text, "a", name="mcp.json"), name="mcp.json").count('"new"') == 1
 
 
+@pytest.mark.parametrize("comma", ["", ","])
+def test_a_comment_about_the_server_before_stays_with_it(comma: str) -> None:
+    before = '{"mcpServers": {\n  "a": {"command": "cat"}, // one, two\n  "b": {"command": "cat"}%s}}' % comma
+    after = removed(before, "b", name="mcp.json")
+    assert after == '{"mcpServers": {\n  "a": {"command": "cat"}%s // one, two\n  }}' % comma
+
+
 def test_yaml_in_braces() -> None:
     text = "mcpServers: {\n  a: {command: cat},  # one, two\n  b: {command: cat}   # three\n}\n"
     after = added(text)
