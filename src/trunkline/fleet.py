@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trunkline.config.sources import SourceSection
+from trunkline.config.sources import SourceSection, Unready
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
@@ -114,6 +114,8 @@ class Fleet:
 
     def _build(self, name: str, section: SourceSection) -> Source:
         """One that cannot even be built is down like any other that fails; all others come and go as they should."""
+        if isinstance(section, Unready):
+            return _Waiting(section.obstacles)
         try:
             return load_kind(section.kind).build(name, section, self._parts)
         except Exception as error:
@@ -184,6 +186,18 @@ class _Unbuilt:
         """Nothing is held for one client."""
 
 
+class _Waiting(_Unbuilt):
+    """In place of a source that lacks something: it is down until the configuration is read anew and has it."""
+
+    def __init__(self, obstacles: Sequence[str]) -> None:
+        self._reason = "; ".join(obstacles)
+
+    async def run(self, sink: Sink) -> None:
+        hint = "`trunkline check` shows where; set it, then start the gateway again"
+        health = Health(state="down", reason=self._reason, since=time.time(), last_error=self._reason, hint=hint)
+        sink.health(health)
+
+
 def source_options(name: str, section: SourceSection, origin: str) -> SourceOptions:
     tools = section.tools
     return SourceOptions(
@@ -193,7 +207,7 @@ def source_options(name: str, section: SourceSection, origin: str) -> SourceOpti
         timeouts_s=tools.timeouts,
         fingerprint=fingerprint(name, section.connection()),
         enabled=section.enabled,
-        kind=section.kind,
+        kind=section.of_kind if isinstance(section, Unready) else section.kind,
         origin=origin,
         cache=_cache_rules(section),
     )

@@ -42,12 +42,13 @@ def read_clients(node: Node, reader: Reader, sources: SourceList, listen: Listen
         reader.wrong_type(node, "a group of keys", "give each server a name, and its keys below")
         return
     for entry in node.entries:
+        reader.obstacles = []
         try:
             _read_server(entry, reader, sources, listen, spelling)
         except Invalid:
             continue
         finally:
-            reader.unset_is_fatal = True
+            reader.obstacles = None
 
 
 def clients_schema() -> JsonSchema:
@@ -63,7 +64,7 @@ def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: List
         reader.warn(OWN_ENTRY_SKIPPED, entry.key, f"`{entry.key.text}` is Trunkline itself and is skipped")
         return
     given = usual_keys(entry.value, spelling, reader)
-    enabled = reader.unset_is_fatal = not _is_switched_off(given, reader)
+    enabled = not _is_switched_off(given, reader)
     given = spelling.adapt(given)
     if not spelling.ours:
         given = _from_its_folder(given, reader)

@@ -25,8 +25,8 @@ class Reader:
     def __init__(self, report: Report, environ: Mapping[str, str], folder: Path) -> None:
         self.report = report
         self.folder = folder
-        self.unset_is_fatal = True
-        """False inside a source that is switched off: it must not keep the others from starting."""
+        self.obstacles: list[str] | None = None
+        """Inside a source: what keeps it from starting. That must not keep the others from it; None elsewhere."""
         self.reference = OUR_REFERENCE
         """How this file refers to the variable NAME; empty where it cannot."""
         self.unset_hints: dict[str, str] = {}
@@ -83,9 +83,12 @@ class Reader:
         return f"`{self.reference.replace('NAME', variable)}`" if self.reference else f"`{variable}`"
 
     def obstacle(self, code: Code, node: Node, message: str, hint: str = "") -> None:
-        """Something that keeps a server from starting: an error, unless the server is switched off."""
-        report = self.error if self.unset_is_fatal else self.warn
-        report(code, node, message, hint)
+        """Something is not there, a variable say: an error, but inside a source a matter of that source alone."""
+        if self.obstacles is None:
+            self.error(code, node, message, hint)
+        else:
+            self.obstacles.append(message)
+            self.warn(code, node, message, hint)
 
     def path(self, written: str) -> Path:
         """`~` is the home folder, and a relative path starts at the file's folder."""

@@ -46,8 +46,12 @@ class Report:
         self._record(code, span, message, hint, "warning")
 
     @property
+    def errors(self) -> int:
+        return sum(problem.severity == "error" for problem in self._found.values())
+
+    @property
     def failed(self) -> bool:
-        return any(problem.severity == "error" for problem in self._found.values())
+        return self.errors > 0
 
     def in_file_order(self) -> tuple[FileProblem, ...]:
         return tuple(sorted(self._found.values(), key=lambda problem: problem.span or (0, 0, 0, 0)))

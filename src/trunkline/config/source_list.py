@@ -9,7 +9,7 @@ from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import read_section
-from trunkline.config.sources import SourceSection
+from trunkline.config.sources import SourceSection, Unready
 from trunkline.config.suggest import hint_for, listed
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import BAD_NAME, BAD_VALUE, DUPLICATE_KEY, MISSING_KEY
@@ -59,15 +59,25 @@ class SourceList:
             raise self._reader.error(DUPLICATE_KEY, node, message, "rename one of them")
 
     def add(self, name: str, kind: str, at: Scalar, table: Table, *, enabled: bool) -> None:
-        """Read one source's section and keep it. Raises Invalid where it cannot be used."""
-        warn_about_secrets(table, self._reader)
-        self._reader.unset_is_fatal = enabled
+        """Read one source's section and keep it. Raises Invalid where it cannot be used.
+
+        One that only lacks something (a variable, a file) is kept as one that is not ready.
+        """
+        reader = self._reader
+        warn_about_secrets(table, reader)
+        errors_before = reader.report.errors
+        section: SourceSection | None = None
         try:
-            self.found[name] = read_section(
-                self.kinds[kind](), table, self._reader, at=at, also_known=(_KIND,), presets={"prefix": name}
+            section = read_section(
+                self.kinds[kind](), table, reader, at=at, also_known=(_KIND,), presets={"prefix": name}
             )
-        finally:
-            self._reader.unset_is_fatal = True
+        except Invalid:
+            if not reader.obstacles or reader.report.errors > errors_before:
+                raise
+        if section is None or reader.obstacles:
+            obstacles = tuple(dict.fromkeys(reader.obstacles or ()))
+            section = Unready(prefix=name, enabled=enabled, of_kind=kind, obstacles=obstacles)
+        self.found[name] = section
 
 
 def read_sources(node: Node, reader: Reader, sources: SourceList) -> None:
@@ -78,10 +88,13 @@ def read_sources(node: Node, reader: Reader, sources: SourceList) -> None:
         reader.wrong_type(node, "a group of keys", "give each source a name, and its keys below")
         return
     for entry in node.entries:
+        reader.obstacles = []
         try:
             _read_source(entry, reader, sources)
         except Invalid:
             continue
+        finally:
+            reader.obstacles = None
 
 
 def _read_source(entry: Entry, reader: Reader, sources: SourceList) -> None:

@@ -125,3 +125,10 @@ class SourceSection(Section):
     def same_connection(self, other: SourceSection) -> bool:
         """Whether a server that runs for the one is as good for the other."""
         return self.connection() == other.connection()
+
+
+class Unready(SourceSection):
+    """In place of a source that lacks something its file refers to. It is down, and says why, until that is there."""
+
+    of_kind: str = key(Text(), doc="The kind it would be")
+    obstacles: tuple[str, ...] = key(ListOf(Text()), doc="What it lacks")

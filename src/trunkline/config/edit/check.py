@@ -142,7 +142,7 @@ def _texts_of(file: ConfigText) -> dict[str, Any] | None:
     """What is given to the one server of a file; None where it cannot be read."""
     settings = file.load().settings
     section = None if settings is None else next(iter(settings.sources.values()), None)
-    if section is None:
+    if not (hasattr(section, "command") or hasattr(section, "url")):
         return None
     texts = {name: getattr(section, name, None) for name in _TEXTS}
     passed_on: tuple[str, ...] = getattr(section, "inherit_env", ())
