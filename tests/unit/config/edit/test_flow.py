@@ -113,9 +113,9 @@ def test_a_final_comma_stays_a_final_comma(text: str) -> None:
 
 @pytest.mark.parametrize("comma", ["", ","])
 def test_a_comment_about_the_server_before_stays_with_it(comma: str) -> None:
-    before = '{"mcpServers": {\n  "a": {"command": "cat"}, // one, two\n  "b": {"command": "cat"}%s}}' % comma
-    after = removed(before, "b", name="mcp.json")
-    assert after == '{"mcpServers": {\n  "a": {"command": "cat"}%s // one, two\n  }}' % comma
+    servers = '{"mcpServers": {\n  "a": {"command": "cat"}'
+    before = servers + ', // one, two\n  "b": {"command": "cat"}' + comma + "}}"
+    assert removed(before, "b", name="mcp.json") == servers + comma + " // one, two\n  }}"
 
 
 def test_yaml_in_braces() -> None:
