@@ -18,13 +18,15 @@ from trunkline.router.gate import Gate
 from trunkline.router.hints import LARGEST_BYTES, lasting_hints, use_of, with_ttl
 from trunkline.router.options import CacheRules
 from trunkline.router.roster import Roster
-from trunkline.wire.jsonrpc import Members
+from trunkline.wire.jsonrpc import Members, encode_members
 from trunkline.wire.mcp.versions import MODERN
 
 _OVERHEAD_BYTES: Final = 512
 """What keeping a result takes besides its bytes and those of its question."""
 _PLAIN_CALL: Final = frozenset({"name", "arguments", "_meta"})
 """A call that says more (answers to a server's questions, a wish to run as a task) is part of something longer."""
+_PER_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage", "claudecode/toolUseId", "vscode.requestId"})
+"""Members of `_meta` that are different each time and change nothing. Any other may say for whom a client asks."""
 _WELL: Final = ("ready", "degraded")
 _NO_ACCESS: Final = ("disabled", "auth_required")
 
@@ -35,8 +37,13 @@ class _Key(NamedTuple):
     source: str
     method: str
     params: bytes
+    meta: bytes
     principal: str | None
     session: str | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.params) + len(self.meta)
 
 
 class _Kept(NamedTuple):
@@ -123,7 +130,7 @@ class ResultCache:
                 raw = _aged(kept, self._now())
                 call.finish(Cached(raw, raw))
                 return True
-            if len(key.params) <= LARGEST_BYTES:
+            if key.size_bytes <= LARGEST_BYTES:
                 call.keeper = _Read(self, shelf, key)
         self._events.count("cache_misses", call.source)
         return False
@@ -151,7 +158,7 @@ class ResultCache:
         until = since + (ttl_s if own_ttl_ms is None else min(ttl_s, own_ttl_ms / 1000))
         self._drop(key)
         # A view would keep the whole message alive that it is a part of.
-        kept = _Kept(bytes(raw), since, until, own_ttl_ms, len(raw) + len(key.params) + _OVERHEAD_BYTES)
+        kept = _Kept(bytes(raw), since, until, own_ttl_ms, len(raw) + key.size_bytes + _OVERHEAD_BYTES)
         self._kept[key] = kept
         self._kept_bytes += kept.size_bytes
         shelf.keys.add(key)
@@ -238,7 +245,9 @@ def _key_of(call: Call, basis: _Basis) -> _Key:
     caller, snapshot = call.caller, basis.snapshot
     modern = snapshot is not None and snapshot.protocol_version in MODERN
     session = caller.session if basis.rules.server_per_client and not modern else None
-    return _Key(call.source, call.method, bytes(call.params), caller.principal, session)
+    meta = {name: value for name, value in sorted((call.meta or {}).items()) if name not in _PER_REQUEST}
+    meta_json = encode_members(meta) if meta else b""
+    return _Key(call.source, call.method, bytes(call.params), meta_json, caller.principal, session)
 
 
 def _for_everybody(key: _Key) -> _Key:

@@ -95,7 +95,10 @@ class Desk:
         reply: Callable[[Call], None] | None = None,
     ) -> Call:
         raw = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (members or {}).items()}
-        return self.router.call_tool(caller or Caller(), name, raw, reply or self.replies.append, notice=notice)
+        meta = {name: msgspec.json.encode(value) for name, value in (members or {}).get("_meta", {}).items()} or None
+        return self.router.call_tool(
+            caller or Caller(), name, raw, reply or self.replies.append, meta=meta, notice=notice
+        )
 
 
 def problem_of(call: Call) -> Problem:

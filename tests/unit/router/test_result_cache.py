@@ -190,11 +190,22 @@ async def test_every_spelling_of_a_name_is_the_same_question(tmp_path: Path) -> 
     assert not server.is_kept("s_look")
 
 
-async def test_meta_of_a_request_is_no_part_of_the_question(tmp_path: Path) -> None:
+async def test_meta_that_differs_from_call_to_call_is_no_part_of_the_question(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    server.call(_meta={"trace": 1})
-    assert server.is_kept(_meta={"trace": 2, "progressToken": 3})
+    server.call(_meta={"traceparent": "00-1", "claudecode/toolUseId": "a"})
+    assert server.is_kept(_meta={"traceparent": "00-2", "tracestate": "x", "vscode.requestId": "r"})
     assert server.is_kept(name="s_read")
+
+
+async def test_what_a_client_says_of_whom_it_asks_for_is_part_of_the_question(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.outcome = result(cacheScope="public")
+    ann, ben = {"userId": "ann", "locale": "en"}, {"userId": "ben", "locale": "en"}
+    server.call(_meta=ann)
+    assert not server.is_kept(_meta=ben)
+    assert not server.is_kept()
+    assert server.is_kept(_meta=dict(reversed(ann.items())))
+    assert server.is_kept(_meta=ann, caller=BOB)
 
 
 @pytest.mark.parametrize("member", ["inputResponses", "requestState", "task", "InputResponses", "Arguments", "else"])
