@@ -97,10 +97,11 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0" if self.command != "POST" else "")
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
             return self._hang_up(HTTPStatus.LENGTH_REQUIRED)
-        if int(length[:20]) > LARGEST_BYTES:
+        size_bytes = int(length.lstrip("0")[:20] or 0)
+        if size_bytes > LARGEST_BYTES:
             return self._hang_up(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
+        body = self.rfile.read(size_bytes)
+        if len(body) < size_bytes:
             self.close_connection = True
             return None
         return body

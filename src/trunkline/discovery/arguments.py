@@ -11,6 +11,7 @@ from trunkline.config.suggest import hint_for, listed
 from trunkline.core.call import Json
 
 _NULL: Final = b"null"
+_LONGEST: Final = 200
 
 
 class BadArgument(Exception):
@@ -56,7 +57,8 @@ def _in_words(error: Exception) -> str:
     """`Expected …, got … - at `$.limit`` without the sign for the whole that only programmers know."""
     if isinstance(error, RecursionError):
         return "The arguments are nested too deeply"
-    return str(error).replace("`$.", "`").replace(" - at ", " for ").removesuffix(" for `$`")
+    words = str(error).replace("`$.", "`").replace(" - at ", " for ").removesuffix(" for `$`")
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"  # it repeats names that a caller made up
 
 
 def _taken(shape: type[Any]) -> str:
