@@ -47,6 +47,15 @@ def test_a_private_folder_is_closed_to_others_even_if_it_was_open(tmp_path: Path
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_others_cannot_write_into_what_is_made_above_a_private_folder(tmp_path: Path) -> None:
+    usual = os.umask(0)
+    try:
+        make_private_folder(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(usual)
+    assert [stat.S_IMODE((tmp_path / part).stat().st_mode) for part in ("a", "a/b", "a/b/c")] == [0o700] * 3
+
+
 def test_a_private_file_is_replaced_as_a_whole_and_readable_to_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     write_private(path, b"one")
