@@ -42,8 +42,8 @@ def gateway_key(config: Path) -> str:
 
 def make_private_folder(folder: Path) -> None:
     """The folder, readable to its owner only, as are those above it that were not there. Raises OSError."""
-    missing = [above for above in (folder, *folder.parents) if not above.exists()]
-    for above in reversed(missing):
+    missing = [above for above in folder.parents if not above.exists()]
+    for above in (*reversed(missing), folder):
         above.mkdir(mode=0o700, exist_ok=True)
     if stat.S_IMODE(folder.stat().st_mode) != 0o700:
         folder.chmod(0o700)
