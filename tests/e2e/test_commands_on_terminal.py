@@ -186,6 +186,14 @@ def test_only_stderr_has_the_spinner(stage: Stage, tmp_path: Path) -> None:
     assert (out.read_text(), terminal.screen) == ("slept\n", "")
 
 
+def test_a_call_says_that_its_server_is_still_starting(tmp_path: Path) -> None:
+    slow = StdioFaults(tmp_path, "slow", start_delay=5).entry()
+    with Gateway(tmp_path, slow), Terminal("call", "slow_echo", '{"a":1}', cwd=tmp_path) as terminal:
+        terminal.wait_for("Server `slow` is starting")
+        assert terminal.finish() == 0
+    assert not SPINNER.search(terminal.screen)
+
+
 def test_servers_that_are_slow_to_start_are_named(tmp_path: Path) -> None:
     write_config(tmp_path, StdioFaults(tmp_path, "slow", start_delay=2.5).entry())
     with Terminal("tools", cwd=tmp_path, columns=200) as terminal:

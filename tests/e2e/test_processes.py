@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import TRUNKLINE, stdio_gateway, write_config
+from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway, write_config
 from tests.support.peers.clients import connect
 from tests.support.peers.programs import EVERYTHING, StdioPeer, everything, fastmcp, sdk
 from tests.support.ports import free_port
@@ -99,3 +100,13 @@ async def test_a_real_client_that_leaves_takes_everything_with_it(kind: str, tmp
     command = [TRUNKLINE, "stdio", "-c", str(write_config(tmp_path, peer.entry(), start_wait=START_WAIT_S))]
     async with connect(kind, "auto", command, tmp_path / "client.log") as client:
         assert (await client.call("peer_echo", {"message": "hello"})).content[0].text == "Echo: hello"
+
+
+def test_a_second_gateway_of_a_file_is_told_about_the_first(tmp_path: Path) -> None:
+    with Gateway(tmp_path, StdioFaults(tmp_path, "x").entry()) as gateway:
+        again = subprocess.run(
+            [TRUNKLINE, "up", "-c", str(gateway.config)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert again.returncode == 2
+        assert "TL114" in again.stderr
+        assert f"a gateway for this file runs already, at http://127.0.0.1:{gateway.port}/mcp" in again.stderr

@@ -46,13 +46,15 @@ def call(
         whole = _typed_whole(arguments)
     except BadArguments as error:
         raise click.UsageError(str(error)) from None
+    from trunkline.cli.ask.patience import told_what_holds_up
     from trunkline.cli.ask.run import ask
     from trunkline.cli.result import show_outcome
 
     async def question(desk: Desk, waiting: Waiting) -> Outcome:
         text = whole if whole is not None else await _from_pairs(desk, name, arguments)
         waiting.say(f"calling {name}")
-        return await desk.call(name, text, lambda news: waiting.say(f"{name}: {news}" if news else ""))
+        call = desk.call(name, text, lambda news: waiting.say(f"{name}: {news}" if news else ""))
+        return await told_what_holds_up(call, desk, name, waiting)
 
     def show(outcome: Outcome) -> int:
         return show_outcome(outcome, name, as_json=as_json, folder=save)

@@ -7,15 +7,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from trunkline.config.load import Loaded, find_config, load_config
 from trunkline.config.render import render, render_json, summarize
 from trunkline.config.settings import Settings
+from trunkline.config.sources import Unready
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem
 from trunkline.sources import section_kinds
+
+_PROJECT_FILE: Final = ".mcp.json"
 
 
 def load_or_exit(config: Path | None) -> Settings:
@@ -45,9 +48,15 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
             click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
     if not as_json:
-        count = len(loaded.settings.sources)
-        click.echo(f"{loaded.settings.path}: fine, {count} server{'' if count == 1 else 's'}")
+        click.echo(_verdict(loaded.settings))
     return 0
+
+
+def _verdict(settings: Settings) -> str:
+    sections = settings.sources.values()
+    lacking = sum(isinstance(section, Unready) and section.enabled for section in sections)
+    fine = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
+    return f"{fine}; {lacking} cannot start until what the warnings name is there" if lacking else fine
 
 
 def load(config: Path | None, *, as_json: bool = False) -> Loaded:
@@ -77,11 +86,18 @@ def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Call
     return again
 
 
+def first_steps(folder: Path) -> str:
+    """What somebody without a configuration file can do."""
+    if (folder / _PROJECT_FILE).is_file():
+        return f"use the file that is here with `-c {_PROJECT_FILE}`, or make one with `trunkline add NAME -- COMMAND…`"
+    return "make one here with `trunkline add NAME -- COMMAND…`, name one with `-c FILE`, or try `trunkline demo`"
+
+
 def _no_file(*, as_json: bool) -> NoReturn:
     problem = Problem(
         code=CONFIG_UNREADABLE,
         message="No configuration file found",
-        hint="make one here with `trunkline add NAME -- COMMAND…`, or name a file with `-c FILE`",
+        hint=first_steps(Path()),
     )
     if as_json:
         click.echo(render_json([problem]))

@@ -44,6 +44,11 @@ class Target:
         self.authority = (host if default else f"{host}:{self.port}").encode()
         self.path = (parts.path or "/").encode() + (b"?" + parts.query.encode() if parts.query else b"")
 
+    @property
+    def place(self) -> str:
+        """Where a connection is made to, for people."""
+        return self.socket or self.authority.decode()
+
     def same_origin(self, other: Target) -> bool:
         return (self.tls, self.host, self.port, self.socket) == (other.tls, other.host, other.port, other.socket)
 
@@ -134,7 +139,7 @@ class HttpPool:
         except TimeoutError:
             self._refuse(f"no connection within {timeout_s:g} seconds")
         except OSError as error:
-            self._refuse(f"cannot connect: {error.strerror or error}")
+            self._refuse(f"cannot connect to {target.place}: {error.strerror or error}")
         except ValueError:
             self._refuse(f"cannot connect: `{target.socket or target.host}` is not an address")
         else:

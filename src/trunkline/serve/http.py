@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from trunkline.config.listen import Listen
 from trunkline.config.settings import Settings
+from trunkline.core.errors import GatewayError
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.operator import OperatorApi
@@ -13,7 +15,7 @@ from trunkline.doors.http.pages import Pages
 from trunkline.doors.http.routes import Handlers
 from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
-from trunkline.links.running import Announcement, announce_running, running_record
+from trunkline.links.running import Announcement, announce_running, find_running, running_record
 from trunkline.operations import Load
 from trunkline.serve.operator_token import make_operator_token
 from trunkline.serve.running import Running, running_gateway, settle_memory
@@ -27,7 +29,7 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         gateway = settings.gateway
         access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
         door, pages = _door(running, access)
-        host, port = await door.start()
+        host, port = await _listen(door, running)
         running.operations.listen = Listen(host, port)
         record = running_record(host=host, port=port, socket=gateway.socket, config=settings.path, version=__version__)
         announcement = announce_running(running.folder, record)
@@ -46,6 +48,17 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         running.mcp.close()  # what did not end in time is answered while there are connections to answer on
         await door.close()
         return status
+
+
+async def _listen(door: HttpDoor, running: Running) -> tuple[str, int]:
+    try:
+        return await door.start()
+    except GatewayError as error:
+        other = find_running(running.folder)
+        if other is None:
+            raise
+        hint = f"a gateway for this file runs already, at {other.url}; `--port` starts another one"
+        raise GatewayError(replace(error.problem, hint=hint)) from None
 
 
 def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:

@@ -13,16 +13,18 @@ import msgspec
 
 from trunkline.cli.ask.desk import Progress, Status
 from trunkline.cli.ask.gateway_lane import GatewayLane, NotFetched, fetch
-from trunkline.cli.ask.readings import input_schema, problem_in_page, progress_line
+from trunkline.cli.ask.readings import input_schema, problem_in_error, problem_in_page, progress_line
 from trunkline.cli.ask.spelling import spelled_alike
 from trunkline.cli.ask.whom import OPERATOR_VARIABLE, There
 from trunkline.cli.gateway_url import TOKEN_VARIABLE
-from trunkline.core.call import Failure, Outcome, Request, Result
+from trunkline.core.call import Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     GATEWAY_UNREACHABLE,
     SOURCE_AUTH_REQUIRED,
+    SOURCE_PROTOCOL,
     UNAUTHORIZED,
+    UNKNOWN_TOOL,
     GatewayError,
     Problem,
 )
@@ -113,8 +115,9 @@ class AttachedDesk:
         if self._there.operator_token:
             return self._statuses(await self._operator("/api/mcp/servers"))
         outcome = await self.call("trunkline.server_health", b"{}", lambda _: None)
-        if isinstance(outcome, Failure):
-            raise GatewayError(outcome.problem)
+        refusal = _refusal(outcome)
+        if refusal is not None:
+            raise GatewayError(replace(refusal, executed="no"))
         try:
             assert isinstance(outcome, Result)
             return self._statuses(bytes(msgspec.json.decode(outcome.raw, type=_OwnAnswer).structured_content))
@@ -140,6 +143,16 @@ class AttachedDesk:
             return msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError):
             raise _unreachable(self._there, "what it says of the tool cannot be read") from None
+
+    async def held_up_by(self, name: str) -> str:
+        """Only the operator can know; for anybody else, and where nothing can be learned, it is just waited for."""
+        if not self._there.operator_token:
+            return ""
+        try:
+            told = await self.why(name)
+        except GatewayError:
+            return ""
+        return next((finding["what"] for finding in told["findings"] if "is starting" in finding["what"]), "")
 
     async def _operator(self, path: str) -> bytes:
         credential = (b"authorization", f"Bearer {self._there.operator_token}".encode())
@@ -220,7 +233,17 @@ def _about_gateway(there: There, problem: Problem) -> Problem:
     told = _unreachable(there, problem.message.removeprefix(f"Server {_NAME}: ")).problem
     if problem.code is ANSWER_TOO_LARGE:
         told = replace(told, code=ANSWER_TOO_LARGE, hint="")
+    elif problem.code is SOURCE_PROTOCOL:
+        told = replace(told, hint="is this the address of a gateway? `trunkline up` prints its own")
     return replace(told, phase=problem.phase, executed=problem.executed)
+
+
+def _refusal(outcome: Outcome) -> Problem | None:
+    """Why the gateway did not answer one of its own tools; None where it may just not have that tool."""
+    if isinstance(outcome, Failure):
+        return outcome.problem
+    problem = problem_in_error(outcome.raw) if isinstance(outcome, RemoteError) else None
+    return None if problem is None or problem.code is UNKNOWN_TOOL else problem
 
 
 def _unreachable(there: There, reason: str) -> GatewayError:

@@ -30,6 +30,10 @@ class Desk(Protocol):
         """Call a tool. Cancelling this cancels the call."""
         ...
 
+    async def held_up_by(self, name: str) -> str:
+        """What a call of this tool is waiting for, in words; nothing where that is not known."""
+        ...
+
     async def why(self, name: str) -> Mapping[str, Any]:
         """What is known about a tool that is there, or should be."""
         ...

@@ -76,6 +76,11 @@ class EmbeddedDesk:
             call.cancel("interrupted")
             raise
 
+    async def held_up_by(self, name: str) -> str:
+        entry = self._gateway.router.catalog.find(name)
+        starting = entry is not None and entry.tool.source in self._starting()
+        return f"waiting for {entry.tool.source} to start" if entry is not None and starting else ""
+
     # -- waiting for servers --------------------------------------------------------------------------------------
 
     async def _found(self, name: str) -> Entry | None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from trunkline.cli.configuration import load, load_or_exit, load_quietly, settings_or_exit
+from trunkline.cli.configuration import first_steps, load, load_or_exit, load_quietly, settings_or_exit
 from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import complain
 from trunkline.config.gateway import STATE_DIR
@@ -123,7 +123,7 @@ def _only_one_that_runs() -> There:
         return _of_record(record, _default_state_dir(), load_quietly(Path(record.config)))
     if not running:
         message = "No configuration file found, and no gateway runs"
-        hint = "start one with `trunkline up`, make a file with `trunkline add`, or name one with `-c FILE` or `--url`"
+        hint = f"{first_steps(Path())}, or name a gateway with `--url`"
     else:
         message = "No configuration file found, and several gateways run"
         hint = f"name one with `--url`: {', '.join(record.url for record in running)}"

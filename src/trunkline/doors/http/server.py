@@ -24,6 +24,8 @@ from trunkline.wire.jsonrpc import encode
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
 _MCP_PATH: Final = MCP.encode()
+_MCP_PATH_TOO: Final = b"/mcp/"
+"""As some clients write it; a redirect would lose their POST."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,9 @@ class HttpDoor:
         path, place = request.path, None
         try:
             if path == _MCP_PATH:
+                self._mcp.handle(exchange, request, self._access.check(request))
+                return
+            if path == _MCP_PATH_TOO:
                 self._mcp.handle(exchange, request, self._access.check(request))
                 return
             place, names = self._routes.find(path)

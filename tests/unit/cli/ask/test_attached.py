@@ -292,3 +292,13 @@ async def test_why_is_for_operators() -> None:
         problem = await problem_with(There(f"{server.url}/mcp"), lambda desk: desk.why("x"))
     assert problem.code is UNAUTHORIZED
     assert "TRUNKLINE_OPERATOR_TOKEN" in problem.hint
+
+
+async def test_a_gateway_that_shuts_down_says_so_when_it_is_asked_for_its_servers() -> None:
+    data = {"code": "TL205", "executed": "no", "hint": ""}
+    error = {"jsonrpc": "2.0", "id": 2, "error": {"code": 503, "message": "The gateway is shutting down", "data": data}}
+    async with canned({"/mcp": greeting()}) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
+        server.pages["/mcp"] = (200, json.dumps(error).encode())
+        with pytest.raises(GatewayError) as caught:
+            await desk.servers()
+    assert caught.value.problem.code.id == "TL205"

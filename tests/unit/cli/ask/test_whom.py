@@ -175,7 +175,7 @@ def test_without_a_file_and_with_several_gateways_one_must_be_named(place: Place
 def test_without_a_file_and_without_a_gateway_the_ways_are_shown(place: Place) -> None:
     problem = refused().problem
     assert problem.code is CONFIG_UNREADABLE
-    for way in ("trunkline up", "trunkline add", "-c FILE", "--url"):
+    for way in ("trunkline add", "trunkline demo", "-c FILE", "--url"):
         assert way in problem.hint
 
 

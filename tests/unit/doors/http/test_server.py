@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.support.client import MODERN
+from tests.support.client import MODERN, HttpClient
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.unit.doors.rig import House, Loop, both_loops, house, run_on
 
@@ -20,7 +20,7 @@ from trunkline.wire.http1 import HttpLimits, HttpRequest
 TOKEN = "s3cret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-ROUTES = ("/", "/healthz", "/readyz", "/metrics", "/mcp", "/nothing", "/healthz/", "//healthz", "/%68ealthz")
+ROUTES = ("/", "/healthz", "/readyz", "/metrics", "/mcp", "/mcp/", "/nothing", "/healthz/", "//healthz", "/%68ealthz")
 
 
 @both_loops
@@ -67,6 +67,15 @@ def test_other_methods_and_routes_are_refused(loop_factory: Loop, tmp_path: Path
                 assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
             for route in ("/nothing", "/healthz/", "//healthz", "/%68ealthz", "/mcp/x", "/MCP"):
                 assert (await fetch(here.port, "GET", route)).status == 404
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_slash_at_the_end_of_the_address_does_no_harm(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, HttpClient(here.port, path="/mcp/") as client:
+            assert (await client.request("ping")).result == {}
 
     run_on(loop_factory, main())
 
