@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from trunkline.core.call import Cached, Call, Failure, Json, Result
+from trunkline.core.errors import CANCELLED, DEADLINE
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.gate import Gate
 from trunkline.router.hints import LARGEST_BYTES, lasting_hints, use_of, with_ttl
@@ -27,6 +28,8 @@ _PLAIN_CALL: Final = frozenset({"name", "arguments", "_meta"})
 """A call that says more (answers to a server's questions, a wish to run as a task) is part of something longer."""
 _PER_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage", "claudecode/toolUseId", "vscode.requestId"})
 """Members of `_meta` that are different each time and change nothing. Any other may say for whom a client asks."""
+_UNSETTLED_S: Final = 60.0
+"""How long a server may go on with what its caller waits for no longer, before what it says is kept again."""
 _WELL: Final = ("ready", "degraded")
 _NO_ACCESS: Final = ("disabled", "auth_required")
 
@@ -66,15 +69,17 @@ class _Basis(NamedTuple):
 class _Shelf:
     """What is kept of one source. `writes` counts calls under way that may change what reads see.
 
-    `generation` goes up whenever something was dropped: a read that began before that is not kept.
+    `generation` goes up whenever something was dropped: a read that began before that is not kept. Until
+    `settled_at` a change may still be made that nobody waits for.
     """
 
-    __slots__ = ("basis", "generation", "keys", "writes")
+    __slots__ = ("basis", "generation", "keys", "settled_at", "writes")
 
     def __init__(self, basis: _Basis) -> None:
         self.basis = basis
         self.generation = 0
         self.keys: set[_Key] = set()
+        self.settled_at = 0.0
         self.writes = 0
 
 
@@ -123,7 +128,7 @@ class ResultCache:
 
     def _answered(self, call: Call, shelf: _Shelf) -> bool:
         key = _key_of(call, shelf.basis)
-        if not shelf.writes:
+        if not shelf.writes and self._now() >= shelf.settled_at:
             kept = self._find(key) or self._find(_for_everybody(key))
             if kept is not None:
                 self._events.count("cache_hits", call.source)
@@ -184,6 +189,10 @@ class ResultCache:
         for key in list(shelf.keys):
             self._drop(key)
 
+    def unsettle(self, shelf: _Shelf) -> None:
+        """A server was told that nobody waits for a change any more, and may make it nevertheless."""
+        shelf.settled_at = self._now() + min(_UNSETTLED_S, shelf.basis.rules.ttl_s)
+
     def _source_left(self, gate: Gate) -> None:
         """A source was replaced or removed. Calls that may still change something keep its shelf until they end."""
         shelf = self._shelves.get(gate.name)
@@ -230,8 +239,11 @@ class _Write:
     def ended(self, call: Call) -> None:
         outcome = call.outcome
         self._shelf.writes -= 1
-        if not (isinstance(outcome, Failure) and outcome.problem.executed == "no"):
-            self._cache.clear(self._shelf)
+        if isinstance(outcome, Failure) and outcome.problem.executed == "no":
+            return
+        self._cache.clear(self._shelf)
+        if isinstance(outcome, Failure) and outcome.problem.code in (CANCELLED, DEADLINE):
+            self._cache.unsettle(self._shelf)
 
 
 def _aged(kept: _Kept, now: float) -> bytes:

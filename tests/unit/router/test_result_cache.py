@@ -11,7 +11,16 @@ from tests.unit.router.fakes import OK, Desk, FakeSource, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Cached, Call, Caller, Failure, NeedsInput, Outcome, RemoteError, Result
-from trunkline.core.errors import DRAINING, SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, Problem
+from trunkline.core.errors import (
+    CANCELLED,
+    DEADLINE,
+    DRAINING,
+    SOURCE_AUTH_REQUIRED,
+    SOURCE_DOWN,
+    SOURCE_LOST,
+    Code,
+    Problem,
+)
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.hints import LARGEST_BYTES
@@ -404,6 +413,23 @@ async def test_a_change_that_may_have_been_made_counts_and_one_that_was_not_does
     server.outcome = end
     server.call("s_write")
     assert server.is_kept() == kept
+
+
+@pytest.mark.parametrize("code", [DEADLINE, CANCELLED])
+def test_a_change_that_nobody_waits_for_may_still_be_made(timed: Callable[..., None], code: Code) -> None:
+    async def scene(folder: Path) -> None:
+        server = Server(folder, CacheRules(tools=("*",), ttl_s=1000))
+        server.outcome = Failure(Problem(code=code, message="given up", phase="sent", executed="unknown"))
+        server.call("s_write")
+        server.outcome = OK
+        assert not server.is_kept()
+        await asyncio.sleep(59)
+        assert not server.is_kept()
+        await asyncio.sleep(2)
+        assert not server.is_kept()
+        assert server.is_kept()
+
+    timed(scene)
 
 
 async def test_while_a_change_is_under_way_nothing_is_given_or_kept(tmp_path: Path) -> None:
