@@ -193,7 +193,7 @@ class _Waiting(_Unbuilt):
         self._reason = "; ".join(obstacles)
 
     async def run(self, sink: Sink) -> None:
-        hint = "`trunkline check` shows where; set it, then start the gateway again"
+        hint = "`trunkline check` shows the place; a variable that is set now counts from the gateway's next start"
         health = Health(state="down", reason=self._reason, since=time.time(), last_error=self._reason, hint=hint)
         sink.health(health)
 

@@ -11,6 +11,7 @@ from trunkline.config.load import Loaded, load_config
 from trunkline.config.reader import Reader
 from trunkline.config.report import Report
 from trunkline.config.settings import Settings
+from trunkline.config.sources import Unready
 from trunkline.config.tree import Node
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
@@ -42,6 +43,12 @@ def found(loaded: Loaded) -> list[tuple[str, int, int]]:
 
 def codes(loaded: Loaded) -> list[str]:
     return [problem.code.id for problem in loaded.problems]
+
+
+def unready(loaded: Loaded) -> dict[str, tuple[str, ...]]:
+    """The servers that lack something, each with what."""
+    sources = settings_of(loaded).sources
+    return {name: section.obstacles for name, section in sources.items() if isinstance(section, Unready)}
 
 
 def reader_for(environ: Mapping[str, str] | None = None, folder: str = "/etc/trunkline") -> Reader:

@@ -10,7 +10,8 @@ from tests.support.waiting import until
 from tests.unit.router.fakes import Desk, FakeSource, problem_of
 
 from trunkline import fleet
-from trunkline.core.errors import SOURCE_DOWN
+from trunkline.config.sources import Unready
+from trunkline.core.errors import SOURCE_DISABLED, SOURCE_DOWN
 from trunkline.core.events import Note
 from trunkline.core.source import Health, Sink, SourceKind
 from trunkline.core.tool import Snapshot, Tool
@@ -88,6 +89,28 @@ async def test_a_source_that_cannot_be_built_is_down_and_all_others_come_and_go(
     sea.fleet.reconnect("four")
     await sea.states(one="ready", two="down", four="ready")
     assert sea.apply().removed == ("one", "two", "four")
+    await sea.fleet.close()
+
+
+async def test_a_source_that_lacks_something_is_down_until_it_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    lacking = Unready(prefix="one", of_kind="mcp_http", obstacles=("no wood", "no nails"))
+    well = McpHttpSection(url="2", prefix="two")
+    sea.fleet.apply({"one": lacking, "two": well, "off": lacking.replace(enabled=False)})
+    await sea.states(one="down", two="ready", off="disabled")
+    gate = sea.desk.router.gates["one"]
+    assert (gate.health.reason, gate.options.kind) == ("no wood; no nails", "mcp_http")
+    problem = problem_of(sea.desk.call("one.a"))
+    assert problem.code is SOURCE_DOWN and "no wood" in problem.message
+    assert problem_of(sea.desk.call("off.a")).code is SOURCE_DISABLED
+    built = McpHttpSection(url="1", prefix="one")
+    assert sea.fleet.apply({"one": built, "two": well}).replaced == ("one",)
+    await sea.states(one="ready", two="ready")
+    assert sea.fleet.apply({"one": lacking, "two": well}).replaced == ("one",)
+    await sea.states(one="down", two="ready")
+    assert sea.fleet.apply({"one": lacking, "two": well}).unchanged == ("one", "two")
     await sea.fleet.close()
 
 

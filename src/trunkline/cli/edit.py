@@ -229,7 +229,8 @@ def _not_set_here(problem: Problem) -> Problem:
     """A variable that is not set in this shell may well be where the gateway runs."""
     if problem.code is not ENV_NOT_SET:
         return problem
-    return replace(problem, severity="warning", message=f"{problem.message} here", hint="set it where the gateway runs")
+    hint = "set it where the gateway runs, or the server is down there"
+    return replace(problem, message=f"{problem.message} here", hint=hint)
 
 
 def _sentence(change: _Change) -> str:

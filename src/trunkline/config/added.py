@@ -43,7 +43,7 @@ def read_added(body: bytes, kinds: Kinds, listen: Listen) -> AddedServer:
     Nothing of our environment is put into it: a reference like `${NAME}` could carry a secret to any address.
     """
     report = Report(_BODY)
-    reader = Reader(report, {}, Path("/"))
+    reader = Reader(report, {}, Path("/"), strict=True)
     try:
         table = _table(body, report)
         name = _name(table)

@@ -42,13 +42,8 @@ def read_clients(node: Node, reader: Reader, sources: SourceList, listen: Listen
         reader.wrong_type(node, "a group of keys", "give each server a name, and its keys below")
         return
     for entry in node.entries:
-        reader.obstacles = []
-        try:
+        with reader.one_source():
             _read_server(entry, reader, sources, listen, spelling)
-        except Invalid:
-            continue
-        finally:
-            reader.obstacles = None
 
 
 def clients_schema() -> JsonSchema:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, cast
 
@@ -20,9 +21,9 @@ OUR_REFERENCE: Final = "${NAME}"
 
 
 class Reader:
-    """Shared by all shapes while one file is read."""
+    """Shared by all shapes while one file is read. With `strict`, a source that lacks something is an error too."""
 
-    def __init__(self, report: Report, environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, report: Report, environ: Mapping[str, str], folder: Path, *, strict: bool = False) -> None:
         self.report = report
         self.folder = folder
         self.obstacles: list[str] | None = None
@@ -31,9 +32,22 @@ class Reader:
         """How this file refers to the variable NAME; empty where it cannot."""
         self.unset_hints: dict[str, str] = {}
         """What to do about certain variables when they are not set."""
+        self._strict = strict
         self._defined: dict[str, str] = {}
+        self._absent: set[str] = set()
         # a ChainMap writes to its first mapping only
         self._environ = ChainMap(self._defined, cast("MutableMapping[str, str]", environ))
+
+    @contextmanager
+    def one_source(self) -> Generator[None, None, None]:
+        """While one source is read: what is wrong with it ends its reading alone, what it lacks is in `obstacles`."""
+        self.obstacles = None if self._strict else []
+        try:
+            yield
+        except Invalid:
+            pass  # the report has it, and the next source may have more to say
+        finally:
+            self.obstacles = None
 
     def error(self, code: Code, node: Node | Span, message: str, hint: str = "") -> Invalid:
         return self.report.error(code, node if isinstance(node, Span) else node.span, message, hint)
@@ -72,11 +86,21 @@ class Reader:
 
     def define(self, value: str) -> str:
         """A reference that stands for this value, which then shows in no message."""
-        number = len(self._defined) + 1
-        while (name := f"_trunkline_{number}") in self._environ:
-            number += 1
+        name = self._new_name()
         self._defined[name] = value
         return f"${{{name}}}"
+
+    def absent(self) -> str:
+        """A reference to what is not there, which is in the report already: no text with it can be used."""
+        name = self._new_name()
+        self._absent.add(name)
+        return f"${{{name}}}"
+
+    def _new_name(self) -> str:
+        number = len(self._defined) + len(self._absent) + 1
+        while (name := f"_trunkline_{number}") in self._environ or name in self._absent:
+            number += 1
+        return name
 
     def spelling_of(self, variable: str) -> str:
         """How to write a reference to a variable in this file, as a hint shows it."""
@@ -109,6 +133,8 @@ class Reader:
             other = _OTHER_DIALECT.match(what)
             hint = f"did you mean `${{{other[1]}}}`?" if other else "write `$${` for a plain `${`"
             self.error(BAD_VALUE, node, f"`{what}` is not a reference like `${{NAME}}` or `${{NAME:-default}}`", hint)
+            return
+        if what in self._absent:
             return
         default = f", or give a default: `${{{what}:-…}}`" if self.reference == OUR_REFERENCE else ""
         hint = self.unset_hints.get(what, f"set it{default}")

@@ -50,7 +50,8 @@ def as_it_stands(text: str) -> str:
 
 def text_of_file(node: Node, path: Path, reader: Reader) -> str:
     """A reference that stands for the text of a file, without the blanks around it."""
-    return reader.define((read_reference_file(node, path, reader) or "").strip())
+    text = read_reference_file(node, path, reader)
+    return reader.absent() if text is None else reader.define(text.strip())
 
 
 def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:
@@ -139,7 +140,7 @@ class EditorReferences:
     def _only_editor_knows(self, node: Scalar, name: str) -> str | None:
         hint = f"write the value out, or {self._reader.spelling_of('NAME')}"
         self._reader.obstacle(BAD_VALUE, node, "The text has a reference that only the editor can work out", hint)
-        return self._reader.define("")
+        return self._reader.absent()
 
 
 class ShellReferences:

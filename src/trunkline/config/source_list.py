@@ -76,8 +76,14 @@ class SourceList:
                 raise
         if section is None or reader.obstacles:
             obstacles = tuple(dict.fromkeys(reader.obstacles or ()))
-            section = Unready(prefix=name, enabled=enabled, of_kind=kind, obstacles=obstacles)
+            prefix = self._prefix(name, table)
+            section = Unready(prefix=prefix, enabled=enabled, of_kind=kind, obstacles=obstacles)
         self.found[name] = section
+
+    def _prefix(self, name: str, table: Table) -> str:
+        """What a call of one of its tools begins with, as far as the file says it outright."""
+        written = table.get("prefix")
+        return written.text if isinstance(written, Scalar) and not self._reader.is_reference(written) else name
 
 
 def read_sources(node: Node, reader: Reader, sources: SourceList) -> None:
@@ -88,13 +94,8 @@ def read_sources(node: Node, reader: Reader, sources: SourceList) -> None:
         reader.wrong_type(node, "a group of keys", "give each source a name, and its keys below")
         return
     for entry in node.entries:
-        reader.obstacles = []
-        try:
+        with reader.one_source():
             _read_source(entry, reader, sources)
-        except Invalid:
-            continue
-        finally:
-            reader.obstacles = None
 
 
 def _read_source(entry: Entry, reader: Reader, sources: SourceList) -> None:

@@ -77,7 +77,10 @@ def test_a_variable_without_a_value_comes_from_the_environment(tmp_path: Path) -
     assert done.returncode == 0
     assert 'TOKEN: "${TOKEN}"' in (tmp_path / "trunkline.yaml").read_text()
     assert "warning TL110: Environment variable `TOKEN` is not set here" in done.stderr
-    assert "no gateway takes it" in done.stderr
+    assert "set it where the gateway runs, or the server is down there" in done.stderr
+    checked = trunkline("check", cwd=tmp_path)
+    assert checked.returncode == 0
+    assert checked.stdout.endswith("fine, 1 server; 1 cannot start until what the warnings name is there\n")
     done = trunkline("add", "b", "-e", "TOKEN", "--", "cat", cwd=tmp_path, env={"TOKEN": "t"})
     assert "TL110" not in done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.client_files import SAMPLES, load_named, load_sample, shown
-from tests.support.config_files import KINDS, codes, settings_of
+from tests.support.config_files import KINDS, codes, settings_of, unready
 
 from trunkline.config.client_files import project_of
 from trunkline.config.load import load_config
-from trunkline.config.sources import ToolSelection
+from trunkline.config.sources import ToolSelection, Unready
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
 
@@ -245,6 +246,12 @@ def test_gemini() -> None:
             timeout=5.0,
         ),
         "events": McpHttpSection(prefix="events", url="https://tools.example.com/sse", transport="sse"),
+        "experimental": Unready(
+            prefix="experimental",
+            enabled=False,
+            of_kind="mcp_stdio",
+            obstacles=("Environment variable `NOT_SET_ANYWHERE` is not set",),
+        ),
     }
     assert codes(loaded) == ["TL120", "TL110"]
 
@@ -411,3 +418,36 @@ def test_loading_imports_only_what_the_file_needs(tmp_path: Path, name: str, tex
     assert ("tomllib" in loaded) == (name == "config.toml")
     dialects = {module for module in loaded if module.startswith("trunkline.config.dialects.")}
     assert dialects == {f"trunkline.config.dialects.{'codex' if name == 'config.toml' else 'mcp_servers'}"}
+
+
+_LACKING = {
+    ".mcp.json": ("mcpServers", ("${NOWHERE}", "${env:NOWHERE}", "${file:/none}")),
+    ".vscode/mcp.json": ("servers", ("${env:NOWHERE}", "${input:nowhere}", "${command:pick}", "${file:/none}")),
+    ".gemini/settings.json": ("mcpServers", ("$NOWHERE", "${NOWHERE}")),
+    "opencode.json": ("mcp", ("{env:NOWHERE}", "{file:/none}")),
+    "trunkline.json": ("mcpServers", ("${NOWHERE}",)),
+}
+
+
+@pytest.mark.parametrize("name", _LACKING)
+def test_no_server_that_lacks_something_keeps_the_others_out_or_vanishes(name: str) -> None:
+    group, references = _LACKING[name]
+    of_opencode = name == "opencode.json"
+    good = {"command": ["x"]} if of_opencode else {"command": "x"}
+    env = "environment" if of_opencode else "env"
+    for reference in references:
+        servers = {
+            "command": {"command": [reference] if of_opencode else reference},
+            "url": {"url": reference},
+            "part": {"url": f"http://{reference}:80/"},
+            "header": {"url": "http://x/", "headers": {"A": reference}},
+            "variable": {**good, env: {"A": reference}},
+            "folder": {**good, "cwd": reference},
+            "type": {**good, "type": reference},
+            "timeout": {**good, "timeout": reference},
+            "enabled": {**good, "enabled": reference},
+        }
+        loaded = load_named(name, json.dumps({group: {**servers, "good": good}}))
+        assert settings_of(loaded).sources.keys() == {*servers, "good"}, reference
+        assert unready(loaded).keys() == servers.keys(), reference
+        assert {problem.severity for problem in loaded.problems} == {"warning"}, reference

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.report import Invalid, Span
+from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid, Report, Span
 from trunkline.config.tree import Scalar
 from trunkline.core.errors import BAD_VALUE
 
@@ -34,12 +35,38 @@ def test_an_unset_variable_is_an_error_with_a_hint() -> None:
     assert "${TOKEN:-" in problem.hint
 
 
-def test_an_unset_variable_of_something_switched_off_is_a_warning() -> None:
+def test_what_a_source_lacks_is_a_warning_and_its_own_obstacle() -> None:
     reader = reader_for()
-    reader.unset_is_fatal = False
-    with pytest.raises(Invalid):
-        reader.text(scalar("${TOKEN}"))
+    with reader.one_source():
+        with pytest.raises(Invalid):
+            reader.text(scalar("${TOKEN}"))
+        assert reader.obstacles == ["Environment variable `TOKEN` is not set"]
+    with reader.one_source():
+        assert reader.obstacles == []
     assert not reader.report.failed
+
+
+def test_what_is_wrong_with_one_source_ends_its_reading_alone() -> None:
+    reader = reader_for()
+    with reader.one_source():
+        raise reader.error(BAD_VALUE, scalar(""), "wrong")
+    assert reader.report.failed and reader.obstacles is None
+
+
+def test_a_strict_reader_takes_no_source_that_lacks_something() -> None:
+    reader = Reader(Report("file"), {}, Path("/"), strict=True)
+    with reader.one_source():
+        reader.text(scalar("${TOKEN}"))
+    assert reader.report.failed
+
+
+def test_what_is_absent_is_reported_once_by_who_looked_for_it() -> None:
+    reader = reader_for()
+    here, absent, also_here = reader.define("here"), reader.absent(), reader.define("also")
+    assert reader.text(scalar(here + also_here)) == "herealso"
+    with pytest.raises(Invalid):
+        reader.text(scalar(f"{here} {absent}"))
+    assert reader.report.in_file_order() == ()
 
 
 def test_the_spelling_of_other_programs_gets_a_hint() -> None:
@@ -92,9 +119,9 @@ def test_hints_speak_the_language_of_the_file() -> None:
     assert reader.report.in_file_order()[0].hint == "set it"
 
 
-def test_an_obstacle_is_none_for_what_is_switched_off() -> None:
+def test_an_obstacle_is_an_error_outside_of_sources() -> None:
     reader = reader_for()
     reader.obstacle(BAD_VALUE, scalar(""), "one")
-    reader.unset_is_fatal = False
-    reader.obstacle(BAD_VALUE, scalar(""), "two")
+    with reader.one_source():
+        reader.obstacle(BAD_VALUE, scalar(""), "two")
     assert [problem.severity for problem in reader.report.in_file_order()] == ["error", "warning"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.support.config_files import codes, found, load_text, settings_of
 
+from trunkline.config.sources import Unready
+
 
 def test_sources_keep_the_order_of_the_file() -> None:
     text = """
@@ -63,7 +65,35 @@ def test_a_source_that_is_switched_off_does_not_need_its_variables() -> None:
     text = "sources:\n  a: {kind: mcp_http, enabled: false, url: '${NOWHERE}'}\n  b: {kind: mcp_stdio, command: x}\n"
     loaded = load_text(text)
     assert [(problem.code.id, problem.severity) for problem in loaded.problems] == [("TL110", "warning")]
-    assert list(settings_of(loaded).sources) == ["b"]
+    assert {name: section.enabled for name, section in settings_of(loaded).sources.items()} == {"a": False, "b": True}
+
+
+def test_a_source_that_lacks_a_variable_is_there_and_not_ready() -> None:
+    text = "sources:\n  a: {kind: mcp_http, url: '${NOWHERE}/${NOWHERE}', prefix: p, headers: {X: '${GONE}'}}\n"
+    section = settings_of(load_text(text)).sources["a"]
+    obstacles = ("Environment variable `NOWHERE` is not set", "Environment variable `GONE` is not set")
+    assert section == Unready(prefix="p", of_kind="mcp_http", obstacles=obstacles)
+
+
+def test_a_source_that_lacks_a_variable_is_another_once_it_is_there() -> None:
+    text = "sources: {a: {kind: mcp_stdio, command: x, args: ['${WORD}']}}"
+    lacking, ready, other = (settings_of(load_text(text, environ=environ)) for environ in ({}, {"WORD": "w"}, {}))
+    assert not ready.sources["a"].same_connection(lacking.sources["a"])
+    assert not lacking.sources["a"].same_connection(ready.sources["a"])
+    assert lacking.sources["a"].same_connection(other.sources["a"])
+
+
+def test_a_source_that_is_wrong_besides_is_refused() -> None:
+    for wrong in ("timeout: -1", "nonsense: 1", "enabled: 5", "args: {}", "env: {A: '${b c}'}"):
+        loaded = load_text(f"sources: {{a: {{kind: mcp_stdio, command: '${{NOWHERE}}', {wrong}}}}}")
+        assert loaded.settings is None, wrong
+    assert load_text("sources: {a: {kind: mcp_stdio, args: ['${NOWHERE}']}}").settings is None
+
+
+def test_no_variable_means_no_gateway_where_the_gateway_itself_needs_it() -> None:
+    loaded = load_text("gateway: {token: '${NOWHERE}'}\nsources: {a: {kind: mcp_stdio, command: '${NOWHERE}'}}")
+    assert [problem.severity for problem in loaded.problems] == ["error", "warning"]
+    assert loaded.settings is None
 
 
 def test_entries_of_the_wrong_shape_are_refused() -> None:

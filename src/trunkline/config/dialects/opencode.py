@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from trunkline.config.client_entry import Given, Spelling, under
 from trunkline.config.dialects import ClientFile, ClientServers
 from trunkline.config.reader import Reader
 from trunkline.config.references import OpenCodeReferences, rewrite_given
+from trunkline.config.report import Invalid
 from trunkline.config.shapes import Choice
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 from trunkline.core.errors import CLIENT_ONLY_KEY, CONFLICTING_KEYS, WRONG_TYPE
@@ -64,7 +66,8 @@ def _without_switches(servers: Table, reader: Reader) -> Table:
 
 def _adapted(given: Given, reader: Reader) -> Given:
     if "type" in given:
-        _check_type(given.pop("type").value, given, reader)
+        with suppress(Invalid):  # the report has it, and the server is there even where this lacks a variable
+            _check_type(given.pop("type").value, given, reader)
     if "command" in given:
         given |= _command(given["command"], reader)
     if "timeout" in given and isinstance(given["timeout"].value, Table):

@@ -18,9 +18,9 @@ from trunkline.config.file_text import parse_text
 from trunkline.config.load import Loaded, load_text
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.source_list import Kinds
-from trunkline.config.sources import SourceSection
+from trunkline.config.sources import SourceSection, Unready
 from trunkline.config.tree import Items, Node, Table, place_of
-from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
+from trunkline.core.errors import GatewayError, Problem
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXTS: Final = ("command", "args", "env", "url", "headers")
@@ -142,7 +142,7 @@ def _texts_of(file: ConfigText) -> dict[str, Any] | None:
     """What is given to the one server of a file; None where it cannot be read."""
     settings = file.load().settings
     section = None if settings is None else next(iter(settings.sources.values()), None)
-    if not (hasattr(section, "command") or hasattr(section, "url")):
+    if section is None or isinstance(section, Unready):
         return None
     texts = {name: getattr(section, name, None) for name in _TEXTS}
     passed_on: tuple[str, ...] = getattr(section, "inherit_env", ())
@@ -156,13 +156,10 @@ def problems_of_entry(loaded: Loaded, text: str, start: int, end: int) -> list[F
 
 
 def check_no_new_errors(before: Loaded, after: Loaded, of_entry: Iterable[FileProblem]) -> None:
-    """Raises GatewayError where the file has errors now that it did not have.
-
-    A variable that is not set here is none: it may be where the gateway runs.
-    """
+    """Raises GatewayError where the file has errors now that it did not have."""
     own = list(of_entry)
     for problem in own:
-        if problem.severity == "error" and problem.code is not ENV_NOT_SET:
+        if problem.severity == "error":
             raise GatewayError(Problem(code=problem.code, message=problem.message, hint=problem.hint))
     known = _errors(before.problems)
     elsewhere = [problem for problem in after.problems if problem not in own]

@@ -105,8 +105,8 @@ CONFIGURATION: Final = {
         ("check that the right file is named",),
     ),
     "TL110": Explanation(
-        "The file refers to an environment variable, `${NAME}`, that is not set where Trunkline runs. For a server "
-        "that is switched off it is only a warning.",
+        "The file refers to an environment variable, `${NAME}`, that is not set where Trunkline runs. In a server it "
+        "is a warning: that server is down and says why, and all others start. Under `gateway` it is an error.",
         (
             "the variable is set in your shell, but not for the service or the program that starts Trunkline",
             "a mistyped name",
@@ -114,7 +114,7 @@ CONFIGURATION: Final = {
             "`${input:ID}` in a file of VS Code, which asks for it; Trunkline takes it from `INPUT_ID`",
         ),
         (
-            "set the variable in the environment of the gateway",
+            "set the variable in the environment of the gateway, and start it again",
             "give a default: `${NAME:-value}`, or `${NAME:-}` for nothing",
             "write `$${` where a plain `${` is meant",
         ),

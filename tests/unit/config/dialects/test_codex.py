@@ -73,8 +73,8 @@ env_http_headers = ["A"]
 def test_variables_that_are_not_set_are_reported_where_they_are_named() -> None:
     text = '[mcp_servers.a]\nurl = "http://x/"\nbearer_token_env_var = "A"\nenv_http_headers = { H = "B", I = \'C\' }\n'
     assert shown(load(text, B="b")) == [
-        "3:24 error TL110: Environment variable `A` is not set",
-        "4:35 error TL110: Environment variable `C` is not set",
+        "3:24 warning TL110: Environment variable `A` is not set",
+        "4:35 warning TL110: Environment variable `C` is not set",
     ]
     assert [problem.hint for problem in load(text, A="a", B="b").problems] == ["set it"]
 

@@ -25,8 +25,8 @@ def test_references_as_in_a_shell() -> None:
 def test_variables_that_are_not_set_are_reported() -> None:
     loaded = load(server('"url": "http://x/", "headers": {"A": "Bearer $TOKEN", "B": "${OTHER}"}'))
     assert shown(loaded) == [
-        "1:60 error TL110: Environment variable `TOKEN` is not set",
-        "1:82 error TL110: Environment variable `OTHER` is not set",
+        "1:60 warning TL110: Environment variable `TOKEN` is not set",
+        "1:82 warning TL110: Environment variable `OTHER` is not set",
     ]
     assert {problem.hint for problem in loaded.problems} == {"set it"}
 

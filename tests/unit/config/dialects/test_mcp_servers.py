@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.client_files import load_named, shown
-from tests.support.config_files import codes, settings_of
+from tests.support.config_files import codes, settings_of, unready
 
 from trunkline.config.render import render
 
@@ -44,7 +44,7 @@ def test_the_text_of_a_file() -> None:
     assert settings_of(loaded).sources["a"].headers == {"Authorization": "Bearer s3cret"}  # type: ignore[attr-defined]
     assert codes(loaded) == []
     assert shown(load_named("mcp_config.json", text)) == [
-        "1:72 error TL100: The file it refers to cannot be read: it is not there, or no plain file"
+        "1:72 warning TL100: The file it refers to cannot be read: it is not there, or no plain file"
     ]
 
 
@@ -61,8 +61,8 @@ def test_variables_that_are_not_set_are_reported_where_they_are_used() -> None:
 }"""
     loaded = load_named(".mcp.json", text)
     assert shown(loaded) == [
-        "5:16 error TL110: Environment variable `ONE` is not set",
-        "6:20 error TL110: Environment variable `TWO` is not set",
+        "5:16 warning TL110: Environment variable `ONE` is not set",
+        "6:20 warning TL110: Environment variable `TWO` is not set",
         "8:54 warning TL110: Environment variable `THREE` is not set",
     ]
     assert [problem.hint for problem in loaded.problems] == [
@@ -70,6 +70,10 @@ def test_variables_that_are_not_set_are_reported_where_they_are_used() -> None:
         "set it",
         "set it, or give a default: `${THREE:-…}`",
     ]
+    assert unready(loaded) == {
+        "a": ("Environment variable `ONE` is not set", "Environment variable `TWO` is not set"),
+        "b": ("Environment variable `THREE` is not set",),
+    }
 
 
 def test_mistakes_have_their_places() -> None:

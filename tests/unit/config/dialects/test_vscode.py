@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.client_files import load_named, shown
-from tests.support.config_files import codes, settings_of
+from tests.support.config_files import codes, settings_of, unready
 
 
 def load(server: str, more: str = "", **environ: str):
@@ -14,7 +14,7 @@ def test_an_input_is_taken_from_a_variable() -> None:
     server = '"command": "x", "env": {"K": "${input:my-api.key}"}'
     assert settings_of(load(server, INPUT_MY_API_KEY="k")).sources["a"].env == {"K": "k"}  # type: ignore[attr-defined]
     loaded = load(server)
-    assert shown(loaded) == ["1:50 error TL110: Environment variable `INPUT_MY_API_KEY` is not set"]
+    assert shown(loaded) == ["1:50 warning TL110: Environment variable `INPUT_MY_API_KEY` is not set"]
     assert loaded.problems[0].hint == "set it: the editor asks for `my-api.key`, Trunkline takes it from this variable"
 
 
@@ -25,11 +25,12 @@ def test_the_default_of_an_input_stands_in_for_an_answer() -> None:
     assert settings_of(load(server, inputs, INPUT_R="us")).sources["a"].args == ("us",)  # type: ignore[attr-defined]
 
 
-def test_what_only_the_editor_knows_is_refused_with_a_way_out() -> None:
+def test_what_only_the_editor_knows_keeps_the_server_down_with_a_way_out() -> None:
     for reference in ("${command:pick.it}", "${config:editor.tabSize}"):
         loaded = load(f'"command": "x", "args": ["{reference}"]')
-        assert shown(loaded) == ["1:46 error TL104: The text has a reference that only the editor can work out"]
+        assert shown(loaded) == ["1:46 warning TL104: The text has a reference that only the editor can work out"]
         assert loaded.problems[0].hint == "write the value out, or `${env:NAME}`"
+        assert unready(loaded) == {"a": ("The text has a reference that only the editor can work out",)}
 
 
 def test_a_plain_reference_is_none_here() -> None:
@@ -58,7 +59,7 @@ def test_what_is_given_for_path_comes_after_what_is_there() -> None:
 
 def test_a_file_of_variables_that_is_not_there() -> None:
     assert shown(load('"command": "x", "envFile": "${workspaceFolder}/.env"')) == [
-        "1:48 error TL100: The file it refers to cannot be read: it is not there, or no plain file"
+        "1:48 warning TL100: The file it refers to cannot be read: it is not there, or no plain file"
     ]
     assert codes(load('"url": "http://x/", "envFile": ".env"')) == ["TL120"]
 

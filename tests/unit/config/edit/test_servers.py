@@ -122,7 +122,7 @@ def test_a_variable_that_is_not_set_here_is_no_obstacle() -> None:
     server = NewServer(name="x", command=("cat",), env={"TOKEN": "${TOKEN}"})
     edited = add_server(config(""), server)
     assert [problem.code.id for problem in edited.problems] == ["TL110"]
-    assert edited.settings is None
+    assert edited.settings is not None
     assert add_server(config("", environ={"TOKEN": "t"}), server).problems == ()
 
 
