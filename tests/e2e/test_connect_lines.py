@@ -79,9 +79,10 @@ class Desk:
     def settings_with(self, text: str) -> list[str]:
         """Files of the clients that hold this; what they are just removing does not count."""
         found: list[str] = []
-        for path in self.home.rglob("*"):
-            with contextlib.suppress(FileNotFoundError):
-                found += [str(path)] if path.is_file() and text.encode() in path.read_bytes() else []
+        for folder, _, names in os.walk(self.home):  # which passes over folders that are gone
+            for path in (Path(folder, name) for name in names):
+                with contextlib.suppress(FileNotFoundError):
+                    found += [str(path)] if path.is_file() and text.encode() in path.read_bytes() else []
         return found
 
 

@@ -88,7 +88,9 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 
 def test_make_run_starts_the_demo() -> None:
-    steps = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    make = ["make", "-n", "run"]
+    steps = subprocess.run(make, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30)
     assert steps.stdout.splitlines()[-1].strip() == ".venv/bin/trunkline demo"
 
 

@@ -92,7 +92,7 @@ def belongs_to(target: Target, settings: Settings | None) -> bool:
     gateway = settings.gateway
     if target.socket:
         return target.socket == str(gateway.socket)
-    return not target.tls and gateway.listen.reaches(target.host, target.port)
+    return not target.tls and gateway.listen.is_at(target.host, target.port)
 
 
 def client_token(settings: Settings | None) -> str:

@@ -12,7 +12,8 @@ from trunkline.core.errors import BAD_VALUE
 
 _ADDRESS: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})\Z")
 _LOOPBACK_IPV4: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}\Z")
-_ANY: Final = frozenset({"0.0.0.0", "::"})
+_ONE_OF_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_ANY: Final = frozenset(_ONE_OF_ANY)
 MAX_PORT: Final = 65_535
 
 
@@ -34,6 +35,12 @@ class Listen(NamedTuple):
         if port != self.port or not self.port:
             return False
         return host == self.host or (is_loopback(host) and (self.is_loopback or self.host in _ANY))
+
+    def is_at(self, host: str, port: int) -> bool:
+        """Whether this very address is ours, for certain: at our port another user may hold another loopback address."""
+        if port != self.port or not self.port:
+            return False
+        return host.lower() == self.host.lower() or host == _ONE_OF_ANY.get(self.host)
 
 
 def is_loopback(host: str) -> bool:

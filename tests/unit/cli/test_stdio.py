@@ -24,8 +24,13 @@ def test_a_file_that_nobody_named_gives_its_token_to_its_own_gateway_only() -> N
     settings = settings_of(load_text("gateway: {listen: '127.0.0.1:4747', socket: /run/gw.sock}"))
     assert belongs_to(Target("http://localhost/mcp", socket="/run/gw.sock"), settings)
     assert not belongs_to(Target("http://localhost/mcp", socket="/run/other.sock"), settings)
-    for url in ("http://127.0.0.1:4747/mcp", "http://localhost:4747/mcp"):
-        assert belongs_to(Target(url), settings)
-        assert not belongs_to(Target(url), None)
-    for url in ("http://127.0.0.1:4748/mcp", "https://127.0.0.1:4747/mcp", "http://example.com:4747/mcp"):
+    assert belongs_to(Target("http://127.0.0.1:4747/mcp"), settings)
+    assert not belongs_to(Target("http://127.0.0.1:4747/mcp"), None)
+    for url in (
+        "http://[::1]:4747/mcp",
+        "http://localhost:4747/mcp",
+        "http://127.0.0.1:4748/mcp",
+        "https://127.0.0.1:4747/mcp",
+        "http://example.com:4747/mcp",
+    ):
         assert not belongs_to(Target(url), settings)

@@ -47,3 +47,14 @@ def test_an_address_knows_who_reaches_it() -> None:
     assert not Listen("127.0.0.1", 80).reaches("127.0.0.1", 81)
     assert not Listen("127.0.0.1", 80).reaches("10.0.0.1", 80)
     assert not Listen("127.0.0.1", 0).reaches("127.0.0.1", 0)
+
+
+def test_only_the_very_address_is_certain_to_be_ours() -> None:
+    assert Listen("127.0.0.1", 80).is_at("127.0.0.1", 80)
+    assert Listen("0.0.0.0", 80).is_at("127.0.0.1", 80)
+    assert Listen("::", 80).is_at("::1", 80)
+    assert Listen("GW.local", 80).is_at("gw.local", 80)
+    for host in ("localhost", "::1", "127.0.0.9", "10.0.0.1"):
+        assert not Listen("127.0.0.1", 80).is_at(host, 80)
+    assert not Listen("0.0.0.0", 80).is_at("127.0.0.9", 80)
+    assert not Listen("127.0.0.1", 0).is_at("127.0.0.1", 0)

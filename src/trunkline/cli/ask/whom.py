@@ -81,7 +81,7 @@ def _named(url: str, config: Path | None) -> There:
 def _is_own_address(url: str, settings: Settings) -> bool:
     parts = urlsplit(url)
     port = parts.port or _HTTP_PORT
-    return parts.scheme == "http" and settings.gateway.listen.reaches(parts.hostname or "", port)
+    return parts.scheme == "http" and settings.gateway.listen.is_at(parts.hostname or "", port)
 
 
 def _state_dirs(config: Path | None) -> list[Path]:

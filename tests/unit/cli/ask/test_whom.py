@@ -222,8 +222,9 @@ def test_a_file_that_is_named_with_the_url_gives_its_tokens(place: Place) -> Non
 def test_a_file_that_nobody_named_gives_them_to_its_own_address_only(place: Place) -> None:
     place.file("gateway: {token: secret, operator_token: op, listen: '127.0.0.1:4791'}")
     assert whom_to_ask(None, URL) == There(URL, "", "secret", "op")
-    assert whom_to_ask(None, "http://localhost:4791") == There("http://localhost:4791/mcp", "", "secret", "op")
-    for url in ("http://127.0.0.1:4792/mcp", "http://example.com:4791/mcp", "https://127.0.0.1:4791/mcp"):
+    for url in ("http://localhost:4791/mcp", "http://[::1]:4791/mcp", "http://127.0.0.1:4792/mcp"):
+        assert whom_to_ask(None, url) == There(url), "who knows who listens there"
+    for url in ("http://example.com:4791/mcp", "https://127.0.0.1:4791/mcp"):
         assert whom_to_ask(None, url) == There(url)
 
 
