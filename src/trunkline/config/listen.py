@@ -37,7 +37,7 @@ class Listen(NamedTuple):
         return host == self.host or (is_loopback(host) and (self.is_loopback or self.host in _ANY))
 
     def is_at(self, host: str, port: int) -> bool:
-        """Whether this very address is ours, for certain: at our port another user may hold another loopback address."""
+        """Whether this very address is ours for certain: another user may hold another loopback one, at our port."""
         if port != self.port or not self.port:
             return False
         return host.lower() == self.host.lower() or host == _ONE_OF_ANY.get(self.host)
