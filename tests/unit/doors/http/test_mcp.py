@@ -42,7 +42,7 @@ def test_http_around_the_protocol_is_checked(loop_factory: Loop, tmp_path: Path)
                     reply = await wire.read_head()
                     assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, DELETE")
             assert (await posted(here, PING, path="/other")).status == 404
-            assert (await posted(here, PING, path="/mcp/")).status == 404
+            assert (await posted(here, PING, path="/mcp//")).status == 404
             for kind in ("text/plain", "", "application/jsonx", "application/x-www-form-urlencoded", "text/json"):
                 assert (await posted(here, PING, {"Content-Type": kind})).status == 415
             for accept in ("text/html", "image/*", "application/xml"):
