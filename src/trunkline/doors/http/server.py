@@ -23,9 +23,8 @@ from trunkline.wire.jsonrpc import encode
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
-_MCP_PATH: Final = MCP.encode()
-_MCP_PATH_TOO: Final = b"/mcp/"
-"""As some clients write it; a redirect would lose their POST."""
+_MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
+"""Some clients write a slash at the end, and a redirect would lose their POST."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +106,7 @@ class HttpDoor:
         """One request of any connection. A bug of ours answers 500 and costs that one request."""
         path, place = request.path, None
         try:
-            if path == _MCP_PATH:
-                self._mcp.handle(exchange, request, self._access.check(request))
-                return
-            if path == _MCP_PATH_TOO:
+            if path in _MCP_PATHS:
                 self._mcp.handle(exchange, request, self._access.check(request))
                 return
             place, names = self._routes.find(path)
