@@ -15,7 +15,7 @@ from trunkline.config.sources import SourceSection, Unready
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
-from trunkline.core.source import Health, Sink, Source
+from trunkline.core.source import Health, Sink, Source, ToolsOnly
 from trunkline.links.parts import Parts
 from trunkline.router.definitions import fingerprint
 from trunkline.router.gate import Gate
@@ -170,7 +170,7 @@ def _end(task: asyncio.Task[None]) -> None:
         task.cancel()
 
 
-class _Unbuilt:
+class _Unbuilt(ToolsOnly):
     """In place of a source that could not be built: its life is to say why."""
 
     def __init__(self, error: Exception) -> None:
@@ -181,9 +181,6 @@ class _Unbuilt:
 
     def submit(self, call: Call) -> None:
         call.finish(Failure(Problem(code=SOURCE_DOWN, message=f"Server {call.source} is down", source=call.source)))
-
-    def forget(self, session: str) -> None:
-        """Nothing is held for one client."""
 
 
 class _Waiting(_Unbuilt):

@@ -136,7 +136,9 @@ class Stage:
         members = {"name": msgspec.Raw(b'""'), "arguments": msgspec.Raw(raw)}
         caller = Caller("local", session)
         router = self.gateway.router
-        return router.call_tool(caller, f"{NAME}.{tool}", members, lambda _: None, notice=notice, meta=meta)
+        return router.call_tool(
+            caller, f"{NAME}.{tool}", members, lambda _: None, notice=notice, progress=notice is not None, meta=meta
+        )
 
     async def call(self, tool: str, arguments: dict[str, Any] | bytes | None = None, **more: Any) -> Outcome:
         call = self.start(tool, arguments, **more)

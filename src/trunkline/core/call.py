@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol
 
 from trunkline.core.errors import CANCELLED, Executed, Phase, Problem
+
+if TYPE_CHECKING:
+    from trunkline.core.question import Question
 
 Json = bytes | memoryview
 """JSON text. Results travel as the bytes their server wrote."""
@@ -18,12 +22,18 @@ Json = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. `session` is None for callers without one; `capabilities` is what a source may ask of this client."""
+    """Who asks. `session` is None for callers without one; `capabilities` is what a source may ask of this client.
+
+    `log_level` is the least severe log message it wants, empty where it never said. `version` is the protocol version
+    that it speaks.
+    """
 
     principal: str = "local"
     session: str | None = None
     client: str = ""
     capabilities: bytes = b"{}"
+    log_level: str = ""
+    version: str = ""
 
 
 # The outcomes are not frozen: a frozen dataclass costs half a microsecond more to make, on every call.
@@ -77,6 +87,7 @@ Outcome = Result | RemoteError | Failure | NeedsInput
 QUEUED: Final[Phase] = "queued"
 SENT: Final[Phase] = "sent"
 PARTIAL: Final[Phase] = "partial"
+PROGRESS: Final = "notifications/progress"
 
 
 class Carrier(Protocol):
@@ -135,6 +146,11 @@ class Request:
     def executed(self) -> Executed:
         return "no" if self.phase == QUEUED else "unknown"
 
+    def noticed(self, method: str, params: Json) -> None:
+        """A notification of the server that belongs to this request."""
+        if self.on_notice is not None:
+            self.on_notice(method, params)
+
     def finish(self, outcome: Outcome) -> bool:
         """Set the one outcome. False when there is one already: the first wins, the rest is dropped."""
         if self.outcome is not None:
@@ -166,14 +182,21 @@ class Keeper(Protocol):
 
 
 class Call(Request):
-    """A caller's request: what the router adds to a request."""
+    """A caller's request: what the router adds to a request.
+
+    `on_question` takes what the server asks of the client meanwhile, None where the client cannot be asked; while
+    `questions` are open the deadline rests. `headers` are those that an HTTP server wants to see beside the body.
+    """
 
     __slots__ = (
         "admitted",
         "caller",
         "gate",
+        "headers",
         "keeper",
+        "on_question",
         "progressed_at",
+        "questions",
         "reply",
         "retried",
         "source",
@@ -198,7 +221,10 @@ class Call(Request):
         self.reply = reply
         self.admitted = False
         self.gate: Gatekeeper | None = None
+        self.headers: list[tuple[bytes, bytes]] | None = None
         self.keeper: Keeper | None = None
+        self.on_question: Callable[[Question], None] | None = None
+        self.questions = 0
         self.retried = False
         self.source = ""
         self.tool = ""
@@ -212,6 +238,11 @@ class Call(Request):
         """`partial` once the tool has shown progress: then it has certainly begun to run."""
         phase = super().phase
         return PARTIAL if phase == SENT and self.progressed_at else phase
+
+    def noticed(self, method: str, params: Json) -> None:
+        if method == PROGRESS:
+            self.progressed_at = monotonic()
+        super().noticed(method, params)
 
     def cancel(self, why: str) -> bool:
         """The caller no longer wants the answer."""

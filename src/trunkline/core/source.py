@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from trunkline.core.call import Call
+from trunkline.core.call import Call, Caller, Failure, Json
+from trunkline.core.errors import INVALID_PARAMS, Problem
+from trunkline.core.question import Question
 from trunkline.core.tool import Snapshot
+from trunkline.core.watch import Watch
 
 State = Literal["starting", "ready", "degraded", "down", "disabled", "auth_required"]
 
@@ -34,6 +37,14 @@ class Sink(Protocol):
         ...
 
     def health(self, health: Health, /) -> None: ...
+    def ask(self, session: str, question: Question, /) -> None:
+        """A question of one client's own server that belongs to no call for sure."""
+        ...
+
+    def tell(self, session: str, method: str, params: Json, /) -> None:
+        """A notification of one client's own server that belongs to no call for sure."""
+        ...
+
     def count(self, counter: str, amount: int = 1, /) -> None: ...
 
 
@@ -48,9 +59,38 @@ class Source(Protocol):
         """Carry one call. Never raises and never blocks; `call.finish` is called exactly once, now or later."""
         ...
 
+    def watch(self, watch: Watch, /) -> None:
+        """Tell `watch` whenever its resource changes, until it is closed. Settles it exactly once."""
+        ...
+
+    def tell(self, caller: Caller, method: str, params: Json, /) -> None:
+        """A notification of a client, for the servers that work for it."""
+        ...
+
+    def refresh(self, /) -> None:
+        """Somebody lists what this source offers, and its last word on that is old."""
+        ...
+
     def forget(self, session: str, /) -> None:
         """A client's session ended: whatever was held for it alone is released."""
         ...
+
+
+class ToolsOnly:
+    """What a source need not do that offers nothing but tools, keeps nothing for one client and lists at once."""
+
+    def watch(self, watch: Watch) -> None:
+        problem = Problem(code=INVALID_PARAMS, message=f"No such resource: {watch.uri}")
+        watch.settle(Failure(problem))
+
+    def tell(self, caller: Caller, method: str, params: Json) -> None:
+        """Nothing here works for one client."""
+
+    def refresh(self) -> None:
+        """What was published last is what there is."""
+
+    def forget(self, session: str) -> None:
+        """Nothing is held for one client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

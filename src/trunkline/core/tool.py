@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal
+
+ListName = Literal["tools", "prompts", "resources", "templates"]
+LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources", "templates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +23,38 @@ class Tool:
         return f"{self.source}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Everything a source offers at one moment. Sources push whole snapshots; the catalog only ever replaces.
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A prompt, a resource or a template of resources as its server defined it, byte for byte.
 
-    The other lists hold the servers' own JSON objects, as `definition` does for tools.
+    `key` is what requests name it by: a prompt's name, a resource's URI, a template's URI template.
     """
 
+    source: str
+    key: str
+    definition: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What a server said of how long a list holds and for whom, and when (monotonic) it said so."""
+
+    ttl_ms: int = 0
+    public: bool = False
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything a source offers at one moment. Sources push whole snapshots; the catalog only ever replaces."""
+
     tools: tuple[Tool, ...] = ()
-    prompts: tuple[bytes, ...] = ()
-    resources: tuple[bytes, ...] = ()
-    templates: tuple[bytes, ...] = ()
+    prompts: tuple[Item, ...] = ()
+    resources: tuple[Item, ...] = ()
+    templates: tuple[Item, ...] = ()
     instructions: str = ""
     server_info: bytes = b"{}"
     capabilities: bytes = b"{}"
     protocol_version: str = ""
     warnings: tuple[str, ...] = field(default=())
+    freshness: Mapping[ListName, Freshness] = field(default_factory=dict[ListName, Freshness], compare=False)

@@ -10,7 +10,7 @@ from typing import Final
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.core.source import Health, Sink
+from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
 from trunkline.discovery import answers
 from trunkline.discovery.answers import Answer
@@ -27,7 +27,7 @@ from trunkline.wire.jsonrpc import encode
 _OPTIONS: Final = SourceOptions(rules=NameRules(prefix=""), timeout_s=30.0, grace_s=0.0, kind="builtin")
 
 
-class OwnTools:
+class OwnTools(ToolsOnly):
     """A source without a server: always well, with nothing to start and nothing to end."""
 
     def __init__(self, router: Router) -> None:
@@ -62,9 +62,6 @@ class OwnTools:
 
     async def run(self, sink: Sink) -> None:
         """Nothing to keep up."""
-
-    def forget(self, session: str) -> None:
-        """Nothing is held for one client."""
 
     def submit(self, call: Call) -> None:
         self._answer(call, partial(self._handlers[call.tool], call))

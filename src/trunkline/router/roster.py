@@ -10,13 +10,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from trunkline.core.call import Call, Failure
+from trunkline.core.call import Call, Failure, Json
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import RESERVED_SOURCE
+from trunkline.core.question import Question
 from trunkline.core.source import Health, Source
 from trunkline.core.tool import Snapshot
 from trunkline.router.catalog import Catalog
+from trunkline.router.clients import Clients
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
 from trunkline.router.options import RouterOptions, SourceOptions
@@ -42,6 +44,7 @@ class Roster:
         self.gates: dict[str, Gate] = {}
         self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
         self.views = Views(self.catalog)
+        self.clients = Clients()
         self.on_list_changed: list[Callable[[], None]] = []
         self.on_news: list[Callable[[], None]] = []
         """Called when a source was heard of, went away, or changed its state."""
@@ -275,6 +278,12 @@ class SourceSink:
 
     def health(self, health: Health) -> None:
         self._roster.health_changed(self._gate, health)
+
+    def ask(self, session: str, question: Question) -> None:
+        self._roster.clients.ask(session, question)
+
+    def tell(self, session: str, method: str, params: Json) -> None:
+        self._roster.clients.tell(session, self._gate.name, method, params)
 
     def count(self, counter: str, amount: int = 1) -> None:
         self._roster.events.count(counter, self._gate.name, amount)

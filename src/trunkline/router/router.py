@@ -12,6 +12,7 @@ from trunkline.core.call import Call, Caller, Failure, Json, Request
 from trunkline.core.errors import DEADLINE, UNKNOWN_TOOL, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import split_address, without_own_prefix
+from trunkline.core.question import Question
 from trunkline.router.catalog import Entry
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
@@ -25,6 +26,7 @@ _MAX_REPORTED: Final = 1000
 _NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
 Notice = Callable[[str, Json], None]
+Ask = Callable[[Question], None]
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Router:
         self.gates = self.roster.gates
         self.catalog = self.roster.catalog
         self.views = self.roster.views
+        self.clients = self.roster.clients
         self._options = options
         self._unresolved: dict[Call, _Waiting] = {}
         self._list_waiters: list[Callable[[], None]] = []
@@ -115,12 +118,19 @@ class Router:
         *,
         meta: Mapping[str, Json] | None = None,
         notice: Notice | None = None,
+        progress: bool = False,
+        ask: Ask | None = None,
     ) -> Call:
-        """Route one `tools/call`. `reply` is called exactly once, maybe before this returns."""
+        """Route one `tools/call`. `reply` is called exactly once, maybe before this returns.
+
+        `notice` takes notifications that belong to the call, those of its progress only when `progress` is asked for;
+        `ask` takes questions to the client.
+        """
         call = Call(TOOLS_CALL, b"", self._ended, caller=caller, reply=reply, meta=meta)
         call.started_at = monotonic()
-        if notice is not None:
-            self._watch_progress(call, notice)
+        call.on_notice = notice
+        call.on_question = ask
+        call.wants_progress = progress
         self._route(call, name, members)
         return call
 
@@ -176,18 +186,12 @@ class Router:
                 return
         call.timer = self._loop.call_later(left_s, self._expired, call)
 
-    def _watch_progress(self, call: Call, notice: Notice) -> None:
-        call.wants_progress = True
-
-        def forward(method: str, params: Json) -> None:
-            call.progressed_at = monotonic()
-            notice(method, params)
-
-        call.on_notice = forward
-
     def _expired(self, call: Call) -> None:
-        """Progress buys more time, up to the absolute maximum of a call."""
+        """Progress buys more time, up to the absolute maximum of a call; a question to the client stops the clock."""
         now = monotonic()
+        if call.questions:  # each has a deadline of its own
+            call.timer = self._loop.call_later(call.timeout, self._expired, call)
+            return
         end = min(call.progressed_at + call.timeout, call.started_at + self._options.call_s)
         if call.progressed_at and end > now:
             call.timer = self._loop.call_later(end - now, self._expired, call)

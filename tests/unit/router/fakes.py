@@ -97,7 +97,13 @@ class Desk:
         raw = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (members or {}).items()}
         meta = {name: msgspec.json.encode(value) for name, value in (members or {}).get("_meta", {}).items()} or None
         return self.router.call_tool(
-            caller or Caller(), name, raw, reply or self.replies.append, meta=meta, notice=notice
+            caller or Caller(),
+            name,
+            raw,
+            reply or self.replies.append,
+            meta=meta,
+            notice=notice,
+            progress=notice is not None,
         )
 
 

@@ -366,7 +366,7 @@ def test_progress_extends_a_call_but_not_past_its_absolute_end(play: Callable[[S
         for step in range(11):
             await asyncio.sleep(9)
             assert not call.done, f"ended after {step}"
-            call.on_notice("notifications/progress", b"{}")
+            call.noticed("notifications/progress", b"{}")
         assert len(seen) == 11
         await asyncio.sleep(0.9)
         assert not call.done
@@ -384,7 +384,7 @@ def test_a_call_whose_progress_stops_ends_one_timeout_later(play: Callable[[Scen
         sends(call)
         assert call.on_notice is not None
         await asyncio.sleep(8)
-        call.on_notice("notifications/progress", b"{}")
+        call.noticed("notifications/progress", b"{}")
         await asyncio.sleep(9)
         assert not call.done
         await asyncio.sleep(2)

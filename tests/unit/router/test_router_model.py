@@ -73,7 +73,7 @@ class Play:
     def progress(self) -> None:
         for call in self.held:
             if call.on_notice is not None and self.random.random() < 0.5:
-                call.on_notice("notifications/progress", b"{}")
+                call.noticed("notifications/progress", b"{}")
 
     def health(self) -> None:
         self.desk.health(self.random.choice("abc"), self.random.choice(STATES), "the play")

@@ -68,7 +68,7 @@ class EmbeddedDesk:
 
         members = {"arguments": msgspec.Raw(arguments)}
         call = self._gateway.router.call_tool(
-            _CALLER, name, members, reply, notice=lambda _, params: progress(progress_line(params))
+            _CALLER, name, members, reply, notice=lambda _, params: progress(progress_line(params)), progress=True
         )
         try:
             return await answered

@@ -101,7 +101,9 @@ class ToolCall:
             if token is not None:
                 self._token = single_line(token)
                 notice = self._notice
-        call = router.call_tool(caller, name, members, self._reply, meta=passed_on, notice=notice)
+        call = router.call_tool(
+            caller, name, members, self._reply, meta=passed_on, notice=notice, progress=notice is not None
+        )
         if not call.done:
             self._calls.add(self._key, call)
 

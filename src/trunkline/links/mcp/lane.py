@@ -161,7 +161,7 @@ class Lane:
             return
         request = self.pending.get(token) if isinstance(token, int) else None
         if request is not None and request.on_notice is not None:
-            request.on_notice("notifications/progress", params)
+            request.noticed("notifications/progress", params)
         else:
             self._count("unmatched_progress")
 

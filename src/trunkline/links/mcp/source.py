@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from trunkline.core.call import Call, Failure, Json, RemoteError, Request
+from trunkline.core.call import Call, Caller, Failure, Json, RemoteError, Request
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
+from trunkline.core.watch import Watch
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
@@ -80,6 +81,16 @@ class McpSource:
             self._scout.lane.send(call)
         else:
             self._parked.append(call)
+
+    def watch(self, watch: Watch) -> None:
+        problem = Problem(code=SOURCE_PROTOCOL, message=f"Server {self.name}: subscriptions are still to come")
+        watch.settle(Failure(problem))
+
+    def tell(self, caller: Caller, method: str, params: Json) -> None:
+        """Still to come."""
+
+    def refresh(self) -> None:
+        """Still to come."""
 
     def forget(self, session: str) -> None:
         if self._lanes is not None:

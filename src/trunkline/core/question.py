@@ -1,0 +1,68 @@
+"""What a server asks of the client that it works for: a model's answer, a form filled in, its roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from trunkline.core.call import Call, Json
+
+SAMPLING: Final = "sampling/createMessage"
+ELICITATION: Final = "elicitation/create"
+ROOTS: Final = "roots/list"
+METHODS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
+
+Ending = Literal["result", "error"]
+
+
+class Question:
+    """A request of a server to its client, ended exactly once: answered, refused, or withdrawn by the server.
+
+    `calls` are those in flight that may have caused it, the likeliest last; their deadlines rest while it is open.
+    """
+
+    __slots__ = ("_reply", "calls", "ended", "method", "on_withdrawn", "params", "source")
+
+    def __init__(
+        self,
+        source: str,
+        method: str,
+        params: Json,
+        reply: Callable[[Ending, Json], None],
+        calls: tuple[Call, ...] = (),
+    ) -> None:
+        self.source = source
+        self.method = method
+        self.params = params
+        self.calls = calls
+        self.ended = False
+        self.on_withdrawn: Callable[[], None] | None = None
+        self._reply = reply
+        for call in calls:
+            call.questions += 1
+
+    def answer(self, result: Json) -> bool:
+        """The client's result, as it wrote it. False when the question had ended before."""
+        return self._end("result", result)
+
+    def refuse(self, error: Json) -> bool:
+        """A JSON-RPC error object: the client's own, or why it cannot be asked."""
+        return self._end("error", error)
+
+    def withdraw(self) -> None:
+        """Its server no longer waits for an answer, or is gone."""
+        if self._close() and self.on_withdrawn is not None:
+            self.on_withdrawn()
+
+    def _end(self, ending: Ending, raw: Json) -> bool:
+        was_open = self._close()
+        if was_open:
+            self._reply(ending, raw)
+        return was_open
+
+    def _close(self) -> bool:
+        was_open, self.ended = not self.ended, True
+        if was_open:
+            for call in self.calls:
+                call.questions -= 1
+        return was_open

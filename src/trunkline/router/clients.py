@@ -1,0 +1,38 @@
+"""The clients that hold a session, by its name: where a server's questions and news go that belong to no call."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from trunkline.core.call import Json
+from trunkline.core.question import Question
+
+NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
+
+
+class Client(Protocol):
+    def ask(self, question: Question, /) -> None: ...
+    def tell(self, source: str, method: str, params: Json, /) -> None: ...
+
+
+class Clients:
+    def __init__(self) -> None:
+        self._clients: dict[str, Client] = {}
+
+    def join(self, session: str, client: Client) -> None:
+        self._clients[session] = client
+
+    def leave(self, session: str) -> None:
+        self._clients.pop(session, None)
+
+    def ask(self, session: str, question: Question) -> None:
+        client = self._clients.get(session)
+        if client is None:
+            question.refuse(NOBODY)
+        else:
+            client.ask(question)
+
+    def tell(self, session: str, source: str, method: str, params: Json) -> None:
+        client = self._clients.get(session)
+        if client is not None:
+            client.tell(source, method, params)
