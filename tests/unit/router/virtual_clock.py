@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from trunkline.core import call as call_module
 from trunkline.router import router as router_module
 
 
@@ -37,4 +38,5 @@ def run_with_clock(monkeypatch: pytest.MonkeyPatch, main: Coroutine[Any, Any, No
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
         loop = runner.get_loop()
         monkeypatch.setattr(router_module, "monotonic", loop.time)
+        monkeypatch.setattr(call_module, "monotonic", loop.time)
         runner.run(main)
