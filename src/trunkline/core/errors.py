@@ -80,12 +80,16 @@ SOURCE_PROTOCOL: Final = _code("TL307", "server broke the protocol", jsonrpc=502
 REQUEST_TOO_LARGE: Final = _code("TL308", "request over the size limit", jsonrpc=413, http=413)
 ANSWER_TOO_LARGE: Final = _code("TL309", "answer over the size limit", jsonrpc=413, http=413)
 CANCELLED: Final = _code("TL310", "call was cancelled", jsonrpc=499, http=499, exit=130)
+UNKNOWN_PROMPT: Final = _code("TL311", "unknown prompt", jsonrpc=-32602, http=404)
+UNKNOWN_RESOURCE: Final = _code("TL312", "unknown resource", jsonrpc=-32602, http=404)
+UNKNOWN_TASK: Final = _code("TL313", "unknown task", jsonrpc=-32602, http=404)
 PARSE_ERROR: Final = _code("TL320", "message is not valid JSON", jsonrpc=-32700, http=400)
 INVALID_REQUEST: Final = _code("TL321", "message is not a valid request", jsonrpc=-32600, http=400)
 UNKNOWN_METHOD: Final = _code("TL322", "unknown method", jsonrpc=-32601, http=404)
 INVALID_PARAMS: Final = _code("TL323", "parameters are not valid", jsonrpc=-32602, http=400)
 HEADER_MISMATCH: Final = _code("TL324", "header and body disagree", jsonrpc=-32020, http=400)
 UNSUPPORTED_VERSION: Final = _code("TL325", "protocol version not served", jsonrpc=-32022, http=400)
+CAPABILITY_MISSING: Final = _code("TL326", "client did not declare what this needs", jsonrpc=-32021, http=400)
 
 # 4xx access: who may come in
 UNAUTHORIZED: Final = _code("TL401", "no valid credential", jsonrpc=401, http=401)
@@ -113,7 +117,8 @@ class Problem:
 
     `where` is a place a person can go to: `file:line:column` for configuration, a server's name for a source.
     The fields after `severity` matter for calls only; `executed` says whether the tool may have run.
-    `stderr_tail` is what the source wrote there last, for whoever keeps its health.
+    `stderr_tail` is what the source wrote there last, for whoever keeps its health. `extra` are members of `data` that
+    the protocol asks for with this code.
     """
 
     code: Code
@@ -128,6 +133,7 @@ class Problem:
     retryable: bool = False
     retry_after_ms: int | None = None
     stderr_tail: str = ""
+    extra: tuple[tuple[str, object], ...] = ()
 
     def data(self) -> dict[str, object]:
         """The JSON-RPC `error.data` of this problem: what `interface` promises to programs."""
@@ -141,7 +147,7 @@ class Problem:
             data["retryAfterMs"] = self.retry_after_ms
         if self.hint:
             data["hint"] = self.hint
-        return data
+        return data | dict(self.extra)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

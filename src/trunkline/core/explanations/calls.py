@@ -83,6 +83,33 @@ CALLS: Final = {
         ("the person or the agent stopped it", "the client's connection ended", "the client's own time limit"),
         ("nothing, if it was meant; else look at the client's time limit",),
     ),
+    "TL311": Explanation(
+        "No server offers a prompt of this name, or none that this client may see.",
+        (
+            "a mistyped or outdated name",
+            "two servers have the prompt, and the bare name does not say which one is meant",
+            "the server is down, or has not told yet what it offers",
+        ),
+        ("`prompts/list` shows the prompts there are", "use the full address, `server.prompt`"),
+    ),
+    "TL312": Explanation(
+        "No server is known to have a resource of this URI: none lists it, none gave it to this client in a result, "
+        "and it fits no template.",
+        ("a mistyped or outdated URI", "several servers have resources, and the URI does not say which one is meant"),
+        (
+            "`resources/list` and `resources/templates/list` show what there is",
+            "say which server is meant: `trunkline://SERVER/URI`",
+        ),
+    ),
+    "TL313": Explanation(
+        "No task of this client goes by this id.",
+        (
+            "an id that was made up, or given to another client",
+            "the gateway was started anew since the task was made",
+            "the server that had the task is no longer configured",
+        ),
+        ("call the tool again",),
+    ),
     "TL320": Explanation(
         "The message is not JSON, so nothing could be done with it.",
         ("a message that was cut off", "text in another encoding than UTF-8", "a line break inside a message on stdio"),
@@ -118,5 +145,10 @@ CALLS: Final = {
         "The client asks for a protocol version that the gateway does not serve.",
         ("a client that is much older or newer", "a mistyped `MCP-Protocol-Version`"),
         ("use one of the versions in the hint", "update Trunkline or the client"),
+    ),
+    "TL326": Explanation(
+        "The request is of a part of the protocol that a client must declare with each request, and this one did not.",
+        ("a client that asks for tasks without declaring the extension",),
+        ("declare what `data.requiredCapabilities` shows in the request's client capabilities",),
     ),
 }
