@@ -7,7 +7,8 @@ from typing import Final
 
 from trunkline.core.call import Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
-from trunkline.doors.mcp.server import Conversation, McpServer
+from trunkline.doors.mcp.conversation import Conversation
+from trunkline.doors.mcp.server import McpServer
 from trunkline.doors.stdio_pipes import LAST_ANSWERS_S, StdioPipes
 from trunkline.wire.jsonrpc import (
     BadMessage,

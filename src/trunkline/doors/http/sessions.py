@@ -9,7 +9,8 @@ from trunkline.core.call import Caller
 from trunkline.core.errors import TOO_MANY_SESSIONS, UNKNOWN_SESSION, Problem
 from trunkline.doors.http.access import Denied
 from trunkline.doors.http.exchange import HttpExchange
-from trunkline.doors.mcp.server import Conversation, McpServer
+from trunkline.doors.mcp.conversation import Conversation
+from trunkline.doors.mcp.server import McpServer
 
 _MAX_WAITING_NEWS: Final = 64
 _SILENT_S: Final = 60.0

@@ -1,13 +1,20 @@
-"""One `tools/call` between its client and the router, and the set of those a client has in flight."""
+"""One call between its client and the router, and the set of those a client has in flight."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from trunkline.core.call import Call, Caller, Json, Result
-from trunkline.core.errors import CLIENT_LIMIT, INVALID_PARAMS, INVALID_REQUEST, SOURCE_PROTOCOL, Problem
-from trunkline.doors.mcp.answer import Answer, deliver, refuse
+from trunkline.core.call import Call, Json, Result
+from trunkline.core.errors import (
+    CLIENT_LIMIT,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    SOURCE_PROTOCOL,
+    UNKNOWN_METHOD,
+    Problem,
+)
+from trunkline.doors.mcp.answer import deliver, refuse
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import (
     BadMessage,
@@ -20,6 +27,10 @@ from trunkline.wire.jsonrpc import (
 )
 from trunkline.wire.mcp.incoming import PROGRESS
 from trunkline.wire.mcp.modern import HOP_OWNED, complete
+
+if TYPE_CHECKING:
+    from trunkline.doors.mcp.asked import Asked
+    from trunkline.doors.mcp.parking import Parking
 
 _OPEN_BRACE: Final = 0x7B
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
@@ -67,29 +78,34 @@ def _bad_arguments(members: Members) -> Problem | None:
     return Problem(code=INVALID_PARAMS, message="`params.arguments` must be an object")
 
 
-class ToolCall:
+class RoutedCall:
     """Ties one call to its answer. Modern clients get results that say they are complete."""
 
-    __slots__ = ("_answer", "_calls", "_key", "_modern", "_token")
+    __slots__ = ("_asked", "_parking", "_token")
 
-    def __init__(self, answer: Answer, calls: ClientCalls, key: Hashable, *, modern: bool) -> None:
-        self._answer = answer
-        self._calls = calls
-        self._key = key
-        self._modern = modern
+    def __init__(self, asked: Asked, parking: Parking) -> None:
+        self._asked = asked
+        self._parking = parking
         self._token: Json | None = None
 
-    def start(self, router: Router, caller: Caller, members: Members, meta: Members | None) -> None:
+    def request(self, router: Router) -> None:
+        """Any method but `tools/call` that one server answers."""
+        message = f"Unknown method: {self._asked.message.method}"
+        refuse(self._asked.answer, Problem(code=UNKNOWN_METHOD, message=message))
+
+    def call_tool(self, router: Router) -> None:
+        asked = self._asked
+        members, meta = asked.params, asked.meta
         try:
             name = text_member(members, "name")
         except BadMessage:
             name = None
         if name is None:
-            refuse(self._answer, Problem(code=INVALID_PARAMS, message="`params.name` must be a string"))
+            refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.name` must be a string"))
             return
-        refusal = self._calls.refusal(self._key) or _bad_arguments(members)
+        refusal = asked.calls.refusal(asked.key) or _bad_arguments(members)
         if refusal is not None:
-            refuse(self._answer, refusal)
+            refuse(asked.answer, refusal)
             return
         passed_on: dict[str, Json] | None = None
         notice: Callable[[str, Json], None] | None = None
@@ -102,24 +118,24 @@ class ToolCall:
                 self._token = single_line(token)
                 notice = self._notice
         call = router.call_tool(
-            caller, name, members, self._reply, meta=passed_on, notice=notice, progress=notice is not None
+            asked.caller, name, members, self._reply, meta=passed_on, notice=notice, progress=notice is not None
         )
         if not call.done:
-            self._calls.add(self._key, call)
+            asked.calls.add(asked.key, call)
 
     def _reply(self, call: Call) -> None:
-        self._calls.remove(self._key)
+        self._asked.calls.remove(self._asked.key)
         try:
             self._deliver(call)
         except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
-            refuse(self._answer, _too_deep(call))
+            refuse(self._asked.answer, _too_deep(call))
 
     def _deliver(self, call: Call) -> None:
         outcome = call.outcome
-        if self._modern and isinstance(outcome, Result):
-            self._answer.result(Result(complete(outcome.raw), outcome.message))
+        if self._asked.modern and isinstance(outcome, Result):
+            self._asked.answer.result(Result(complete(outcome.raw), outcome.message))
         else:
-            deliver(self._answer, call)
+            deliver(self._asked.answer, call)
 
     def _notice(self, method: str, params: Json) -> None:
         """A progress notification under the token its client chose. One that cannot be read for sure is dropped."""
@@ -130,7 +146,7 @@ class ToolCall:
             notice = single_line(encode_members(members))
         except (BadMessage, RecursionError):
             return
-        self._answer.notice(encode_notification(method, notice))
+        self._asked.answer.notice(encode_notification(method, notice))
 
 
 def _too_deep(call: Call) -> Problem:

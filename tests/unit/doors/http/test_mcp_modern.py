@@ -187,8 +187,8 @@ def test_a_subscriber_that_leaves_is_forgotten(loop_factory: Loop, tmp_path: Pat
             client.headers |= modern_headers("subscriptions/listen", message["params"])
             async with client.start_post(encode(message)) as wire:
                 await wire.read_head()
-                assert len(here.server._subscriptions) == 1
-            await until(lambda: not here.server._subscriptions, "it is forgotten")
+                assert len(here.server.listens) == 1
+            await until(lambda: not here.server.listens, "it is forgotten")
             here.desk.publish("s", "new")
             await asyncio.sleep(0.1)
 

@@ -1,0 +1,41 @@
+"""What clients can do, in one spelling: equal capabilities are equal bytes, so that servers can be shared by them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from trunkline.wire.jsonrpc import BadMessage, encode_members, members_of
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+_DECLARED: Final = ("elicitation", "experimental", "extensions", "roots", "sampling")
+_ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
+_LARGEST_BYTES: Final = 16 * 1024
+
+
+@lru_cache(maxsize=512)
+def declared(capabilities: bytes) -> bytes:
+    """What servers are told of a client: everything that we pass on, in a fixed order. Raises BadMessage."""
+    if len(capabilities) > _LARGEST_BYTES:
+        return b"{}"
+    members = members_of(capabilities, "`capabilities`")
+    known = {name: msgspec.json.format(bytes(members[name]), indent=-1) for name in _DECLARED if name in members}
+    return encode_members({name: value for name, value in known.items() if value.startswith(b"{")})
+
+
+@lru_cache(maxsize=512)
+def askable(capabilities: bytes) -> bytes:
+    """The part of it that lets a server ask the client something."""
+    members = members_of(capabilities, "`capabilities`")
+    return encode_members({name: value for name, value in members.items() if name in _ASKABLE})
+
+
+@lru_cache(maxsize=512)
+def extensions(capabilities: bytes) -> frozenset[str]:
+    """The extensions that a client or a server declares."""
+    try:
+        return frozenset(members_of(members_of(capabilities, "`capabilities`")["extensions"], "`extensions`"))
+    except (BadMessage, KeyError):
+        return frozenset()
