@@ -90,7 +90,13 @@ def test_initialize_opens_a_session_of_the_version_asked_for(loop_factory: Loop,
             reply = await posted(here, INITIALIZE.replace(LEGACY.encode(), version.encode()))
             result = json.loads(reply.body)["result"]
             assert result["protocolVersion"] == version
-            assert result["capabilities"] == {"tools": {"listChanged": True}}
+            assert result["capabilities"] == {
+                "tools": {"listChanged": True},
+                "prompts": {"listChanged": True},
+                "resources": {"subscribe": True, "listChanged": True},
+                "completions": {},
+                "logging": {},
+            }
             assert result["serverInfo"]["name"] == "trunkline"
             session = reply.headers["mcp-session-id"]
             assert len(session) >= 32
