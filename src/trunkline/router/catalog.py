@@ -6,28 +6,45 @@ together cost one rebuild. Looking up and listing are then a dictionary access a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trunkline.core.errors import NAME_COLLISION, Problem
-from trunkline.core.names import exposed_name, spellings, was_altered, without_own_prefix
+from trunkline.core.errors import Problem
+from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
+from trunkline.router.prompts import Prompts
+from trunkline.router.resources import Resources
 from trunkline.wire.jsonrpc import encode, encode_members, members_of
+from trunkline.wire.mcp.param_headers import BadAnnotation, Mirror, mirrors_of
 
-PREFIXED: Final = "prefixed"
+_HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
 
 
 @dataclass(slots=True)
 class Entry:
-    """One tool as callers see it."""
+    """One tool as callers see it.
+
+    `params_head` is the start of `tools/call` parameters for the source: its own name for the tool, already encoded.
+    `mirrors` are the arguments that headers repeat, None for nearly every tool; `gives_links` says that its results may
+    hold URIs which have to be told from those of other servers.
+    """
 
     tool: Tool
     exposed: str | None
     params_head: bytes
-    """The start of `tools/call` parameters for the source: its own name for the tool, already encoded."""
+    mirrors: tuple[Mirror, ...] | None = None
+    gives_links: bool = False
+
+    @property
+    def source(self) -> str:
+        return self.tool.source
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
 
 
 class Catalog:
@@ -39,9 +56,10 @@ class Catalog:
         self._snapshots: dict[str, Snapshot] = {}
         self._hidden: set[str] = set()
         self._entries: list[Entry] = []
-        self._table: dict[str, Entry] = {}
-        self._collisions: tuple[Problem, ...] = ()
+        self._names: Names[Entry] = Names({}, ())
         self._listing = b"[]"
+        self._prompts: Prompts | None = None
+        self._resources: Resources | None = None
         self._version = 0
         self._built_version = 0
 
@@ -92,6 +110,7 @@ class Catalog:
 
     def _changed(self) -> None:
         self._version += 1
+        self._prompts = self._resources = None
         self._on_change()
 
     @property
@@ -116,8 +135,8 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         if self._built_version != self._version:
             self._rebuild()
-        entry = self._table.get(name)
-        return entry if entry is not None else self._table.get(without_own_prefix(name))
+        entry = self._names.table.get(name)  # on the path of every call
+        return entry if entry is not None else self._names.find(name)
 
     def addresses_of(self, bare_name: str) -> list[str]:
         """Where tools of this name are, in the order of the list, for a caller who must choose."""
@@ -157,52 +176,50 @@ class Catalog:
     def collisions(self) -> tuple[Problem, ...]:
         if self._built_version != self._version:
             self._rebuild()
-        return self._collisions
+        return self._names.collisions
+
+    @property
+    def prompts(self) -> Prompts:
+        if self._prompts is None:
+            self._prompts = Prompts(self._naming_rules(), self._snapshots, self._hidden)
+        return self._prompts
+
+    @property
+    def resources(self) -> Resources:
+        if self._resources is None:
+            self._resources = Resources(self._rules, self._snapshots, self._hidden)
+        return self._resources
+
+    @property
+    def sources(self) -> Iterable[str]:
+        """All sources in the order of the file, whether they are shown or not."""
+        return self._rules
+
+    def is_hidden(self, source: str) -> bool:
+        return source in self._hidden
 
     # -- building -------------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        entries = [entry for source in self._rules for entry in self._entries_of(source)]
-        taken = self._expose(entries)
+        linked = self.resources.sources if len(self.resources.sources) > 1 else ()
+        entries = [entry for source in self._rules for entry in self._entries_of(source, gives_links=source in linked)]
+        self._names = give_names(self._naming_rules(), entries, self._shown_name, _HINT)
         self._entries = entries
-        self._table = _lookup_table(entries, taken)
         self._listing = b"[%b]" % b",".join(self._definitions(entries))
         self._built_version = self._version
 
-    def _entries_of(self, source: str) -> Iterable[Entry]:
+    def _entries_of(self, source: str, *, gives_links: bool) -> Iterable[Entry]:
         snapshot, rules = self._snapshots.get(source), self._rules[source]
         for tool in snapshot.tools if snapshot else ():
             if rules.shows(tool.name):
-                yield Entry(tool, None, b'{"name":%b' % encode(tool.name))
+                head = b'{"name":%b' % encode(tool.name)
+                yield Entry(tool, None, head, _mirrors(tool), gives_links)
 
-    def _expose(self, entries: list[Entry]) -> dict[str, Entry]:
-        """Give out exposed names, first come first served in the order of the file."""
-        wanted = [self._wanted_name(entry, force_hash=False) for entry in entries]
-        shared = {name for name, times in Counter(wanted).items() if times > 1}
-        taken: dict[str, Entry] = {}
-        collisions: list[Problem] = []
-        for entry, name in zip(entries, wanted, strict=True):
-            exposed = self._wanted_name(entry, force_hash=True) if name in shared and self._altered(entry) else name
-            holder = taken.setdefault(exposed, entry)
-            if holder is entry:
-                entry.exposed = exposed
-            else:
-                collisions.append(_collision(entry, holder, exposed))
-        self._collisions = tuple(collisions)
-        return taken
-
-    def _prefix_of(self, entry: Entry) -> str:
-        return self._rules[entry.tool.source].prefix if self._naming == PREFIXED else ""
+    def _naming_rules(self) -> Naming:
+        return Naming(self._naming, self._max_name, self._rules)
 
     def _shown_name(self, entry: Entry) -> str:
-        return self._rules[entry.tool.source].rename.get(entry.tool.name, entry.tool.name)
-
-    def _wanted_name(self, entry: Entry, *, force_hash: bool) -> str:
-        prefix, tool = self._prefix_of(entry), self._shown_name(entry)
-        return exposed_name(prefix, tool, entry.tool.address, self._max_name, force_hash=force_hash)
-
-    def _altered(self, entry: Entry) -> bool:
-        return was_altered(self._prefix_of(entry), self._shown_name(entry))
+        return self._rules[entry.source].rename.get(entry.name, entry.name)
 
     def _definitions(self, entries: list[Entry]) -> Iterable[bytes]:
         for entry in entries:
@@ -222,30 +239,8 @@ def _renamed(tool: Tool, exposed: str) -> bytes:
     return encode_members({**members, "name": encode(exposed)})
 
 
-def _lookup_table(entries: list[Entry], taken: dict[str, Entry]) -> dict[str, Entry]:
-    """Every accepted spelling. Exposed names win, then addresses, then the other spellings, then unique bare names."""
-    table: dict[str, Entry] = {}
-    bare: dict[str, Entry | None] = {}
-    for entry in entries:
-        name = entry.tool.name
-        bare[name] = None if name in bare else entry
-        for spelling in reversed(spellings(entry.tool.source, name)):
-            table.setdefault(spelling, entry)
-    for entry in entries:
-        table[entry.tool.address] = entry
-    table.update(taken)
-    for name, entry in bare.items():
-        if entry is not None:
-            table.setdefault(name, entry)
-    return table
-
-
-def _collision(loser: Entry, holder: Entry, exposed: str) -> Problem:
-    return Problem(
-        code=NAME_COLLISION,
-        severity="warning",
-        message=f"`{loser.tool.address}` wants the name `{exposed}`, which `{holder.tool.address}` holds",
-        hint=f"call it by its address, or set `prefix` or `tools.rename` for `{loser.tool.source}`",
-        source=loser.tool.source,
-        tool=loser.tool.name,
-    )
+def _mirrors(tool: Tool) -> tuple[Mirror, ...] | None:
+    try:
+        return mirrors_of(tool.definition) or None
+    except BadAnnotation:  # lists of servers that are called over HTTP leave such a tool out
+        return None

@@ -1,0 +1,111 @@
+"""How tools and prompts come by the names that callers see, and every other spelling under which they are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from trunkline.core.errors import NAME_COLLISION, Problem
+from trunkline.core.names import exposed_name, spellings, was_altered, without_own_prefix
+from trunkline.router.options import NameRules
+
+PREFIXED: Final = "prefixed"
+
+
+class Named(Protocol):
+    """Something that a source offers under a name of its own. `exposed` stays None where another holds its name."""
+
+    exposed: str | None
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How names are made: with or without prefixes, how long, and the prefix of each source."""
+
+    style: str
+    max_name: int
+    rules: Mapping[str, NameRules]
+
+    def wanted(self, entry: Named, shown: str, *, force_hash: bool = False) -> str:
+        address = f"{entry.source}.{entry.name}"
+        return exposed_name(self._prefix_of(entry), shown, address, self.max_name, force_hash=force_hash)
+
+    def alters(self, entry: Named, shown: str) -> bool:
+        return was_altered(self._prefix_of(entry), shown)
+
+    def _prefix_of(self, entry: Named) -> str:
+        return self.rules[entry.source].prefix if self.style == PREFIXED else ""
+
+
+class Names(Generic[N]):
+    """Entries by every spelling that is accepted, and who lost a name to whom."""
+
+    __slots__ = ("table", "collisions")
+
+    def __init__(self, table: dict[str, N], collisions: tuple[Problem, ...]) -> None:
+        self.table = table
+        self.collisions = collisions
+
+    def find(self, name: str) -> N | None:
+        entry = self.table.get(name)
+        return entry if entry is not None else self.table.get(without_own_prefix(name))
+
+
+def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint: str) -> Names[N]:
+    """Give out exposed names, first come first served in the order of the file.
+
+    `shown` is what an entry would be called without a prefix; `hint` says how a source can get its name, `{}` for it.
+    """
+    wanted = [naming.wanted(entry, shown(entry)) for entry in entries]
+    shared = {name for name, times in Counter(wanted).items() if times > 1}
+    taken: dict[str, N] = {}
+    collisions: list[Problem] = []
+    for entry, name in zip(entries, wanted, strict=True):
+        hashed = name in shared and naming.alters(entry, shown(entry))
+        exposed = naming.wanted(entry, shown(entry), force_hash=True) if hashed else name
+        holder = taken.setdefault(exposed, entry)
+        if holder is entry:
+            entry.exposed = exposed
+        else:
+            collisions.append(_collision(entry, holder, exposed, hint.format(entry.source)))
+    return Names(_lookup_table(entries, taken), tuple(collisions))
+
+
+def _lookup_table(entries: list[N], taken: dict[str, N]) -> dict[str, N]:
+    """Every accepted spelling. Exposed names win, then addresses, then the other spellings, then unique bare names."""
+    table: dict[str, N] = {}
+    bare: dict[str, N | None] = {}
+    for entry in entries:
+        name = entry.name
+        bare[name] = None if name in bare else entry
+        for spelling in reversed(spellings(entry.source, name)):
+            table.setdefault(spelling, entry)
+    for entry in entries:
+        table[f"{entry.source}.{entry.name}"] = entry
+    table.update(taken)
+    for name, entry in bare.items():
+        if entry is not None:
+            table.setdefault(name, entry)
+    return table
+
+
+def _collision(loser: Named, holder: Named, exposed: str, hint: str) -> Problem:
+    losing, holding = f"{loser.source}.{loser.name}", f"{holder.source}.{holder.name}"
+    return Problem(
+        code=NAME_COLLISION,
+        severity="warning",
+        message=f"`{losing}` wants the name `{exposed}`, which `{holding}` holds",
+        hint=hint,
+        source=loser.source,
+        tool=loser.name,
+    )
