@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from trunkline.core.call import QUEUED, SENT, Call, Failure, Json, Outcome, RemoteError, Request
-from trunkline.core.errors import (
-    ANSWER_TOO_LARGE,
-    SOURCE_LOST,
-    SOURCE_PROTOCOL,
-    SOURCE_START_FAILED,
-    Phase,
-    Problem,
-)
-from trunkline.links.http_client import Exchange, HttpPool
+from trunkline.core.errors import SOURCE_LOST, Phase, Problem
+from trunkline.links.http_client import HttpPool
+from trunkline.links.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Post
+from trunkline.links.mcp.http_streams import OwnStream, Resumption, pause_s
 from trunkline.links.mcp.lane import Count, Lane
 from trunkline.wire.http1 import request_head
 from trunkline.wire.mcp.modern import NAMED_BY, encode_header
-from trunkline.wire.sse import SseParser, SseTooLarge
+from trunkline.wire.sse import SseParser
 
 _JSON: Final = b"application/json"
-_EVENTS: Final = b"text/event-stream"
 _DELETE_WAIT_S: Final = 2.0
 _LAST_WORDS_S: Final = 1.0
 _SETTLED_EVERY_S: Final = 0.05
-_REST_S: Final = 2.0
-"""How long a stream may stay open after the answer that it was for."""
 _NOTIFICATION_S: Final = 10.0
 """How long a server may take to accept a notification; nobody waits for that, but a connection does."""
-_LISTEN_AGAIN_S: Final = 1.0
-_SESSION_ID: Final = b"mcp-session-id"
-_EXCERPT_BYTES: Final = 1024
-_NO_SESSION: Final = re.compile(
-    rb"(?:no valid|invalid|missing|unknown|expired) (?:mcp[- ])?session|mcp-session-id|session[ _]id|"
-    rb"session (?:was )?not found|server not initialized",
-    re.IGNORECASE,
-)
-"""What servers say of our session. A tool may speak of sessions too (a browser's, say), and it did run."""
+_STREAM_OPENS_S: Final = 0.5
+"""How long a call waits for the server's own stream. Some servers say nothing on it before their first event."""
+_HEADER_MISMATCH: Final = -32020
+_TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RETIRED_AFTER_FAILURES: Final = 3
 
 
@@ -58,8 +44,9 @@ class HttpLane(Lane):
         self.take_back: Callable[[Request], bool] = _keep
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
-        self._posts: dict[int, _Post] = {}
+        self._posts: dict[int, Post | Resumption] = {}
         self._listener: asyncio.Task[None] | None = None
+        self._heard_of_stream: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport_failures = 0
         self._unheard = 0
 
@@ -72,8 +59,8 @@ class HttpLane(Lane):
         self._heads.clear()
 
     def _write(self, request: Request | None, message: bytes) -> None:
-        head = self._head(request)
-        post = _Post(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
+        head = self._head(request, message)
+        post = Post(self, request, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(message), message))
         if request is not None:
             self._posts[request.upstream_id] = post
         else:
@@ -81,11 +68,20 @@ class HttpLane(Lane):
             post.cut_after(_NOTIFICATION_S)
         self.pool.send(post)
 
-    def _head(self, request: Request | None) -> bytes:
-        """Everything of the request's head but its length; the same bytes for every call of one method and name."""
-        method = "" if request is None else request.method
-        name = _mirrored_name(request) if self.modern and request is not None else ""
-        key = f"{method}\n{name}" if self.modern else ""
+    def _head(self, request: Request | None, message: bytes) -> bytes:
+        """Everything of the request's head but its length. It is the same for every call of one method and name, but
+        for the headers of that call alone."""
+        if not self.modern:
+            return self._kept_head("", "")
+        if request is None:
+            return self._kept_head(_method_in(message), "")
+        head = self._kept_head(request.method, _mirrored_name(request))
+        if isinstance(request, Call) and request.headers:
+            head += b"".join([b"%b: %b\r\n" % header for header in request.headers])
+        return head
+
+    def _kept_head(self, method: str, name: str) -> bytes:
+        key = f"{method}\n{name}"
         head = self._heads.get(key)
         if head is None:
             if len(self._heads) > 10_000:
@@ -105,14 +101,14 @@ class HttpLane(Lane):
         headers = [
             (b"host", self.pool.target.authority),
             (b"content-type", _JSON),
-            (b"accept", _EVENTS if verb == b"GET" else _JSON + b", " + _EVENTS),
+            (b"accept", EVENTS if verb == b"GET" else _JSON + b", " + EVENTS),
             (b"accept-encoding", b"identity"),
             (b"user-agent", b"trunkline"),
         ]
         if self.version:
             headers.append((b"mcp-protocol-version", self.version.encode()))
         if self.session_id and not self.modern:
-            headers.append((_SESSION_ID, self.session_id))
+            headers.append((SESSION_ID, self.session_id))
         headers += self._own_headers + extra
         return request_head(verb, self.pool.target.path, headers)[:-2]
 
@@ -173,29 +169,67 @@ class HttpLane(Lane):
         if not self.lost.done():
             self.lost.set_result(problem)
 
+    def refused(self, request: Request, error: bytes) -> None:
+        """The server's own error. If it says that headers are wrong, its tools are not what they were."""
+        self.pending.pop(request.upstream_id, None)
+        request.finish(RemoteError(error))
+        if self.modern and isinstance(request, Call) and _code_of(error) == _HEADER_MISMATCH:
+            self.on_notification(_TOOLS_CHANGED, b"{}")
+
+    def resume(self, request: Request, parser: SseParser) -> None:
+        """Its stream ended without the answer, and the server keeps the rest."""
+        resumption = self._posts[request.upstream_id] = Resumption(self, request, parser)
+        resumption.start()
+
     # -- the server's own stream ----------------------------------------------------------------------------------
 
     def listen(self) -> None:
         """Keep the legacy GET stream open, where notifications such as list_changed arrive."""
-        self._listener = asyncio.get_running_loop().create_task(self._keep_listening())
+        if self._listener is None:
+            self._listener = asyncio.get_running_loop().create_task(self._keep_listening())
+
+    async def listening(self) -> None:
+        """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
+        if self._listener is not None:
+            await asyncio.wait([self._listener, self._heard_of_stream], timeout=_STREAM_OPENS_S)
+
+    def stream_head(self, last_event_id: str) -> bytes:
+        extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []
+        return self._build_head(b"GET", extra) + b"\r\n"
 
     async def _keep_listening(self) -> None:
         """A server that served the stream once is asked again, however long it is away; if it then refuses, it has
-        forgotten our session."""
+        forgotten our session, or at least what we saw last."""
         served_before = False
+        last_event_id = ""
         while not self.lost.done():
-            stream = _Stream(self, self._build_head(b"GET", []) + b"\r\n")
-            self.pool.send(stream)
-            try:
-                status = await stream.closed
-            finally:
-                stream.abort()
-            served_before = served_before or status == 200
-            if status not in (0, 200) and served_before and self.session_id:
-                self.retire(self.problem(SOURCE_LOST, "lost our session"))
-            if status not in (0, 200) or not served_before:
+            stream = await self._listen_once(last_event_id)
+            served_before = served_before or stream.served
+            if stream.status not in (0, 200):
+                if last_event_id and stream.status != 404:
+                    last_event_id = ""
+                    continue
+                if served_before and self.session_id:
+                    self.retire(self.problem(SOURCE_LOST, "lost our session"))
                 return
-            await asyncio.sleep(stream.retry_s)
+            if not served_before:
+                return
+            last_event_id = stream.last_event_id
+            await asyncio.sleep(pause_s(stream.parser))
+
+    async def _listen_once(self, last_event_id: str) -> OwnStream:
+        stream = OwnStream(self, last_event_id)
+        stream.opened.add_done_callback(lambda _: self._stream_answered())
+        self.pool.send(stream)
+        try:
+            await stream.closed
+        finally:
+            stream.abort()
+        return stream
+
+    def _stream_answered(self) -> None:
+        if not self._heard_of_stream.done():
+            self._heard_of_stream.set_result(None)
 
     async def settled(self) -> None:
         """Calls that were sent before the lane was retired have connections of their own, and deadlines."""
@@ -207,6 +241,9 @@ class HttpLane(Lane):
             self._listener.cancel()
             await asyncio.wait([self._listener])
         self.lose(self.problem(SOURCE_LOST, "was disconnected"))
+        for post in list(self._posts.values()):
+            if isinstance(post, Resumption):
+                post.abort()
         await self._last_words()
         if self.session_id and not self.modern:
             await self._delete_session()
@@ -219,7 +256,7 @@ class HttpLane(Lane):
             await asyncio.sleep(0.005)
 
     async def _delete_session(self) -> None:
-        farewell = _Farewell(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
+        farewell = Farewell(self._build_head(b"DELETE", []) + b"content-length: 0\r\n\r\n")
         self.pool.send(farewell)
         await asyncio.wait([farewell.closed], timeout=_DELETE_WAIT_S)
         farewell.abort()
@@ -233,7 +270,7 @@ def _mirrored_name(request: Request) -> str:
         mirrored = msgspec.json.decode(request.params, type=_Mirrored)
     except msgspec.MsgspecError:
         return ""
-    return mirrored.name if parameter == "name" else mirrored.uri
+    return mirrored.name if parameter == "name" else mirrored.uri if parameter == "uri" else mirrored.taskId
 
 
 class _Mirrored(msgspec.Struct):
@@ -241,220 +278,27 @@ class _Mirrored(msgspec.Struct):
 
     name: str = ""
     uri: str = ""
+    taskId: str = ""
+
+
+def _method_in(message: bytes) -> str:
+    return msgspec.json.decode(message, type=_Notification).method
+
+
+class _Notification(msgspec.Struct):
+    method: str = ""
+
+
+def _code_of(error: bytes) -> int:
+    try:
+        return msgspec.json.decode(error, type=_Error).code
+    except msgspec.MsgspecError:
+        return 0
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
 
 
 def _keep(request: Request) -> bool:
     return False
-
-
-class _Post(Exchange):
-    """One message on its way, and the answer to it if it is a request."""
-
-    __slots__ = ("_lane", "_parts", "_request", "_rest", "_sse", "_status")
-
-    def __init__(self, lane: HttpLane, request: Request | None, out: bytes) -> None:
-        super().__init__(out)
-        self._lane = lane
-        self._request = request
-        self._status = 0
-        self._parts: list[bytes] = []
-        self._sse: SseParser | None = None
-        self._rest: asyncio.TimerHandle | None = None
-
-    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self._status = status
-        request = self._request
-        if status == 200 and headers.get(b"content-type", b"").lower().startswith(_EVENTS):
-            self._sse = SseParser(self._lane.limit_bytes)
-            self.unlimited()
-        if request is not None and request.method == "initialize" and status == 200:
-            self._lane.session_id = headers.get(_SESSION_ID, b"")
-
-    def on_body(self, data: bytes) -> None:
-        if self._sse is None:
-            self._parts.append(data)
-            return
-        try:
-            events = self._sse.feed(data)
-        except SseTooLarge:
-            self.abort()
-            self.on_fail("an event is too large", too_large=True)
-            return
-        for event in events:
-            if event.data:
-                self._lane.received(event.data)
-        if self._request is not None and self._request.done and self._rest is None:
-            self.cut_after(_REST_S)
-
-    def cut_after(self, seconds: float) -> None:
-        self._rest = asyncio.get_running_loop().call_later(seconds, self._cut)
-
-    def _cut(self) -> None:
-        """It needs no answer any more, and its stream stays open: the connection is of no more use to anyone."""
-        self.abort()
-        self._lane.ended(self._request, ok=True)
-
-    def abort(self) -> None:
-        self._forget_rest()
-        super().abort()
-
-    def _forget_rest(self) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
-
-    def on_end(self) -> None:
-        lane, request = self._lane, self._request
-        self._forget_rest()
-        lane.ended(request, ok=True)
-        if request is None or request.done:
-            return
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if lane.session_id and not lane.modern and request.method != "initialize" and self._session_is_lost(body):
-            lane.session_lost(request)
-            return
-        if self._status in (401, 403):
-            lane.fail(request, lane.login_problem(self._status))
-            return
-        if self._sse is None:
-            self._read_body(request, body)
-        if not request.done:
-            lane.fail(request, lane.problem(SOURCE_PROTOCOL, self._what_came(body), request))
-
-    def _session_is_lost(self, body: bytes) -> bool:
-        """The protocol asks for 404. Servers after the reference example, and older SDKs, say so in the text of a 400;
-        there an error under the id of our request is about that request."""
-        if self._status != 400 or self._request is None:
-            return self._status == 404
-        return _NO_SESSION.search(body[:_EXCERPT_BYTES]) is not None and _id_in(body) != self._request.upstream_id
-
-    def _read_body(self, request: Request, body: bytes) -> None:
-        if self._status == 200:
-            self._lane.received(body)
-            return
-        # An error status with a JSON-RPC error inside: HTTP says whose it is, whatever id it carries.
-        error = _error_in(body)
-        if error is not None:
-            self._lane.pending.pop(request.upstream_id, None)
-            request.finish(RemoteError(error))
-
-    def _what_came(self, body: bytes) -> str:
-        if self._sse is not None:
-            return "the event stream ended without an answer"
-        if 300 <= self._status < 400:
-            return f"answered HTTP {self._status}; redirects are not followed"
-        if self._status == 200:
-            return f"the answer is not the JSON-RPC response that was asked for: {_excerpt(body)}"
-        return f"answered HTTP {self._status}: {_excerpt(body)}"
-
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        lane, request = self._lane, self._request
-        self._forget_rest()
-        problem: Problem | None = None
-        if request is not None:
-            code = SOURCE_START_FAILED if not self.written else SOURCE_LOST
-            code = ANSWER_TOO_LARGE if too_large else SOURCE_PROTOCOL if malformed else code
-            problem = lane.problem(code, reason, request)
-        lane.ended(request, ok=too_large)
-        if request is not None and problem is not None and not request.done:
-            lane.fail(request, problem)
-
-
-class _Stream(Exchange):
-    """The server's own stream of messages."""
-
-    __slots__ = ("_lane", "_sse", "_status", "closed", "retry_s")
-
-    def __init__(self, lane: HttpLane, out: bytes) -> None:
-        super().__init__(out)
-        self._lane = lane
-        self._sse = SseParser(lane.limit_bytes)
-        self._status = 0
-        self.retry_s = _LISTEN_AGAIN_S
-        self.closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """How it was answered, once it is over; 0 if not at all."""
-
-    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
-        self._status = status
-        if self._served:
-            self.unlimited()
-
-    @property
-    def _served(self) -> bool:
-        return self._status == 200
-
-    def on_body(self, data: bytes) -> None:
-        if not self._served:
-            return
-        try:
-            events = self._sse.feed(data)
-        except SseTooLarge:
-            self.abort()
-            self._close()
-            return
-        if self._sse.retry_ms is not None:
-            self.retry_s = min(max(self._sse.retry_ms / 1000, 0.1), 60.0)
-        for event in events:
-            if event.data:
-                self._lane.received(event.data)
-
-    def on_end(self) -> None:
-        self._close()
-
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        if not self.closed.done():
-            self.closed.set_result(self._status)
-
-
-class _Farewell(Exchange):
-    """A DELETE whose answer does not matter."""
-
-    __slots__ = ("closed",)
-
-    def __init__(self, out: bytes) -> None:
-        super().__init__(out)
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_end(self) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-    def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
-        self.on_end()
-
-
-class _ErrorBody(msgspec.Struct):
-    error: msgspec.Raw
-
-
-class _AnyId(msgspec.Struct):
-    id: int | str | None = None
-
-
-def _id_in(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body, type=_AnyId).id
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-
-
-def _error_in(body: bytes) -> Json | None:
-    try:
-        error = bytes(msgspec.json.decode(body, type=_ErrorBody).error)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return error if error.startswith(b"{") and _is_text(error) else None
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _excerpt(body: bytes) -> str:
-    return repr(body[:120].decode(errors="replace"))

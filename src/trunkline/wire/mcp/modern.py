@@ -25,7 +25,14 @@ SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 HOP_OWNED: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, "progressToken"})
 """Members of a request's `_meta` that belong to one hop: rebuilt, never passed on."""
 
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """Which parameter the `Mcp-Name` header mirrors, by method."""
 
 _SENTINEL_START: Final = b"=?base64?"
