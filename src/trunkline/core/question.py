@@ -19,9 +19,10 @@ class Question:
     """A request of a server to its client, ended exactly once: answered, refused, or withdrawn by the server.
 
     `calls` are those in flight that may have caused it, the likeliest last; their deadlines rest while it is open.
+    `on_progress` takes the client's progress on it (the parameters, under the token that the server chose).
     """
 
-    __slots__ = ("_reply", "calls", "ended", "method", "on_withdrawn", "params", "source")
+    __slots__ = ("_reply", "calls", "ended", "method", "on_progress", "on_withdrawn", "params", "source")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Question:
         self.params = params
         self.calls = calls
         self.ended = False
+        self.on_progress: Callable[[Json], None] | None = None
         self.on_withdrawn: Callable[[], None] | None = None
         self._reply = reply
         for call in calls:
@@ -48,6 +50,11 @@ class Question:
     def refuse(self, error: Json) -> bool:
         """A JSON-RPC error object: the client's own, or why it cannot be asked."""
         return self._end("error", error)
+
+    def progressed(self, params: Json) -> None:
+        """The client is at work on it. What comes after the end is dropped."""
+        if self.on_progress is not None and not self.ended:
+            self.on_progress(params)
 
     def withdraw(self) -> None:
         """Its server no longer waits for an answer, or is gone."""

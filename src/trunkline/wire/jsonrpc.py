@@ -79,6 +79,16 @@ class ServerMessage(msgspec.Struct):
 
 
 decode_server_message: Final = msgspec.json.Decoder(ServerMessage).decode
+_decode_list: Final = cast(Callable[[bytes], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
+
+
+def decode_batch(text: bytes) -> list[Raw]:
+    """The messages of a JSON-RPC batch, each raw; empty when it is none."""
+    try:
+        text.decode()
+        return _decode_list(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []
 
 
 def parse_message(data: bytes) -> Message:

@@ -14,32 +14,49 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from trunkline.core.call import SENT, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
+from trunkline.links.mcp.questions import Questions
 from trunkline.wire.jsonrpc import (
     ServerMessage,
+    decode_batch,
     decode_server_message,
     encode_notification,
     encode_request,
-    error_message,
     mend_surrogates,
     readable_id,
-    result_message,
 )
+from trunkline.wire.mcp.incoming import CANCELLED
 
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
-_METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
+LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
+_OF_THE_LANE: Final = LISTS_CHANGED | {
+    RESOURCE_UPDATED,
+    "notifications/subscriptions/acknowledged",
+    "notifications/tasks",
+    CANCELLED,
+}
+"""What a server tells to whoever tends the lane, whichever calls are in flight."""
 
 
 class Lane:
-    """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`."""
+    """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`.
+
+    `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
+    the lane beyond calls (a subscription) counts itself in `holds`.
+    """
 
     def __init__(self, source: str, count: Count) -> None:
         self.source = source
+        self.modern = False
         self.stamp = b""
+        self.prepare: Callable[[Request], bytes] | None = None
+        self.holds = 0
         self.pending: dict[int, Request] = {}
+        self.questions = Questions(source, self._write_answer, count)
         self.on_notification: Callable[[str, Json], None] = _ignore
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._count = count
@@ -48,14 +65,23 @@ class Lane:
     # -- requests out ---------------------------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
+        stamp = self.stamp if self.prepare is None else self.prepare(request)
         self._next_id = upstream_id = self._next_id + 1
         request.upstream_id = upstream_id
         request.carrier = self
         self.pending[upstream_id] = request
-        self._write(request, encode_request(request, upstream_id, self.stamp))
+        self._write(request, encode_request(request, upstream_id, stamp))
 
     def notify(self, method: str, params: Json | None = None) -> None:
         self._write(None, encode_notification(method, params))
+
+    def _write_answer(self, message: bytes) -> None:
+        self._write(None, message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost but the server's own state if it were closed now."""
+        return not self.pending and not self.holds
 
     @property
     def usable(self) -> bool:
@@ -98,23 +124,35 @@ class Lane:
 
     # -- messages in ----------------------------------------------------------------------------------------------
 
-    def received(self, text: bytes) -> None:
-        """One message of the server, whole."""
+    def received(self, text: bytes, request: Request | None = None) -> None:
+        """One message of the server, whole. `request` is the one whose own stream it came on, where there is such."""
         try:
             if not text.isascii():
                 text.decode()
             message = decode_server_message(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            mended = mend_surrogates(text)
-            if mended == text:
-                self._broken(text, error)
-            else:
-                self.received(mended)
+            self._unusual(text, request, error)
             return
         if message.method is UNSET:
             self._answered(message, text)
         else:
-            self._told(message, message.method)
+            self._told(message, message.method, request)
+
+    def _unusual(self, text: bytes, request: Request | None, error: Exception) -> None:
+        """Not one message as it stands: half a character in a text, or several messages at once (2025-03-26)."""
+        mended = mend_surrogates(text)
+        if mended != text:
+            self.received(mended, request)
+            return
+        batch = decode_batch(text)
+        if not batch:
+            self._broken(text, error)
+        for raw in batch:
+            message = bytes(raw)
+            if message.startswith(b"{"):
+                self.received(message, request)
+            else:
+                self._count("noise_lines")
 
     def _answered(self, message: ServerMessage, text: bytes) -> None:
         request = self._take(message)
@@ -142,16 +180,43 @@ class Lane:
         except ValueError:
             return None
 
-    def _told(self, message: ServerMessage, method: str) -> None:
+    def _told(self, message: ServerMessage, method: str, stream: Request | None) -> None:
         """A notification, or a request of the server's own."""
         params = b"{}" if message.params is UNSET else bytes(message.params)
         if message.id is not UNSET:
-            answer = result_message if method == "ping" else error_message
-            self._write(None, answer(bytes(message.id), b"{}" if method == "ping" else _METHOD_NOT_FOUND))
-        elif method == "notifications/progress":
+            self.questions.asked(message.id, method, params, lambda: self._causes(stream))
+        elif method == PROGRESS:
             self._progressed(params)
+        elif method not in _OF_THE_LANE:
+            self._noticed(method, params, stream)
+        elif method != CANCELLED or not self.questions.cancelled(params):
+            self.on_notification(method, params)
+
+    def _causes(self, stream: Request | None) -> tuple[Call, ...]:
+        """The calls that may be behind what the server asks, the likeliest last."""
+        if stream is not None:
+            return (stream,) if isinstance(stream, Call) and not stream.done else ()
+        return tuple([request for request in self.pending.values() if isinstance(request, Call)])
+
+    def _noticed(self, method: str, params: bytes, stream: Request | None) -> None:
+        """It belongs to the call whose stream it came on, or to the only one there is; else to the lane."""
+        if not params.startswith(b"{"):
+            self._count("protocol_errors")
+            return
+        call = self._only_call() if stream is None else stream
+        if isinstance(call, Call) and call.on_notice is not None and not call.done:
+            call.noticed(method, params)
         else:
             self.on_notification(method, params)
+
+    def _only_call(self) -> Call | None:
+        only: Call | None = None
+        for request in self.pending.values():
+            if isinstance(request, Call):
+                if only is not None:
+                    return None
+                only = request
+        return only
 
     def _progressed(self, params: bytes) -> None:
         try:
@@ -161,7 +226,7 @@ class Lane:
             return
         request = self.pending.get(token) if isinstance(token, int) else None
         if request is not None and request.on_notice is not None:
-            request.noticed("notifications/progress", params)
+            request.noticed(PROGRESS, params)
         else:
             self._count("unmatched_progress")
 
@@ -186,6 +251,7 @@ class Lane:
         pending, self.pending = self.pending, {}
         if not self.lost.done():
             self.lost.set_result(problem)
+        self.questions.withdraw_all()
         for request in pending.values():
             request.finish(Failure(_about(problem, request)))
 

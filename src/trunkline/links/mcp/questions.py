@@ -1,0 +1,161 @@
+"""What a server asks on its lane: answered here, handed to the client that it works for, or refused.
+
+A server may ask only what its client declared, and only so much at a time. The answer goes out under the server's own
+id; a question that the server takes back, or that outlives its lane, is withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import PROGRESS, Call, Json
+from trunkline.core.question import METHODS, Ending, Question
+from trunkline.wire.jsonrpc import (
+    BadMessage,
+    MessageId,
+    encode_notification,
+    error_message,
+    read_id,
+    result_message,
+    single_line,
+)
+from trunkline.wire.mcp.asking import METHOD_NOT_FOUND, refusal
+
+MAX_OPEN: Final = 64
+NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
+_TOO_MANY: Final = b'{"code":-32603,"message":"Too many questions are open"}'
+_NOT_AN_OBJECT: Final = b'{"code":-32603,"message":"The client gave no valid answer"}'
+_OVER: Final = b'{"code":-32603,"message":"The call that this was for is over"}'
+_FAILED: Final = b'{"code":-32603,"message":"The client could not be asked"}'
+
+
+def refuse_nobody(question: Question) -> None:
+    """Where nobody can be asked outside a call."""
+    question.refuse(NOBODY)
+
+
+class Questions:
+    """`declared` is what the client of this lane said it can be asked. `on_question` takes what belongs to no call;
+    until someone sets it, such questions are held (a server may ask as soon as it is greeted)."""
+
+    def __init__(self, source: str, write: Callable[[bytes], None], count: Callable[[str], None]) -> None:
+        self.declared = b"{}"
+        self._source = source
+        self._write = write
+        self._count = count
+        self._open: dict[MessageId, Question] = {}
+        self._held: list[Question] = []
+        self._on_question: Callable[[Question], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def attend(self, on_question: Callable[[Question], None]) -> None:
+        """Someone takes questions outside calls from now on, and those that came too early."""
+        self._on_question = on_question
+        held, self._held = self._held, []
+        for question in held:
+            if not question.ended:
+                self._hand_over(question)
+
+    # -- what the server says -------------------------------------------------------------------------------------
+
+    def asked(self, raw_id: msgspec.Raw, method: str, params: bytes, calls: Callable[[], tuple[Call, ...]]) -> None:
+        """A request of the server. `calls` tells which calls in flight may have caused it, the likeliest last."""
+        try:
+            request_id = read_id(raw_id)
+        except BadMessage:
+            self._count("protocol_errors")
+            return
+        id_json = bytes(raw_id)
+        if method == "ping":
+            self._write(result_message(id_json, b"{}"))
+        elif request_id in self._open:  # an error under its id would answer the first one
+            self._count("protocol_errors")
+        else:
+            refused = self._refusal(method, params)
+            if refused is not None:
+                self._write(error_message(id_json, refused))
+            else:
+                self._ask(request_id, id_json, method, params, calls())
+
+    def _refusal(self, method: str, params: bytes) -> bytes | None:
+        if method not in METHODS:
+            return METHOD_NOT_FOUND
+        refused = refusal(self.declared, method, params)
+        if refused is None and len(self._open) >= MAX_OPEN:
+            self._count("questions_refused")
+            return _TOO_MANY
+        return refused
+
+    def _ask(self, request_id: MessageId, id_json: bytes, method: str, params: bytes, calls: tuple[Call, ...]) -> None:
+        question = Question(self._source, method, params, partial(self._reply, request_id, id_json), calls)
+        question.on_progress = self._progressed
+        self._open[request_id] = question
+        self._hand_over(question)
+
+    def _hand_over(self, question: Question) -> None:
+        """To the likeliest call whose client can be asked, else to the client outside any call."""
+        takers = [call.on_question for call in question.calls if call.on_question is not None and not call.done]
+        ask = takers[-1] if takers else self._on_question
+        if ask is None:
+            self._held.append(question)
+            return
+        try:
+            ask(question)
+        except Exception:  # a bug on the client's side must not cost the server's other calls
+            self._count("internal_errors")
+            question.refuse(_FAILED)
+
+    def cancelled(self, params: bytes) -> bool:
+        """The server takes back a question of its own; False when it means something else."""
+        try:
+            request_id = msgspec.json.decode(params, type=_Cancelled).requestId
+        except (msgspec.MsgspecError, RecursionError):
+            return False
+        question = self._open.pop(request_id, None)
+        if question is not None:
+            question.withdraw()
+        return question is not None
+
+    # -- what goes back -------------------------------------------------------------------------------------------
+
+    def _reply(self, request_id: MessageId, id_json: bytes, ending: Ending, raw: Json) -> None:
+        self._open.pop(request_id, None)
+        try:
+            text = single_line(raw).strip()
+        except BadMessage:
+            text = b""
+        if not text.startswith(b"{"):
+            self._write(error_message(id_json, _NOT_AN_OBJECT))
+        elif ending == "result":
+            self._write(result_message(id_json, text))
+        else:
+            self._write(error_message(id_json, text))
+
+    def _progressed(self, params: Json) -> None:
+        self._write(encode_notification(PROGRESS, single_line(params)))
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def calls_over(self) -> None:
+        """Whatever was asked was for calls that have ended; the next one on this lane may be someone else's."""
+        for question in list(self._open.values()):
+            on_withdrawn = question.on_withdrawn
+            if question.refuse(_OVER) and on_withdrawn is not None:
+                on_withdrawn()
+
+    def withdraw_all(self) -> None:
+        """The lane is gone."""
+        questions, self._open = list(self._open.values()), {}
+        self._held.clear()
+        for question in questions:
+            question.withdraw()
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int | str
