@@ -82,6 +82,7 @@ class EventStream(Exchange):
         self.ended()
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
+        self.too_large = too_large
         self.ended()
 
     def ended(self) -> None:

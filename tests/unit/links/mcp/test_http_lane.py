@@ -619,3 +619,55 @@ def test_a_retired_lane_is_settled_when_its_calls_are_answered(loop_factory: Loo
         await peer.wait_closed()
 
     run_on(loop_factory, main())
+
+
+# Headers of one call -------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_headers_of_one_call_go_to_a_modern_server_with_that_call_alone(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
+            for modern in (True, False):
+                lane.speak("2026-07-28" if modern else "2025-11-25", modern=modern)
+                call = new_call()
+                call.headers = [(b"mcp-param-region", b"us"), (b"mcp-param-empty", b"")]
+                lane.send(call)
+                await outcome(call)
+                await outcome(sent(lane))
+            first, second, *legacy = (parts(request)[1] for request in server.requests)
+            assert (first["mcp-param-region"], first["mcp-param-empty"]) == ("us", "")
+            assert not [name for headers in (second, *legacy) for name in headers if name.startswith("mcp-param")]
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_a_task_is_named_in_a_header_and_a_notification_says_its_method(loop_factory: Loop, method: str) -> None:
+    async def main() -> None:
+        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
+            lane.speak("2026-07-28", modern=True)
+            await outcome(sent(lane, b'{"taskId":"abc"}', method))
+            lane.notify("notifications/some", b"{}")
+            await until(lambda: len(server.requests) == 2, "both arrive")
+            task, notification = (parts(request)[1] for request in server.requests)
+            assert (task["mcp-method"], task["mcp-name"]) == (method, "abc")
+            assert notification["mcp-method"] == "notifications/some"
+            assert "mcp-name" not in notification
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_server_that_finds_headers_wrong_is_listed_again(loop_factory: Loop) -> None:
+    async def main() -> None:
+        body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no"}}'
+        async with scripted(answering(lambda _: http(body, 400))) as server, lane_to(server.url) as lane:
+            heard: list[str] = []
+            lane.on_notification = lambda method, params: heard.append(method)
+            lane.speak("2026-07-28", modern=True)
+            assert isinstance(await outcome(sent(lane)), RemoteError)
+            assert heard == ["notifications/tools/list_changed"]
+
+    run_on(loop_factory, main())
