@@ -109,7 +109,7 @@ class Post(Exchange):
 
     def _read_body(self, request: Request, body: bytes) -> None:
         if self._status == 200:
-            self._lane.received(body)
+            self._lane.received(body, request)
             return
         # An error status with a JSON-RPC error inside: HTTP says whose it is, whatever id it carries.
         error = _error_in(body)

@@ -39,7 +39,6 @@ class HttpLane(Lane):
         self.pool = pool
         self.limit_bytes = limit_bytes
         self.version = ""
-        self.modern = False
         self.session_id = b""
         self.take_back: Callable[[Request], bool] = _keep
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]

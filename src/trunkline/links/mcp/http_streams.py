@@ -35,7 +35,7 @@ def pause_s(parser: SseParser) -> float:
 def deliver(lane: HttpLane, events: list[SseEvent], request: Request | None) -> None:
     for event in events:
         if event.data:
-            lane.received(event.data)
+            lane.received(event.data, request)
 
 
 class EventStream(Exchange):
