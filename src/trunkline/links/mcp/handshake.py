@@ -12,13 +12,13 @@ from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane, result_of
+from trunkline.links.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, members_of
 from trunkline.wire.mcp.legacy import INITIALIZED, ServerHello, decode_hello, initialize_params
-from trunkline.wire.mcp.modern import SERVER_INFO, stamp
+from trunkline.wire.mcp.modern import SERVER_INFO
 from trunkline.wire.mcp.versions import LATEST_MODERN, LEGACY, Era
 
-CLIENT_NAME: Final = "trunkline"
 _PROBE_S: Final = 3.0
 _VERSION_NOT_SERVED: Final = -32022
 
@@ -37,7 +37,7 @@ async def shake_hands(lane: Lane, known_era: Era | None, capabilities: bytes, ti
     try:
         async with asyncio.timeout(timeout_s):
             if known_era == "modern":
-                return _modern(lane, await _discover(lane, capabilities, timeout_s))
+                return _modern(lane, await _discover(lane, timeout_s))
             if known_era == "legacy":
                 return await _initialize(lane, capabilities, timeout_s)
             return await _probe(lane, capabilities, timeout_s)
@@ -49,7 +49,7 @@ async def shake_hands(lane: Lane, known_era: Era | None, capabilities: bytes, ti
 async def _probe(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
     """Some servers never answer what they do not know, and some take long to start: so after a while `initialize`
     goes out too, and the first of the two to be answered well decides."""
-    probe = asyncio.ensure_future(_discover(lane, capabilities, timeout_s))
+    probe = asyncio.ensure_future(_discover(lane, timeout_s))
     try:
         await asyncio.wait([probe], timeout=_PROBE_S)
         if probe.done():
@@ -80,8 +80,8 @@ async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: by
         await asyncio.wait([greeting])
 
 
-async def _discover(lane: Lane, capabilities: bytes, timeout_s: float) -> Outcome:
-    _speak(lane, LATEST_MODERN, modern=True, capabilities=capabilities)
+async def _discover(lane: Lane, timeout_s: float) -> Outcome:
+    _speak(lane, LATEST_MODERN, modern=True)
     asking = lane.ask("server/discover", b"{}", timeout_s)
     return await asking
 
@@ -99,8 +99,10 @@ def _modern(lane: Lane, outcome: Outcome) -> Session:
     raw = result_of(outcome)
     if not _is_modern(outcome):
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
-    _speak(lane, LATEST_MODERN, modern=True, capabilities=b"{}")
+    _speak(lane, LATEST_MODERN, modern=True)
+    lane.questions.declared = b"{}"  # servers of this era put their questions into results
     hello = decode_hello(raw)
+    lane.prepare = Stamps(logs="logging" in hello.capability_names())
     hello.protocol_version = LATEST_MODERN
     hello.server_info = _server_info(raw)
     return Session(lane, "modern", hello)
@@ -145,7 +147,8 @@ def _offered(error: RemoteError) -> set[str]:
 
 
 async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
-    _speak(lane, "", modern=False, capabilities=capabilities)
+    _speak(lane, "", modern=False)
+    lane.questions.declared = capabilities
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
     outcome = await lane.ask("initialize", params, timeout_s)
     try:
@@ -157,7 +160,9 @@ async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Sess
     if hello.protocol_version not in LEGACY:
         reason = f"answered with protocol version `{hello.protocol_version}`, which is not served"
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, reason))
-    _speak(lane, hello.protocol_version, modern=False, capabilities=capabilities)
+    _speak(lane, hello.protocol_version, modern=False)
+    if "logging" in hello.capability_names():
+        lane.prepare = LaneLevel(lane)
     lane.notify(INITIALIZED)
     return Session(lane, "legacy", hello)
 
@@ -166,7 +171,9 @@ def _named(lane: Lane, problem: Problem) -> Problem:
     return problem if problem.source else lane.problem(problem.code, f"`initialize` was {problem.message}")
 
 
-def _speak(lane: Lane, version: str, *, modern: bool, capabilities: bytes) -> None:
-    lane.stamp = stamp(CLIENT_NAME, __version__, capabilities) if modern else b""
+def _speak(lane: Lane, version: str, *, modern: bool) -> None:
+    lane.modern = modern
+    lane.stamp = own_stamp() if modern else b""
+    lane.prepare = None
     if isinstance(lane, HttpLane):
         lane.speak(version, modern=modern)

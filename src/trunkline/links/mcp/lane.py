@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, NeedsInput, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
+from trunkline.links.mcp.input_required import MARK, wrong_with_input
 from trunkline.links.mcp.questions import Questions
 from trunkline.wire.jsonrpc import (
     ServerMessage,
@@ -163,7 +164,8 @@ class Lane:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                request.finish(Result(view, text))
+                asks = self.modern and MARK in text
+                request.finish(self._result_or_question(view, text, request) if asks else Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:
             request.finish(RemoteError(bytes(error)))
@@ -171,6 +173,15 @@ class Lane:
         self._count("protocol_errors")
         problem = self.problem(SOURCE_PROTOCOL, "the answer has neither a result object nor an error object", request)
         request.finish(Failure(problem))
+
+    def _result_or_question(self, raw: memoryview, text: bytes, request: Request) -> Outcome:
+        wrong = wrong_with_input(raw, request)
+        if wrong is None:
+            return Result(raw, text)
+        if not wrong:
+            return NeedsInput(bytes(raw))
+        self._count("protocol_errors")
+        return Failure(self.problem(SOURCE_PROTOCOL, wrong, request))
 
     def _take(self, message: ServerMessage) -> Request | None:
         if message.id is UNSET:

@@ -48,16 +48,18 @@ class Refused(Exception):
         self.extra = extra
 
 
-def stamp(client_name: str, client_version: str, capabilities: bytes) -> bytes:
-    """The `_meta` members of our own requests to a modern server, encoded, without the braces."""
+def stamp(client_name: str, client_version: str, capabilities: bytes, log_level: str = "") -> bytes:
+    """The `_meta` members of a request to a modern server, encoded, without the braces."""
     info = encode({"name": client_name, "version": client_version})
-    return b'"%b":"%b","%b":%b,"%b":%b' % (
+    level = b',"%b":"%b"' % (LOG_LEVEL.encode(), log_level.encode()) if log_level else b""
+    return b'"%b":"%b","%b":%b,"%b":%b%b' % (
         PROTOCOL_VERSION.encode(),
         LATEST_MODERN.encode(),
         CLIENT_CAPABILITIES.encode(),
         capabilities,
         CLIENT_INFO.encode(),
         info,
+        level,
     )
 
 

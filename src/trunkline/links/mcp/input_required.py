@@ -1,0 +1,42 @@
+"""A modern server's `input_required` result: whether it is one, and whether this server may ask these things."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trunkline.core.call import Call, Json, Request
+from trunkline.links.mcp.questions import MAX_OPEN
+from trunkline.wire.jsonrpc import BadMessage, Members, members_of, text_member
+from trunkline.wire.mcp.asking import refusal
+
+MARK: Final = b"input_required"
+"""Without these bytes a result is none."""
+_MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+def wrong_with_input(raw: Json, request: Request) -> str | None:
+    """What is wrong with a result that may ask for input: empty for nothing, None when it does not ask."""
+    try:
+        result = members_of(bytes(raw), "the result")
+        if bytes(result.get("resultType", b"")) != b'"%b"' % MARK:
+            return None
+        return _wrong(result, request)
+    except (BadMessage, RecursionError) as error:
+        return f"asks for input in a way that is not valid: {error}"
+
+
+def _wrong(result: Members, request: Request) -> str:
+    if request.method not in _MAY_ASK or not isinstance(request, Call):
+        return f"asks for input in an answer to `{request.method}`"
+    if "inputRequests" not in result and "requestState" not in result:
+        return "asks for input without saying what it needs"
+    text_member(result, "requestState")
+    asked = members_of(result["inputRequests"], "`inputRequests`") if "inputRequests" in result else {}
+    if len(asked) > MAX_OPEN:
+        return f"asks {len(asked)} things at once"
+    for raw in asked.values():
+        question = members_of(raw, "an input request")
+        method = text_member(question, "method") or ""
+        if refusal(request.caller.capabilities, method, bytes(question.get("params", b"{}"))) is not None:
+            return f"asks its client for `{method}`, which the client did not declare"
+    return ""
