@@ -34,7 +34,7 @@ _OPEN_BRACE: Final = 0x7B
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
-_OF_THE_LANE: Final = LISTS_CHANGED | {
+OF_THE_LANE: Final = LISTS_CHANGED | {
     RESOURCE_UPDATED,
     "notifications/subscriptions/acknowledged",
     "notifications/tasks",
@@ -198,7 +198,7 @@ class Lane:
             self.questions.asked(message.id, method, params, lambda: self._causes(stream))
         elif method == PROGRESS:
             self._progressed(params)
-        elif method not in _OF_THE_LANE:
+        elif method not in OF_THE_LANE:
             self._noticed(method, params, stream)
         elif method != CANCELLED or not self.questions.cancelled(params):
             self.on_notification(method, params)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from operator import itemgetter
 from typing import Final
 
 from trunkline.core.call import QUEUED, Call, Caller, Failure, Request
@@ -24,14 +25,15 @@ from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, leave
 
-LaneKey = tuple[str, str, bytes]
+LaneKey = tuple[str, str | int, bytes]
+"""The principal, its session (or a seat in the pool of those without one), and what is declared to the server."""
 _STOP_WAIT_S: Final = 10.0
 _REAP_EVERY_S: Final = 15.0
 _SILENT_S: Final = 60.0
 
 
 def lane_key(caller: Caller) -> LaneKey | None:
-    """None for callers without a session: they share the scout."""
+    """None for callers without a session."""
     return None if caller.session is None else (caller.principal, caller.session, caller.capabilities)
 
 
@@ -49,7 +51,7 @@ class _Slot:
 
     @property
     def idle(self) -> bool:
-        return self.lane is not None and not self.lane.pending
+        return self.lane is not None and self.lane.idle
 
     def hold(self, call: Call) -> None:
         call.carrier = self
@@ -71,8 +73,8 @@ class ClientLanes:
         *,
         max_lanes: int,
         idle_s: float,
-        on_opened: Callable[[str, Session], None] | None = None,
-        on_closed: Callable[[str], None] | None = None,
+        on_opened: Callable[[LaneKey, Session], None] | None = None,
+        on_closed: Callable[[LaneKey], None] | None = None,
     ) -> None:
         self._source = source
         self._open_session = open_session
@@ -125,13 +127,13 @@ class ClientLanes:
             return
         self._backoff.failures = 0
         slot.lane = session.lane
-        if self._on_opened is not None:
-            self._on_opened(key[1], session)
         slot.lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
         waiting, slot.waiting = slot.waiting, []
         for call in waiting:
             if not call.done:
                 slot.lane.send(call)
+        if self._on_opened is not None:  # last: what its server asked at once may be for one of these calls
+            self._on_opened(key, session)
 
     def _drop_slot(self, key: LaneKey, slot: _Slot, problem: Problem) -> None:
         if self._slots.get(key) is slot:
@@ -156,8 +158,33 @@ class ClientLanes:
         idle = [(slot.used_at, key) for key, slot in self._slots.items() if slot.idle and slot.used_at < horizon]
         if not idle:
             return False
-        self._end(min(idle)[1], "another client needs it")
+        self._end(min(idle, key=itemgetter(0))[1], "another client needs it")
         return True
+
+    # -- what the pool needs to know and to do --------------------------------------------------------------------
+
+    def may_take(self, key: LaneKey) -> bool:
+        """Whether there is such a lane, or room for it."""
+        return key in self._slots or len(self._slots) < self._max_lanes or self._make_room()
+
+    def vacate(self, key: LaneKey, request: Request) -> None:
+        """A call that had a lane to itself has ended. A server that may still be at work for it, because nobody
+        waited for the end, is not given to the next one: what it asks would be taken for that one's."""
+        slot = self._slots.get(key)
+        if slot is None or slot.lane is None:
+            return
+        if slot.lane.pending.get(request.upstream_id) is request:
+            self._end(key, "its call was given up")
+        else:
+            slot.lane.questions.calls_over()
+
+    def lane_of(self, caller: Caller) -> Lane | None:
+        """The open lane of a caller's session."""
+        key = lane_key(caller)
+        slot = None if key is None else self._slots.get(key)
+        return None if slot is None else slot.lane
+
+    # -- the end of lanes -----------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         """Close what has been idle for too long."""
@@ -186,7 +213,7 @@ class ClientLanes:
 
     def _close_later(self, key: LaneKey, lane: Lane) -> None:
         if self._on_closed is not None:
-            self._on_closed(key[1])
+            self._on_closed(key)
         self._await_later(self._loop.create_task(leave(lane)))
 
     def _await_later(self, ending: asyncio.Task[None]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from trunkline.core.call import Call, Failure, Request
+import msgspec
+
+from trunkline.core.call import Call, Failure, Json, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.version import __version__
 from trunkline.wire.mcp.levels import LEVELS, RANKS
@@ -26,6 +28,18 @@ _SET_LEVEL_S: Final = 10.0
 def own_stamp() -> bytes:
     """For requests of our own: nobody can be asked anything."""
     return stamp(CLIENT_NAME, __version__, b"{}")
+
+
+def level_in(params: Json) -> str:
+    """The level that a `logging/setLevel` names; empty when it names none."""
+    try:
+        return msgspec.json.decode(params, type=_SetLevel).level
+    except msgspec.MsgspecError:
+        return ""
+
+
+class _SetLevel(msgspec.Struct):
+    level: str
 
 
 class Stamps:

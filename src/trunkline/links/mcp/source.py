@@ -9,18 +9,24 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from trunkline.core.call import Call, Caller, Failure, Json, RemoteError, Request
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
+from trunkline.core.tool import Snapshot
 from trunkline.core.watch import Watch
 from trunkline.links.backoff import Backoff
+from trunkline.links.mcp.client_lists import RELIST_PAUSE_S, ClientLists
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
-from trunkline.links.mcp.lane import Lane, leave
-from trunkline.links.mcp.lanes import ClientLanes, lane_key
+from trunkline.links.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
+from trunkline.links.mcp.lanes import ClientLanes, LaneKey, lane_key
 from trunkline.links.mcp.listing import fetch_snapshot
+from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
+from trunkline.links.mcp.pool import Pool, needs_seat
+from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.stdio_lane import StdioLane
 from trunkline.wire.mcp.versions import Era
 
@@ -29,9 +35,6 @@ PROBE_TIMEOUT_S: Final = 10.0
 _FAILED_PROBES: Final = 3
 _SOON_S: Final = 1.0
 _STOP_WAIT_S: Final = 10.0
-_RELIST_PAUSE_S: Final = 0.25
-"""Between two lists of one server at least, and as long as the last one took: some announce changes all the time."""
-_LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]]
 """Open a lane and shake hands: (era if known, capabilities to declare, counter) → session."""
@@ -55,11 +58,11 @@ class McpSource:
         self._scout: Session | None = None
         self._subscription: Request | None = None
         self._lanes: ClientLanes | None = None
+        self._pool: Pool | None = None
         self._sink: Sink | None = None
         self._parked: list[Call] = []
         self._refresh = asyncio.Event()
-        self._listings: dict[Lane, asyncio.Task[None]] = {}
-        self._stale: set[Lane] = set()
+        self._lists = ClientLists(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
         self._backoff = Backoff()
@@ -74,10 +77,23 @@ class McpSource:
             )
             call.finish(Failure(problem))
             return
-        key = None if self._tuning.shared or self._era == "modern" else lane_key(call.caller)
-        if key is not None and self._lanes is not None:
+        if self._one_for_all or self._lanes is None or self._pool is None:
+            self._submit_to_scout(call)
+            return
+        key = lane_key(call.caller)
+        if key is not None:
             self._lanes.submit(call, key)
-        elif self._scout is not None and self._scout.lane.usable:
+        elif needs_seat(call.caller):
+            self._pool.submit(call)
+        else:
+            self._submit_to_scout(call)
+
+    @property
+    def _one_for_all(self) -> bool:
+        return self._tuning.shared or self._era == "modern"
+
+    def _submit_to_scout(self, call: Call) -> None:
+        if self._scout is not None and self._scout.lane.usable:
             self._scout.lane.send(call)
         else:
             self._parked.append(call)
@@ -87,7 +103,14 @@ class McpSource:
         watch.settle(Failure(problem))
 
     def tell(self, caller: Caller, method: str, params: Json) -> None:
-        """Still to come."""
+        """A modern server knows no news of clients, and one that all share could not tell whose it is."""
+        lane = None if self._one_for_all or self._lanes is None else self._lanes.lane_of(caller)
+        if lane is None or not lane.usable:
+            return
+        if method != SET_LEVEL:
+            lane.notify(method, params)
+        elif isinstance(lane.prepare, LaneLevel):
+            lane.prepare.want(level_in(params) or caller.log_level)
 
     def refresh(self) -> None:
         """Still to come."""
@@ -112,7 +135,7 @@ class McpSource:
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
-        self._lanes = ClientLanes(
+        self._lanes = lanes = ClientLanes(
             self.name,
             self._open,
             max_lanes=self._tuning.max_lanes,
@@ -120,15 +143,16 @@ class McpSource:
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
         )
+        self._pool = Pool(lanes)
         try:
             while True:
                 await self._live_once(sink)
                 await self._wait_before_retry()
         finally:
             self._over = True
-            self._release_parked(None)
-            await self._lanes.close()
-            await self._end_listings()
+            self._release_parked(up=False)
+            await lanes.close()
+            await self._lists.close()
             if self._leaving:
                 await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
 
@@ -179,7 +203,7 @@ class McpSource:
         self._scout = session
         self._backoff.up()
         self._report("ready")
-        self._release_parked(session.lane)
+        self._release_parked(up=True)
 
     async def _tend(self, session: Session, sink: Sink) -> Problem:
         """Follow the server until it is lost: changes of its list, signs of life."""
@@ -194,7 +218,7 @@ class McpSource:
                 self._refresh.clear()
                 began = time.monotonic()
                 await self._relist(session, sink)
-                await asyncio.wait([lane.lost], timeout=max(_RELIST_PAUSE_S, time.monotonic() - began))
+                await asyncio.wait([lane.lost], timeout=max(RELIST_PAUSE_S, time.monotonic() - began))
                 continue
             failed_probes = 0 if await self._probe(session) else failed_probes + 1
             if failed_probes >= _FAILED_PROBES:
@@ -246,56 +270,42 @@ class McpSource:
             self._refresh.set()
 
     def _heard(self, method: str, params: Json) -> None:
-        if method == _LIST_CHANGED:
+        if method in LISTS_CHANGED:
             self._refresh.set()
+        else:
+            self._nobody_heard(method, params)
 
-    # -- what one client's own server offers ----------------------------------------------------------------------
+    # -- servers that work for one client -------------------------------------------------------------------------
 
-    def _client_lane_opened(self, client: str, session: Session) -> None:
-        """Its news is about that client's tools alone."""
+    def _client_lane_opened(self, key: LaneKey, session: Session) -> None:
+        """Its news and its questions are for that client alone. Where there is no session, only calls can be asked."""
+        lane, client = session.lane, key[1]
+        if isinstance(client, str) and self._sink is not None:
+            lane.on_notification = partial(self._client_heard, client, session)
+            lane.questions.attend(partial(self._sink.ask, client))
+        else:
+            lane.on_notification = self._nobody_heard
+            lane.questions.attend(refuse_nobody)
+        if isinstance(lane, HttpLane):
+            lane.listen()
 
-        def heard(method: str, params: Json) -> None:
-            if method == _LIST_CHANGED:
-                self._stale.add(session.lane)
-                if session.lane not in self._listings:
-                    listing = self._list_for(client, session)
-                    self._listings[session.lane] = asyncio.get_running_loop().create_task(listing)
+    def _client_heard(self, client: str, session: Session, method: str, params: Json) -> None:
+        if method in LISTS_CHANGED:
+            self._lists.changed(client, session)
+        elif method not in OF_THE_LANE and self._sink is not None:
+            self._sink.tell(client, method, params)
 
-        session.lane.on_notification = heard
-        if isinstance(session.lane, HttpLane):
-            session.lane.listen()
+    def _nobody_heard(self, method: str, params: Json) -> None:
+        if method not in OF_THE_LANE:
+            self._count("unattributed_notifications")
 
-    async def _list_for(self, client: str, session: Session) -> None:
-        """One list at a time: whatever is announced meanwhile is one more list afterwards."""
-        lane = session.lane
-        try:
-            while lane in self._stale and lane.usable:
-                self._stale.discard(lane)
-                began = time.monotonic()
-                await self._list_once_for(client, session)
-                await asyncio.wait([lane.lost], timeout=max(_RELIST_PAUSE_S, time.monotonic() - began))
-        finally:
-            self._stale.discard(lane)
-            del self._listings[lane]
+    def _client_lane_closed(self, key: LaneKey) -> None:
+        if isinstance(key[1], str):
+            self._publish_for(key[1], None)
 
-    async def _list_once_for(self, client: str, session: Session) -> None:
-        try:
-            snapshot = await fetch_snapshot(session, self.name)
-        except (GatewayError, TimeoutError):
-            return  # it keeps the list it had; a lane that is gone takes its list with it
-        if self._sink is not None and session.lane.usable:
-            self._sink.publish_for(client, snapshot)
-
-    async def _end_listings(self) -> None:
-        tasks = list(self._listings.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    def _client_lane_closed(self, client: str) -> None:
+    def _publish_for(self, client: str, snapshot: Snapshot | None) -> None:
         if self._sink is not None:
-            self._sink.publish_for(client, None)
+            self._sink.publish_for(client, snapshot)
 
     # -- retries --------------------------------------------------------------------------------------------------
 
@@ -304,16 +314,16 @@ class McpSource:
         if delay_s > _SOON_S and self._health.state == "starting":
             self._tell(replace(self._health, state="down"))
         if self._health.state != "starting":
-            self._release_parked(None)
+            self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 
-    def _release_parked(self, lane: Lane | None) -> None:
+    def _release_parked(self, *, up: bool) -> None:
         parked, self._parked = self._parked, []
         for call in parked:
             if call.done:
                 continue
-            if lane is not None:
-                lane.send(call)
+            if up:
+                self.submit(call)
                 continue
             reason = self._health.reason or self._health.last_error or "not connected"
             problem = Problem(
