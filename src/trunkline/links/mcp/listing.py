@@ -1,47 +1,83 @@
-"""What a server offers, fetched page by page, within bounds that a hostile server cannot stretch."""
+"""One list of a server, fetched page by page, within bounds that a hostile server cannot stretch."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.call import Outcome, RemoteError
+from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
+from trunkline.core.tool import Freshness, ListName, Snapshot
 from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane, result_of
-from trunkline.wire.jsonrpc import BadMessage, encode, members_of, single_line, text_member
+from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
+from trunkline.wire.mcp.param_headers import BadAnnotation, mirrors_of
 
 MAX_PAGES: Final = 500
 MAX_ITEMS: Final = 20_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_WARNINGS: Final = 50
 LIST_TIMEOUT_S: Final = 30.0
+_MAX_TTL_MS: Final = 365 * 24 * 3600 * 1000
+_METHOD_NOT_FOUND: Final = -32601
 
 
-class _Page(msgspec.Struct, rename="camel"):
-    tools: list[msgspec.Raw]
-    next_cursor: str | None = None
+@dataclass(frozen=True, slots=True)
+class ListKind:
+    """How one list is asked for, and what its items are called and known by."""
+
+    name: ListName
+    capability: str
+    method: str
+    member: str
+    key: str
+    noun: str
 
 
-async def fetch_snapshot(session: Session, source: str) -> Snapshot:
-    """Everything the server offers now."""
-    tools: tuple[Tool, ...] = ()
-    warnings: list[str] = []
-    if "tools" in session.hello.capability_names():
-        async with asyncio.timeout(LIST_TIMEOUT_S):
-            tools = await _fetch_tools(session.lane, source, warnings)
-    hello = session.hello
-    return Snapshot(
-        tools=tools,
-        instructions=hello.instructions or "",
-        server_info=bytes(hello.server_info),
-        capabilities=bytes(hello.capabilities),
-        protocol_version=hello.protocol_version,
-        warnings=_shortened(warnings),
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        ListKind("tools", "tools", "tools/list", "tools", "name", "tool"),
+        ListKind("prompts", "prompts", "prompts/list", "prompts", "name", "prompt"),
+        ListKind("resources", "resources", "resources/list", "resources", "uri", "resource"),
+        ListKind(
+            "templates",
+            "resources",
+            "resources/templates/list",
+            "resourceTemplates",
+            "uriTemplate",
+            "resource template",
+        ),
     )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One list as it was when it was fetched: definitions by key, in the server's order."""
+
+    items: tuple[tuple[str, bytes], ...] = ()
+    warnings: tuple[str, ...] = ()
+    freshness: Freshness | None = None
+
+
+async def fetch_list(session: Session, kind: ListKind) -> Listed:
+    """The whole list. Raises GatewayError when the server refuses, breaks the protocol or takes too long."""
+    lane = session.lane
+    pages = _Pages(lane, kind, modern=session.era == "modern")
+    try:
+        async with asyncio.timeout(LIST_TIMEOUT_S):
+            items = await _items(pages, strict=pages.modern and isinstance(lane, HttpLane))
+    except TimeoutError:
+        reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"
+        raise GatewayError(lane.problem(SOURCE_LOST, reason)) from None
+    return Listed(tuple(items.items()), _shortened(pages.warnings), pages.freshness)
 
 
 def _shortened(warnings: list[str]) -> tuple[str, ...]:
@@ -50,41 +86,110 @@ def _shortened(warnings: list[str]) -> tuple[str, ...]:
     return (*warnings[:MAX_WARNINGS], f"… and {more} more like these") if more > 0 else tuple(warnings)
 
 
-async def _fetch_tools(lane: Lane, source: str, warnings: list[str]) -> tuple[Tool, ...]:
-    tools: dict[str, Tool] = {}
-    async for raw in _pages(lane, warnings):
+async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
+    """`strict`: tools whose arguments cannot be mirrored in headers as they ask are left out."""
+    kind, warnings = pages.kind, pages.warnings
+    items: dict[str, bytes] = {}
+    async for raw in pages:
         try:
             definition = single_line(raw)
-            name = text_member(members_of(definition, "tool"), "name")
-        except (BadMessage, RecursionError) as error:
-            warnings.append(f"a tool definition was left out ({error}): {bytes(raw)[:80]!r}")
+            key = text_member(members_of(definition, kind.noun), kind.key)
+            if strict and kind.name == "tools":
+                mirrors_of(definition)
+        except (BadMessage, BadAnnotation, RecursionError) as error:
+            warnings.append(f"a {kind.noun} definition was left out ({error}): {bytes(raw)[:80]!r}")
             continue
-        if not name or name in tools:
-            warnings.append(f"tool `{name}` is defined twice; the first one holds" if name else "a tool has no name")
+        if not key or key in items:
+            twice = f"{kind.noun} `{key}` is defined twice; the first one holds"
+            warnings.append(twice if key else f"a {kind.noun} has no {kind.key}")
             continue
-        tools[name] = Tool(source, name, definition)
-    return tuple(tools.values())
+        items[key] = definition
+    return items
 
 
-async def _pages(lane: Lane, warnings: list[str]) -> AsyncIterator[msgspec.Raw]:
-    cursor: str | None = None
-    seen: set[str] = set()
-    items = size_bytes = 0
-    for _ in range(MAX_PAGES):
+class _Pages:
+    """The items of a list, one after the other, and what its first page says of how long it holds."""
+
+    def __init__(self, lane: Lane, kind: ListKind, *, modern: bool) -> None:
+        self.kind = kind
+        self.modern = modern
+        self.warnings: list[str] = []
+        self.freshness: Freshness | None = None
+        self._lane = lane
+
+    async def __aiter__(self) -> AsyncIterator[msgspec.Raw]:
+        cursor: str | None = None
+        seen: set[str] = set()
+        items = size_bytes = 0
+        for number in range(MAX_PAGES):
+            raw = await self._page(cursor)
+            if raw is None:
+                return
+            page, cursor = self._read(raw, first=number == 0)
+            for item in page:
+                yield item
+            items += len(page)
+            size_bytes += len(raw)
+            if cursor is None:
+                return
+            if cursor in seen or items > MAX_ITEMS or size_bytes > MAX_BYTES:
+                break
+            seen.add(cursor)
+        kind = self.kind
+        self.warnings.append(f"its `{kind.method}` does not end; the first {items} {kind.noun}s were taken")
+
+    async def _page(self, cursor: str | None) -> bytes | None:
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
-        raw = result_of(await lane.ask("tools/list", params, LIST_TIMEOUT_S))
+        outcome = await self._lane.ask(self.kind.method, params, LIST_TIMEOUT_S)
+        if self.kind.name == "templates" and _unknown_method(outcome):
+            return None  # many servers have resources and have never heard of templates
+        return result_of(outcome)
+
+    def _read(self, raw: bytes, *, first: bool) -> tuple[list[msgspec.Raw], str | None]:
         try:
-            page = msgspec.json.decode(raw, type=_Page)
+            members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            if first and self.modern:
+                self.freshness = _freshness(members)
+            page = msgspec.json.decode(members.get(self.kind.member, b"null"), type=list[msgspec.Raw])
+            return page, msgspec.json.decode(members.get("nextCursor", b"null"), type=str | None)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"its `tools/list` is not valid: {error}")) from None
-        for tool in page.tools:
-            yield tool
-        items += len(page.tools)
-        size_bytes += len(raw)
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-        if cursor in seen or items > MAX_ITEMS or size_bytes > MAX_BYTES:
-            break
-        seen.add(cursor)
-    warnings.append(f"its `tools/list` does not end; the first {items} tools were taken")
+            reason = f"its `{self.kind.method}` is not valid: {error}"
+            raise GatewayError(self._lane.problem(SOURCE_PROTOCOL, reason)) from None
+
+
+def _unknown_method(outcome: Outcome) -> bool:
+    if not isinstance(outcome, RemoteError):
+        return False
+    try:
+        return msgspec.json.decode(outcome.raw, type=_Error).code == _METHOD_NOT_FOUND
+    except msgspec.MsgspecError:
+        return False
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+
+
+def _freshness(members: Members) -> Freshness:
+    """What is absent or nonsense means: no longer than now, and for nobody else."""
+    try:
+        ttl_ms = min(max(msgspec.json.decode(members.get("ttlMs", b"0"), type=int), 0), _MAX_TTL_MS)
+    except msgspec.MsgspecError:
+        ttl_ms = 0
+    public = bytes(members.get("cacheScope", b"")) == b'"public"'
+    return Freshness(ttl_ms, public, time.monotonic())
+
+
+async def fetch_snapshot(session: Session, source: str) -> Snapshot:
+    """Everything the server offers now."""
+    from trunkline.links.mcp.offer import Offer
+
+    published: list[Snapshot] = []
+    offer = Offer(session, source, published.append)
+    try:
+        await offer.fetch_first()
+    finally:
+        await offer.close()
+    if not published:
+        raise GatewayError(session.lane.problem(SOURCE_LOST, "was lost while it was listed"))
+    return published[-1]

@@ -42,5 +42,15 @@ class ServerHello(msgspec.Struct, rename="camel"):
         except msgspec.MsgspecError:
             return frozenset()
 
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether it has a capability, and where a feature is named, whether it says true to that."""
+        try:
+            raw = msgspec.json.decode(self.capabilities, type=dict[str, msgspec.Raw]).get(capability)
+            if raw is None or not feature:
+                return raw is not None
+            return bytes(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).get(feature, b"")) == b"true"
+        except msgspec.MsgspecError:
+            return False
+
 
 decode_hello: Final = msgspec.json.Decoder(ServerHello).decode
