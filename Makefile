@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 NODE_MODULES := tools/node/node_modules
 AGENTS := tools/agents/node_modules
+CONFORMANCE := tools/conformance/node_modules
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup run test check lint lint-arch format types sizes tests test-race build bench generated pictures clean
+.PHONY: help setup run test check lint lint-arch format types sizes tests test-race conformance build bench generated pictures clean
 
 help:  ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.installed  ## Make .venv with .venv/bin/trunkline
 	@echo "ready: $(BIN)/trunkline"
@@ -42,11 +43,14 @@ lint-arch: $(VENV)/.dev  ## The direction of imports
 sizes: $(VENV)/.dev  ## No function over 60 lines, no module over 500
 	$(BIN)/python tools/check_sizes.py
 
-tests: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed
+tests: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed
 	$(PYTEST) -n $(WORKERS)
 
-test-race: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed  ## All tests with asyncio's debug mode, warnings as errors
+test-race: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed  ## All tests with asyncio's debug mode, warnings as errors
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 TRUNKLINE_TEST_RACE=1 $(PYTEST) -n $(WORKERS) tests
+
+conformance: $(VENV)/.dev $(CONFORMANCE)/.installed  ## The official harness, in every layout, as a table
+	$(BIN)/python -m tests.support.conformance
 
 build: $(VENV)/.dev  ## A wheel and an sdist in dist/
 	rm -rf dist
@@ -67,7 +71,7 @@ pictures: $(VENV)/.dev  ## Make the terminal pictures of the docs anew, from rea
 	$(BIN)/python -m tools.terminal_pictures
 
 clean:  ## Remove everything that was set up or built
-	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
