@@ -15,18 +15,24 @@ from typing import Final, cast
 
 import msgspec
 
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, Tool
 from trunkline.wire.jsonrpc import BadMessage, members_of
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _MOST_FILES: Final = 1000
 """Every change of a command, an address or a token is one more; those that nobody used for longest go."""
 
 
+_StoredList = list[tuple[str, msgspec.Raw]]
+"""Definitions by what requests name them by."""
+
+
 class _Stored(msgspec.Struct):
     format: int
-    tools: list[msgspec.Raw]
-    names: list[str]
+    tools: _StoredList
+    prompts: _StoredList
+    resources: _StoredList
+    templates: _StoredList
     instructions: str
     server_info: msgspec.Raw
     capabilities: msgspec.Raw
@@ -58,15 +64,18 @@ class Definitions:
         try:
             path = self._folder / f"{key}.json"
             stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
-            for tool in stored.tools:
-                members_of(tool, "tool")
+            for _, definition in stored.tools + stored.prompts + stored.resources + stored.templates:
+                members_of(definition, "definition")
             os.utime(path)
         except (OSError, msgspec.MsgspecError, BadMessage, RecursionError):
             return None
-        if stored.format != _FORMAT or len(stored.tools) != len(stored.names):
+        if stored.format != _FORMAT:
             return None
         return Snapshot(
-            tools=tuple(Tool(source, name, bytes(raw)) for name, raw in zip(stored.names, stored.tools, strict=True)),
+            tools=tuple(Tool(source, name, bytes(raw)) for name, raw in stored.tools),
+            prompts=_items(source, stored.prompts),
+            resources=_items(source, stored.resources),
+            templates=_items(source, stored.templates),
             instructions=stored.instructions,
             server_info=bytes(stored.server_info),
             capabilities=bytes(stored.capabilities),
@@ -76,8 +85,10 @@ class Definitions:
     def save(self, key: str, snapshot: Snapshot) -> bool:
         stored = _Stored(
             format=_FORMAT,
-            tools=[msgspec.Raw(tool.definition) for tool in snapshot.tools],
-            names=[tool.name for tool in snapshot.tools],
+            tools=[(tool.name, msgspec.Raw(tool.definition)) for tool in snapshot.tools],
+            prompts=_stored(snapshot.prompts),
+            resources=_stored(snapshot.resources),
+            templates=_stored(snapshot.templates),
             instructions=snapshot.instructions,
             server_info=msgspec.Raw(snapshot.server_info),
             capabilities=msgspec.Raw(snapshot.capabilities),
@@ -105,3 +116,11 @@ class Definitions:
             files.sort(key=lambda file: file.stat().st_mtime_ns)
             for file in files[: len(files) - _MOST_FILES * 9 // 10]:
                 file.unlink(missing_ok=True)
+
+
+def _items(source: str, stored: _StoredList) -> tuple[Item, ...]:
+    return tuple(Item(source, key, bytes(raw)) for key, raw in stored)
+
+
+def _stored(items: tuple[Item, ...]) -> _StoredList:
+    return [(item.key, msgspec.Raw(item.definition)) for item in items]

@@ -9,12 +9,15 @@ import msgspec
 import pytest
 from tests.support.fault.tools import FANCY
 
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, Tool
 from trunkline.router.definitions import Definitions, fingerprint
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
 SNAPSHOT = Snapshot(
     tools=(Tool("s", "fancy", FANCY), Tool("s", 'we"ird é\n', b'{"name":"we\\"ird \\u00e9\\n","x":1.10}')),
+    prompts=(Item("s", "greet", b'{"name":"greet","x":1.10}'),),
+    resources=(Item("s", "test://a b", b'{"uri":"test://a b"}'), Item("s", "\u00e9", b'{"uri":"\\u00e9"}')),
+    templates=(Item("s", "test://{x}", b'{"uriTemplate":"test://{x}"}'),),
     instructions="be nice",
     server_info=b'{"name":"x","version":"1","extra":123456789012345678901234567890}',
     capabilities=b'{"tools":{"listChanged":true}}',
@@ -58,9 +61,11 @@ def test_nothing_is_known_of_a_key_that_was_never_saved(tmp_path: Path) -> None:
 
 
 GOOD = {
-    "format": 1,
-    "tools": [{"name": "a"}],
-    "names": ["a"],
+    "format": 2,
+    "tools": [["a", {"name": "a"}]],
+    "prompts": [],
+    "resources": [["r://x", {"uri": "r://x"}]],
+    "templates": [],
     "instructions": "",
     "server_info": {},
     "capabilities": {},
@@ -82,9 +87,11 @@ def test_the_sample_file_of_the_next_test_is_good_before_it_is_damaged(tmp_path:
         b"null",
         b"\xff\xfe",
         b"[" * 5000,
-        msgspec.json.encode({**GOOD, "format": 2}),
-        msgspec.json.encode({**GOOD, "names": []}),
-        msgspec.json.encode({**GOOD, "tools": ["no object"]}),
+        msgspec.json.encode({**GOOD, "format": 1}),
+        msgspec.json.encode({**GOOD, "format": 1, "tools": [{"name": "a"}], "names": ["a"]}),
+        msgspec.json.encode({**GOOD, "tools": [["a", "no object"]]}),
+        msgspec.json.encode({**GOOD, "resources": [["a"]]}),
+        msgspec.json.encode({**GOOD, "prompts": [["a", []]]}),
         msgspec.json.encode({**GOOD, "tools": None}),
         msgspec.json.encode(GOOD).replace(b'{"name":"a"}', b'{"name":"a","name":"b"}'),
     ],
