@@ -101,7 +101,7 @@ class Report:
 
     @property
     def not_ok(self) -> list[Check]:
-        """Whatever was looked at and is not fine: failures, warnings, and checks that were left out or came to nothing."""
+        """Failures, warnings, and checks that were left out or came to nothing."""
         return [check for check in self.checks if not check.ok]
 
     def explain(self) -> str:
