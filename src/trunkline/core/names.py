@@ -56,3 +56,9 @@ def was_altered(prefix: str, tool: str) -> bool:
 def spellings(source: str, tool: str) -> tuple[str, ...]:
     """The other ways a caller may write one tool, besides its exposed name and its bare name."""
     return (f"{source}.{tool}", f"{source}_{tool}", f"{source}__{tool}", f"{source}:{tool}")
+
+
+def names_source(name: str, source: str, prefix: str) -> bool:
+    """Whether a tool or prompt of this name would be this source's, however the caller writes it."""
+    bare = without_own_prefix(name)
+    return bare.startswith((f"{source}.", f"{source}_", f"{source}:", f"{prefix or source}_"))

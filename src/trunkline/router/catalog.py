@@ -95,6 +95,8 @@ class Catalog:
     def replace(self, source: str, snapshot: Snapshot | None) -> None:
         """What a source offers now; None while that is not known."""
         if self._snapshots.get(source) == snapshot:
+            if snapshot is not None:
+                self._snapshots[source] = snapshot  # the same, and longer valid
             return
         if snapshot is None:
             del self._snapshots[source]

@@ -60,31 +60,35 @@ class Gate:
             self._hold(call)
 
     def _hold(self, call: Call) -> None:
-        refusal = self._refusal(call)
+        refusal = self.refusal(call.tool) or self._full(call)
         if refusal is not None:
             call.finish(Failure(refusal))
         else:
             self.queue.append(call)
 
-    def _refusal(self, call: Call) -> Problem | None:
+    def refusal(self, tool: str = "") -> Problem | None:
+        """Why nobody gets in now, whatever room there is; None while the source is there or may come."""
         state = self.health.state
         if self.draining:
-            return self._problem(call, DRAINING, "The gateway is shutting down")
+            return self._problem(tool, DRAINING, "The gateway is shutting down")
         if state in _REFUSING:
             reason = self.health.reason or self.health.last_error or "no reason given"
-            return self._problem(call, _REFUSING[state], f"Server {self.name} is {state}: {reason}")
-        if len(self.queue) >= self._max_queue:
-            return self._problem(call, QUEUE_FULL, f"Server {self.name} has too many calls waiting")
+            return self._problem(tool, _REFUSING[state], f"Server {self.name} is {state}: {reason}")
         return None
 
-    def _problem(self, call: Call, code: Code, message: str) -> Problem:
+    def _full(self, call: Call) -> Problem | None:
+        if len(self.queue) < self._max_queue:
+            return None
+        return self._problem(call.tool, QUEUE_FULL, f"Server {self.name} has too many calls waiting")
+
+    def _problem(self, tool: str, code: Code, message: str) -> Problem:
         retry_after_ms = _RETRY_AFTER_MS if code in (QUEUE_FULL, SOURCE_DOWN) else None
         tail = self.health.stderr_tail
         return Problem(
             code=code,
             message=message,
             source=self.name,
-            tool=call.tool,
+            tool=tool,
             retryable=code not in (SOURCE_DISABLED, SOURCE_AUTH_REQUIRED),
             retry_after_ms=retry_after_ms,
             hint=self.health.hint or (tail and f"its last words on stderr: {tail}"),

@@ -50,7 +50,7 @@ class Naming:
 class Names(Generic[N]):
     """Entries by every spelling that is accepted, and who lost a name to whom."""
 
-    __slots__ = ("table", "collisions")
+    __slots__ = ("collisions", "table")
 
     def __init__(self, table: dict[str, N], collisions: tuple[Problem, ...]) -> None:
         self.table = table

@@ -168,8 +168,9 @@ class Roster:
                 successor.snapshot = snapshot
                 self._save(gate, snapshot)
             return
-        if snapshot != self.catalog.snapshot(name):
-            self.catalog.replace(name, snapshot)
+        changed = snapshot != self.catalog.snapshot(name)
+        self.catalog.replace(name, snapshot)
+        if changed:
             self._save(gate, snapshot)
         self._news()
 

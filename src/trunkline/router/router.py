@@ -1,25 +1,38 @@
-"""The one path of a call: find the tool, pass its source's gate, watch the deadline, answer once, tell everyone."""
+"""The one path of a call: find whom it is for, pass its source's gate, watch the deadline, answer once, tell everyone.
+
+`tools/call` is routed here; `requests` routes the methods that come less often.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Final, cast
 
-from trunkline.core.call import Call, Caller, Failure, Json, Request
-from trunkline.core.errors import DEADLINE, UNKNOWN_TOOL, Problem
+from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Request
+from trunkline.core.errors import UNKNOWN_TOOL, Problem
 from trunkline.core.events import Events
-from trunkline.core.names import split_address, without_own_prefix
+from trunkline.core.names import names_source, split_address, without_own_prefix
 from trunkline.core.question import Question
+from trunkline.core.tool import ListName
+from trunkline.router.answers import Answers
 from trunkline.router.catalog import Entry
+from trunkline.router.deadlines import Deadlines
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
+from trunkline.router.links import Links
 from trunkline.router.options import RouterOptions
+from trunkline.router.requests import Requests
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
+from trunkline.router.summary import refresh_lists
+from trunkline.router.tasks import NOTHING_DECLARED, Tasks, declares_tasks
+from trunkline.router.waiting import Waiting
+from trunkline.router.watches import ResourceWatch, Watches
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
+from trunkline.wire.mcp.param_headers import param_headers
 
 TOOLS_CALL: Final = "tools/call"
 _MAX_REPORTED: Final = 1000
@@ -27,14 +40,6 @@ _NOT_PASSED_ON: Final = ("name", "_meta")
 _ROUTED_BY: Final = frozenset({"name", "arguments", "_meta"})
 Notice = Callable[[str, Json], None]
 Ask = Callable[[Question], None]
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """What a call asks for while no server has that name yet and one that may have it is still starting."""
-
-    name: str
-    members: Members
 
 
 class Router:
@@ -47,17 +52,23 @@ class Router:
         self.views = self.roster.views
         self.clients = self.roster.clients
         self._options = options
-        self._unresolved: dict[Call, _Waiting] = {}
         self._list_waiters: list[Callable[[], None]] = []
         self._reported: set[str] = set()
         self._draining = False
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
         self.cache = ResultCache(self.roster, options.cache_bytes, self._loop.time)
+        self.links = Links(self.views)
+        self.tasks = Tasks()
+        self._answers = Answers(self.links, self.tasks)
+        self._deadlines = Deadlines(self._loop, options.call_s)
+        self._waiting = Waiting(self.roster, self._deadlines)
+        self._requests = Requests(self.roster, self._deadlines, self._waiting, self.links, self.tasks, self._answers)
+        self._watches = Watches(self.roster, self.links, self._waiting, self._loop)
 
     def drain(self) -> None:
         """Take no new calls; those that still wait for a server are refused now."""
-        self._draining = True
+        self._draining = self._waiting.draining = True
         self.roster.drain()
 
     @property
@@ -90,9 +101,13 @@ class Router:
         for then in waiters:
             then()
 
+    def listed(self, kind: ListName) -> None:
+        """Somebody lists this: servers whose last word on it is old are asked again, for the next one who does."""
+        refresh_lists(self.roster, kind)
+
     def report_collisions(self) -> None:
-        """Tools that lost their name to another: each is worth one line, once."""
-        for problem in self.catalog.collisions:
+        """Tools and prompts that lost their name to another: each is worth one line, once."""
+        for problem in (*self.catalog.collisions, *self.catalog.prompts.collisions):
             if problem.message not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(problem.message)
                 self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)
@@ -101,11 +116,8 @@ class Router:
         """Something became known: see who waited for it."""
         if self._list_waiters and not self._unheard():
             self._release_list_waiters()
-        if self._unresolved:
-            waiting, self._unresolved = self._unresolved, {}
-            for call, asked in waiting.items():
-                if not call.done:
-                    self._route(call, asked.name, asked.members)
+        self._waiting.settle()
+        self._watches.settle()
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -134,6 +146,46 @@ class Router:
         self._route(call, name, members)
         return call
 
+    def request(
+        self,
+        caller: Caller,
+        method: str,
+        members: Members,
+        reply: Callable[[Call], None],
+        *,
+        meta: Mapping[str, Json] | None = None,
+        notice: Notice | None = None,
+        progress: bool = False,
+        ask: Ask | None = None,
+    ) -> Call:
+        """Route one request other than `tools/call`: `prompts/get`, `resources/read`, `completion/complete`, `tasks/*`.
+
+        `members` are those of `params`, with the names and URIs that the caller knows. All else is as for `call_tool`.
+        """
+        call = Call(method, b"", self._ended, caller=caller, reply=reply, meta=meta)
+        call.started_at = monotonic()
+        call.on_notice = notice
+        call.on_question = ask
+        call.wants_progress = progress
+        self._requests.route(call, members)
+        return call
+
+    def watch(
+        self,
+        caller: Caller,
+        uri: str,
+        on_updated: Callable[[Json], None],
+        on_settled: Callable[[Outcome], None],
+    ) -> ResourceWatch:
+        """Tell `on_updated` whenever a resource changes, with the parameters of the notification and the URI as this
+        caller knows it, until the handle is closed. `on_settled` is called once, maybe before this returns."""
+        return self._watches.open(caller, uri, on_updated, on_settled)
+
+    def tell(self, caller: Caller, method: str, params: Json) -> None:
+        """A notification of a client, for every server that works for it."""
+        for gate in list(self.gates.values()):
+            gate.source.tell(caller, method, params)
+
     def _route(self, call: Call, name: str, members: Members) -> None:
         entry = self.views.of(call.caller).find(name)
         if entry is None:
@@ -146,77 +198,44 @@ class Router:
         except BadMessage as error:
             call.finish(Failure(error.problem))
             return
+        if entry.mirrors is not None:
+            call.headers = param_headers(entry.mirrors, members.get("arguments", b"{}"))
+        if entry.gives_links or call.caller.capabilities != NOTHING_DECLARED or "task" in members:
+            self._adapt(call, entry, members)
         gate = self.gates[tool.source]
         options = gate.options
         if options.cache is not None and self.cache.answers(call, tool, gate, options.cache, members):
             return
-        self._set_deadline(call, options.timeouts_s.get(tool.name, options.timeout_s))
+        self._deadlines.set(call, options.timeouts_s.get(tool.name, options.timeout_s))
         if not call.done:
             gate.admit(call)
+
+    def _adapt(self, call: Call, entry: Entry, members: Members) -> None:
+        tasks = "task" in members or declares_tasks(call.caller)
+        if tasks or entry.gives_links:
+            self._answers.adapt(call, links=entry.gives_links, tasks=tasks)
 
     def _route_unknown(self, call: Call, name: str, members: Members) -> None:
         """No such tool, or a server that has not said yet what it offers."""
         call.tool = name
-        silent = [s for s in self.catalog.sources_that_may_have(name) if self.catalog.snapshot(s) is None]
-        starting = [s for s in silent if self.gates[s].health.state == "starting"]
-        if starting and not self._draining:
-            if call.timer is None:
-                self._set_deadline(call, max(self.gates[s].options.timeout_s for s in starting))
-            self._unresolved[call] = _Waiting(name, members)
+        candidates = self.catalog.sources_that_may_have(name)
+        if self._waiting.takes(call, candidates, partial(self._route, call, name, members), partial(_is_named, name)):
             return
         address = split_address(without_own_prefix(name))
-        refusing = starting or [s for s in silent if self.gates[s].refuses and _is_named(name, self.gates[s])]
-        if refusing:
-            call.source, call.tool = refusing[0], ""  # a name that nobody has confirmed is no label for anything
-            self.gates[refusing[0]].admit(call)
-        elif address is not None and address[0] not in self.gates:
+        if address is not None and address[0] not in self.gates:
             call.finish(Failure(_unknown(f"Unknown tool: {name} (no server `{address[0]}`)", name)))
         else:
             addresses = self.views.of(call.caller).addresses_of(without_own_prefix(name))
             which = f" (which one: {', '.join(addresses)}?)" if addresses else ""
             call.finish(Failure(_unknown(f"Unknown tool: {name}{which}", name)))
 
-    def _set_deadline(self, call: Call, timeout_s: float) -> None:
-        call.timeout = left_s = timeout_s
-        if call.timer is not None:  # it waited until its server told what it offers, and that time counts
-            call.timer.cancel()
-            left_s -= monotonic() - call.started_at
-            if left_s <= 0:
-                self._expired(call)
-                return
-        call.timer = self._loop.call_later(left_s, self._expired, call)
-
-    def _expired(self, call: Call) -> None:
-        """Progress buys more time, up to the absolute maximum of a call; a question to the client stops the clock."""
-        now = monotonic()
-        if call.questions:  # each has a deadline of its own
-            call.timer = self._loop.call_later(call.timeout, self._expired, call)
-            return
-        end = min(call.progressed_at + call.timeout, call.started_at + self._options.call_s)
-        if call.progressed_at and end > now:
-            call.timer = self._loop.call_later(end - now, self._expired, call)
-            return
-        seconds = round(now - call.started_at) if call.progressed_at else call.timeout
-        phase = call.phase
-        problem = Problem(
-            code=DEADLINE,
-            message=f"Tool execution timed out after {seconds:g} seconds",
-            source=call.source,
-            tool=call.tool,
-            phase=phase,
-            executed="no" if phase == "queued" else "unknown",
-            retryable=phase == "queued",
-            hint="raise `timeout` of the server, or `tools.timeouts` of the tool, if it needs longer",
-        )
-        call.give_up(Failure(problem))
-
     def _ended(self, request: Request) -> None:
         """Every call comes through here once, whatever became of it."""
         call = cast(Call, request)
         if call.timer is not None:
             call.timer.cancel()
-        if self._unresolved:
-            self._unresolved.pop(call, None)
+        if self._waiting.calls:
+            self._waiting.calls.pop(call, None)
         if call.gate is not None:
             call.gate.release(call)
         if call.keeper is not None:
@@ -244,9 +263,7 @@ def tool_params(entry: Entry, members: Members) -> bytes:
 
 
 def _is_named(name: str, gate: Gate) -> bool:
-    """Whether a tool of this name would be this server's, however the caller writes it."""
-    source, prefix = gate.name, gate.options.rules.prefix or gate.name
-    return without_own_prefix(name).startswith((f"{source}.", f"{source}_", f"{source}:", f"{prefix}_"))
+    return names_source(name, gate.name, gate.options.rules.prefix)
 
 
 def _unknown(message: str, name: str) -> Problem:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from trunkline.core import call as call_module
+from trunkline.router import deadlines as deadlines_module
 from trunkline.router import router as router_module
+from trunkline.router import summary as summary_module
 
 
 class _NoWaiting(selectors.DefaultSelector):
@@ -38,5 +40,7 @@ def run_with_clock(monkeypatch: pytest.MonkeyPatch, main: Coroutine[Any, Any, No
     with asyncio.Runner(loop_factory=ClockLoop) as runner:
         loop = runner.get_loop()
         monkeypatch.setattr(router_module, "monotonic", loop.time)
+        monkeypatch.setattr(deadlines_module, "monotonic", loop.time)
+        monkeypatch.setattr(summary_module, "monotonic", loop.time)
         monkeypatch.setattr(call_module, "monotonic", loop.time)
         runner.run(main)

@@ -1,0 +1,53 @@
+"""What has to be changed in a server's answer before its caller sees it: URIs that lead elsewhere, ids of tasks.
+
+Hardly any call needs it. One that does has its `reply` replaced, so that the others pay nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from trunkline.core.call import Call, Json, Result
+from trunkline.router.links import Links
+from trunkline.router.tasks import Tasks
+
+_NOT_RENAMED: Final[Mapping[str, str]] = {}
+
+
+class Answers:
+    def __init__(self, links: Links, tasks: Tasks) -> None:
+        self._links = links
+        self._tasks = tasks
+
+    def adapt(
+        self, call: Call, *, links: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
+    ) -> None:
+        """Adapt the answer to this call when it comes, and if `tasks`, its notifications too."""
+        reply, notice = call.reply, call.on_notice
+
+        def adapted(call: Call) -> None:
+            outcome = call.outcome
+            if isinstance(outcome, Result):
+                raw = self._adapted(call, outcome, links, tasks, renamed)
+                if raw is not outcome.raw:
+                    call.outcome = type(outcome)(raw, bytes(raw))
+            reply(call)
+
+        def noticed(method: str, params: Json) -> None:
+            if notice is not None:
+                notice(method, self._tasks.to_caller(call.caller, call.source, params))
+
+        call.reply = adapted
+        if tasks and notice is not None:
+            call.on_notice = noticed
+
+    def _adapted(self, call: Call, outcome: Result, links: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
+        raw = outcome.raw
+        if tasks:
+            raw = self._tasks.to_caller(call.caller, call.source, raw)
+        if links or renamed:
+            text = bytes(raw)
+            learned = self._links.learn(call.caller, call.source, text, renamed)
+            raw = raw if learned is text else learned
+        return raw

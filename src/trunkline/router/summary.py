@@ -1,0 +1,130 @@
+"""What a client is told of all servers together: instructions, extensions, how long a list holds, and what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Final, NamedTuple
+
+import msgspec
+
+from trunkline.core.call import Caller
+from trunkline.core.names import RESERVED_SOURCE
+from trunkline.core.tool import Freshness, ListName, Snapshot
+from trunkline.router.abilities import abilities, announces_changes, extensions_of
+from trunkline.router.gate import Gate
+from trunkline.router.roster import Roster
+from trunkline.wire.mcp.versions import MODERN
+
+INCOMPLETE: Final = "trunkline/incomplete"
+"""The member of a list's `_meta` that says which servers it does not show as they are now."""
+_LONGEST_INSTRUCTIONS: Final = 16 * 1024
+_ABILITY: Final[dict[ListName, str]] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "templates": "resources",
+}
+_WELL: Final = ("ready", "degraded")
+_UNKNOWN: Final = Freshness()
+
+
+class ListHints(NamedTuple):
+    """How long a list holds from now, and whether it may be shared between those who ask."""
+
+    ttl_ms: int
+    public: bool
+
+
+# -- instructions and extensions --------------------------------------------------------------------------------------
+
+
+def joined_instructions(roster: Roster, caller: Caller) -> str:
+    """What servers say of themselves: one server's as it is, several with a heading each, and not without end."""
+    offers = _shown(roster, caller)
+    told = [(source, offer.instructions) for source, offer in offers if offer.instructions.strip()]
+    if len(roster.servers()) == 1 and told:
+        return told[0][1]
+    share = _LONGEST_INSTRUCTIONS // max(1, len(told))
+    return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in told)
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit_bytes:
+        return text
+    kept = encoded[:limit_bytes].decode("utf-8", "ignore")
+    return f"{kept}\n[cut by the gateway: {len(encoded) - limit_bytes} bytes more]"
+
+
+def joined_extensions(roster: Roster, caller: Caller) -> dict[str, msgspec.Raw]:
+    """The extensions of all modern servers; the first in the order of the file says how one is set."""
+    joined: dict[str, msgspec.Raw] = {}
+    for _, offer in _shown(roster, caller):
+        if offer.protocol_version in MODERN:
+            for name, settings in extensions_of(offer.capabilities).items():
+                joined.setdefault(name, settings)
+    return joined
+
+
+def _shown(roster: Roster, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
+    """What the servers that are in this caller's lists offer, in the order of the file."""
+    view = roster.views.of(caller)
+    for source in roster.servers():
+        offer = view.snapshot(source)
+        if offer is not None and not view.is_hidden(source):
+            yield source, offer
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def list_hints(roster: Roster, caller: Caller, kind: ListName) -> ListHints:
+    """As long as every part of the list holds. Nothing is promised while a server is missing or did not say."""
+    parts = [(source, offer) for source, offer in _shown(roster, caller) if _has(offer, kind)]
+    if not parts or roster.views.of(caller) is not roster.catalog or incomplete(roster):
+        return ListHints(0, public=False)
+    now = monotonic()
+    fresh = [offer.freshness.get(kind, _UNKNOWN) for _, offer in parts]
+    ttl_ms = min(int(part.ttl_ms - (now - part.since) * 1000) for part in fresh)
+    return ListHints(max(0, ttl_ms), public=all(part.public for part in fresh))
+
+
+def _has(offer: Snapshot, kind: ListName) -> bool:
+    return bool(getattr(offer, kind)) or _ABILITY[kind] in abilities(offer.capabilities)
+
+
+def incomplete(roster: Roster) -> list[dict[str, object]]:
+    """The servers that lists do not show as they are now, for `_meta`; `stale` where an older list of one is shown."""
+    return [
+        _missing(gate, stale=roster.catalog.snapshot(source) is not None and not roster.catalog.is_hidden(source))
+        for source, gate in roster.servers().items()
+        if gate.health.state not in (*_WELL, "disabled") or _is_silent(roster, source, gate)
+    ]
+
+
+def _is_silent(roster: Roster, source: str, gate: Gate) -> bool:
+    return gate.health.state in _WELL and roster.catalog.snapshot(source) is None
+
+
+def _missing(gate: Gate, *, stale: bool) -> dict[str, object]:
+    health = gate.health
+    said: dict[str, object] = {"server": gate.name, "state": health.state, "stale": stale}
+    reason = health.reason or health.last_error
+    return said | ({"reason": reason} if reason else {})
+
+
+def refresh_lists(roster: Roster, kind: ListName) -> None:
+    """Ask those servers again that would not say by themselves when a list changes, or whose word has run out."""
+    now = monotonic()
+    for source, gate in roster.gates.items():
+        offer = roster.catalog.snapshot(source)
+        if source == RESERVED_SOURCE or offer is None or gate.health.state not in _WELL or not _has(offer, kind):
+            continue
+        if not announces_changes(offer.capabilities, _ABILITY[kind]) and not _holds(offer, kind, now):
+            gate.source.refresh()
+
+
+def _holds(offer: Snapshot, kind: ListName, now: float) -> bool:
+    said = offer.freshness.get(kind)
+    return said is not None and now < said.since + said.ttl_ms / 1000

@@ -1,0 +1,52 @@
+"""Calls for something that nobody offers yet, while a server that may have it is still starting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from trunkline.core.call import Call
+from trunkline.router.deadlines import Deadlines
+from trunkline.router.gate import Gate
+from trunkline.router.roster import Roster
+
+
+class Waiting:
+    def __init__(self, roster: Roster, deadlines: Deadlines) -> None:
+        self._roster = roster
+        self._deadlines = deadlines
+        self.calls: dict[Call, Callable[[], None]] = {}
+        self.draining = False
+
+    def takes(
+        self, call: Call, candidates: Iterable[str], again: Callable[[], None], means: Callable[[Gate], bool]
+    ) -> bool:
+        """Whether this call is taken care of, though nobody offers what it wants.
+
+        It waits while one of the candidates has not said yet what it offers, and `again` routes it anew when there is
+        news. A server that will not come refuses it itself, if the call certainly `means` that one.
+        """
+        gates = self._roster.gates
+        silent = self.silent(candidates)
+        starting = [source for source in silent if gates[source].health.state == "starting"]
+        if starting and not self.draining:
+            if call.timer is None:
+                self._deadlines.set(call, max(gates[source].options.timeout_s for source in starting))
+            self.calls[call] = again
+            return True
+        refusing = starting or [source for source in silent if gates[source].refuses and means(gates[source])]
+        if refusing:
+            call.source, call.tool = refusing[0], ""  # a name that nobody has confirmed is no label for anything
+            gates[refusing[0]].admit(call)
+        return bool(refusing)
+
+    def silent(self, candidates: Iterable[str]) -> list[str]:
+        """Those that have not said yet what they offer."""
+        return [source for source in candidates if self._roster.catalog.snapshot(source) is None]
+
+    def settle(self) -> None:
+        """Something became known: see who waited for it."""
+        if self.calls:
+            waiting, self.calls = self.calls, {}
+            for call, again in waiting.items():
+                if not call.done:
+                    again()

@@ -1,0 +1,168 @@
+"""Resources that clients watch: each at the server that has it, under the URI that the client knows.
+
+A server that is replaced is watched anew in its successor; one that is removed ends what was watched there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from trunkline.core.call import Caller, Failure, Json, Outcome, Result
+from trunkline.core.errors import SOURCE_DOWN, Problem
+from trunkline.core.watch import Watch
+from trunkline.router.gate import Gate
+from trunkline.router.links import Links
+from trunkline.router.requests import unknown_resource
+from trunkline.router.resources import Place
+from trunkline.router.roster import Roster
+from trunkline.router.waiting import Waiting
+from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
+
+
+class ResourceWatch:
+    """One client's wish to hear of one resource, by the URI that it uses. Whoever opened it closes it."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        uri: str,
+        on_updated: Callable[[Json], None],
+        on_settled: Callable[[Outcome], None],
+        on_closed: Callable[[ResourceWatch], None],
+    ) -> None:
+        self.caller = caller
+        self.uri = uri
+        self.closed = False
+        self.gate: Gate | None = None
+        self.place: Place | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._on_updated = on_updated
+        self._on_settled = on_settled
+        self._on_closed = on_closed
+        self._settled = False
+        self._watch: Watch | None = None
+
+    def begin(self, gate: Gate, place: Place, links: Links) -> None:
+        """Watch it at this server, and no longer at another."""
+        self._let_go()
+
+        def updated(params: Json) -> None:
+            if not self.closed:
+                self._on_updated(self._as_known(params, place, links))
+
+        self.gate, self.place = gate, place
+        self._watch = Watch(self.caller, place.uri, updated, self.settle)
+        gate.source.watch(self._watch)
+
+    def _as_known(self, params: Json, place: Place, links: Links) -> Json:
+        """The notification with the URI that this client uses for it, or can use."""
+        try:
+            members = members_of(bytes(params), "params")
+            uri = text_member(members, "uri")
+        except BadMessage:
+            return params
+        if uri is None:
+            return params
+        shown = self.uri if uri == place.uri else links.shown(self.caller, place.source, uri)
+        return params if shown == uri else encode_members({**members, "uri": encode(shown)})
+
+    def settle(self, outcome: Outcome) -> None:
+        """How it went the first time. A watch that does not hold is over."""
+        if self._settled:
+            return
+        self._settled = True
+        if not isinstance(outcome, Result):
+            self.close()
+        self._on_settled(outcome)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._let_go()
+            self._on_closed(self)
+
+    def _let_go(self) -> None:
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+
+class Watches:
+    def __init__(self, roster: Roster, links: Links, waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
+        self._roster = roster
+        self._links = links
+        self._waiting = waiting
+        self._loop = loop
+        self._open: dict[ResourceWatch, None] = {}
+        self._unresolved: dict[ResourceWatch, None] = {}
+        roster.on_left.append(self._source_left)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(
+        self,
+        caller: Caller,
+        uri: str,
+        on_updated: Callable[[Json], None],
+        on_settled: Callable[[Outcome], None],
+    ) -> ResourceWatch:
+        watch = ResourceWatch(caller, uri, on_updated, on_settled, self._closed)
+        self._open[watch] = None
+        self._begin(watch)
+        return watch
+
+    def settle(self) -> None:
+        """Something became known: see which resources it was waited for."""
+        if self._unresolved:
+            waiting, self._unresolved = self._unresolved, {}
+            for watch in waiting:
+                self._begin(watch)
+
+    def _begin(self, watch: ResourceWatch) -> None:
+        place = self._links.resolve_or_guess(watch.caller, watch.uri)
+        if place is None:
+            if self._waits(watch):
+                return
+            watch.settle(Failure(unknown_resource(watch.uri)))
+            return
+        gate = self._roster.gates[place.source]
+        refusal = gate.refusal()
+        if refusal is not None:
+            watch.settle(Failure(refusal))
+        else:
+            watch.begin(gate, place, self._links)
+
+    def _waits(self, watch: ResourceWatch) -> bool:
+        """Whether a server is still starting that may have it; not for longer than a call would wait for that."""
+        gates = [self._roster.gates[source] for source in self._waiting.silent(self._roster.catalog.sources)]
+        starting = [gate for gate in gates if gate.health.state == "starting"]
+        if not starting or self._waiting.draining:
+            return False
+        if watch.timer is None:
+            wait_s = max(gate.options.timeout_s for gate in starting)
+            watch.timer = self._loop.call_later(wait_s, self._waited_enough, watch)
+        self._unresolved[watch] = None
+        return True
+
+    def _waited_enough(self, watch: ResourceWatch) -> None:
+        if watch in self._unresolved:
+            watch.settle(Failure(unknown_resource(watch.uri)))
+
+    def _source_left(self, gate: Gate) -> None:
+        successor = self._roster.gates.get(gate.name)
+        for watch in [watch for watch in self._open if watch.gate is gate]:
+            if successor is None or watch.place is None:
+                problem = Problem(code=SOURCE_DOWN, message=f"Server {gate.name} was removed", source=gate.name)
+                watch.settle(Failure(problem))
+                watch.close()
+            else:
+                watch.begin(successor, watch.place, self._links)
+
+    def _closed(self, watch: ResourceWatch) -> None:
+        self._open.pop(watch, None)
+        self._unresolved.pop(watch, None)
