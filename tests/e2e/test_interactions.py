@@ -1,0 +1,141 @@
+"""The requirements table through the gateway: every client, every door, every pair of versions, every row.
+
+One gateway per version of the server is started for the module, and one more for servers that it starts itself. The
+clients of `trunkline stdio` each have a gateway of their own, in front of the same servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.support.gateway import TRUNKLINE, Gateway, write_config
+from tests.support.interactions.node_client import NodeDriver
+from tests.support.interactions.requirements import CLIENTS, ERAS, REQUIREMENTS, rows_for
+from tests.support.interactions.scene import check_of, connect, over_http, over_stdio
+from tests.support.interactions.stage import CHECKS, Stage
+from tests.support.peers.programs import HttpPeer, Journal, Peer
+
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
+PREFIX = "feature_"
+START_WAIT_S = 30
+SETTINGS = (
+    # the door, how the server is reached behind it, and the clients that go through
+    ("http", "http", CLIENTS),
+    ("stdio", "http", CLIENTS),
+    ("http", "stdio", ("sdk",)),
+    ("attached", "http", ("sdk",)),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    door: str
+    wire: str
+    kind: str
+    client_era: str
+    server_era: str
+    row: str
+
+    def __str__(self) -> str:
+        return f"{self.row}-{self.kind}-{self.client_era}-{self.door}-{self.wire}-{self.server_era}"
+
+
+CASES = [
+    Case(door, wire, kind, client_era, server_era, row.name)
+    for door, wire, kinds in SETTINGS
+    for server_era in ERAS
+    for kind in kinds
+    for client_era in ERAS
+    for row in rows_for(kind, client_era, server_era)
+]
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[NodeDriver]:
+    with NodeDriver() as driver:
+        yield driver
+
+
+class Place:
+    """A server of one era, and the gateway in front of it."""
+
+    def __init__(self, server: Peer, gateway: Gateway) -> None:
+        self.server = server
+        self.url = f"http://127.0.0.1:{gateway.port}/mcp"
+
+    @property
+    def journal(self) -> Journal:
+        return self.server.journal
+
+    def target(self, door: str, folder: Path) -> str | list[str]:
+        if door == "http":
+            return self.url
+        if door == "attached":
+            return [TRUNKLINE, "stdio", "--url", self.url]
+        config = write_config(folder, self.server.entry(), start_wait=START_WAIT_S)
+        return [TRUNKLINE, "stdio", "--alone", "-c", str(config)]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Place]]:
+    with ExitStack() as stack:
+        places: dict[tuple[str, str], Place] = {}
+        for wire in ("http", "stdio"):
+            for era in ERAS:
+                folder = tmp_path_factory.mktemp(f"{wire}-{era}")
+                server: Peer = over_http(folder, era) if wire == "http" else over_stdio(folder, era)
+                if isinstance(server, HttpPeer):
+                    stack.enter_context(server)
+                places[wire, era] = Place(server, stack.enter_context(gateway_of(folder, server)))
+        yield places
+
+
+def gateway_of(folder: Path, server: Peer) -> Gateway:
+    return Gateway(folder, server.entry(), start_wait=START_WAIT_S)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_it_works_through_the_gateway(
+    case: Case, places: dict[tuple[str, str], Place], driver: NodeDriver, tmp_path: Path
+) -> None:
+    place = places[case.wire, case.server_era]
+    target = place.target(case.door, tmp_path)
+    joined = partial(connect, case.kind, case.client_era, target, tmp_path, driver, prefix=PREFIX)
+    stage = Stage(joined, place.journal, case.server_era)
+    async with stage.client() as client:
+        await check_of(case.row)(client, stage)
+
+
+# The table itself -----------------------------------------------------------------------------------------------------
+
+
+def test_every_row_has_a_check_and_every_check_a_row() -> None:
+    names = [row.name for row in REQUIREMENTS]
+    assert len(names) == len(set(names))
+    assert set(names) == CHECKS.keys()
+
+
+@pytest.mark.parametrize(("door", "wire", "kinds"), SETTINGS)
+def test_every_row_is_run_for_every_client_and_version_that_has_it(
+    door: str, wire: str, kinds: tuple[str, ...]
+) -> None:
+    run = {
+        (case.kind, case.client_era, case.server_era, case.row)
+        for case in CASES
+        if (case.door, case.wire) == (door, wire)
+    }
+    for row in REQUIREMENTS:
+        assert all(kind in CLIENTS and era in ERAS and reason for (kind, era), reason in row.lacking.items())
+        for kind in kinds:
+            for client_era in row.clients:
+                for server_era in row.servers:
+                    has_it = (kind, client_era) not in row.lacking
+                    assert ((kind, client_era, server_era, row.name) in run) == has_it
