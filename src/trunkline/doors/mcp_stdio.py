@@ -7,9 +7,13 @@ from typing import Final
 
 from trunkline.core.call import Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
+from trunkline.doors.batches import Batch, as_array
+from trunkline.doors.mcp.answer import Answer
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.server import McpServer
 from trunkline.doors.stdio_pipes import LAST_ANSWERS_S, StdioPipes
+from trunkline.wire.batch import VERSION as BATCH_VERSION
+from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
@@ -22,6 +26,8 @@ from trunkline.wire.jsonrpc import (
 from trunkline.wire.mcp.incoming import PROGRESS, cancelled_id, is_modern
 
 PRINCIPAL: Final = "local"
+SESSION: Final = "stdio"
+"""The session of a client that can be asked something."""
 _PROGRESS: Final = encode_notification(PROGRESS)[:-1]
 
 
@@ -30,7 +36,7 @@ class StdioDoor:
         self._server = server
         self.pipes = StdioPipes(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
         self.write = self.pipes.write
-        self._conversation = Conversation(Caller(PRINCIPAL), server.max_calls)
+        self._conversation = Conversation(Caller(PRINCIPAL), server.max_calls, session_if_asked=SESSION)
         self._conversation.push = self.pipes.write
         self.unanswered = 0
 
@@ -65,14 +71,28 @@ class StdioDoor:
         try:
             message = parse_message(line)
         except BadMessage as error:
+            if not self._is_batch(line):
+                self.write(error_message(error.id_json, encode_error(error.problem)))
+            return
+        if message.method is None or message.id is None:
+            self._other(message)
+        else:
+            self._serve(message, StdioAnswer(self, message.id_json))
+
+    def _is_batch(self, line: bytes) -> bool:
+        """Whether it was several messages, which only one version allows; then they are served."""
+        if not is_batch(line) or self._conversation.version != BATCH_VERSION:
+            return False
+        try:
+            texts = split_batch(line)
+        except BadMessage as error:
             self.write(error_message(error.id_json, encode_error(error.problem)))
-            return
-        if message.method is None:
-            return
-        if message.id is None:
-            self._notification(message)
-            return
-        answer = StdioAnswer(self, message.id_json)
+        else:
+            self.unanswered += 1
+            Batch(_StdioBatch(self)).serve(texts, self._serve, self._other)
+        return True
+
+    def _serve(self, message: Message, answer: Answer) -> None:
         try:
             self._request(message, answer)
         except Exception as error:  # a bug of ours costs one request, not the conversation
@@ -80,7 +100,13 @@ class StdioDoor:
             problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
             answer.error(encode_error(problem), problem)
 
-    def _request(self, message: Message, answer: StdioAnswer) -> None:
+    def _other(self, message: Message) -> None:
+        if message.method is None:
+            self._server.legacy_response(self._conversation, message)
+        else:
+            self._notification(message)
+
+    def _request(self, message: Message, answer: Answer) -> None:
         if is_modern(message):
             self._server.modern_request(message, answer, PRINCIPAL, ("stdio", message.id))
         else:
@@ -117,12 +143,41 @@ class StdioAnswer:
         if self._open and not (self._door.pipes.crowded and message.startswith(_PROGRESS)):
             self._door.write(message)
 
+    def ask(self, message: bytes) -> bool:
+        if self._open:
+            self._door.write(message)
+        return self._open
+
     def cancelled(self, problem: Problem) -> None:
         """A client that took its request back expects no answer."""
         self._close()
+
+    def pause(self) -> None:
+        """A pipe stays open."""
 
     def _close(self) -> bool:
         was_open, self._open = self._open, False
         if was_open:
             self._door.unanswered -= 1
         return was_open
+
+
+class _StdioBatch:
+    """The answers of a batch, as one line."""
+
+    one_by_one = False
+
+    def __init__(self, door: StdioDoor) -> None:
+        self._door = door
+
+    def say(self, message: bytes, *, last: bool) -> None:
+        self._door.write(message)
+
+    def notice(self, message: bytes) -> None:
+        if not (self._door.pipes.crowded and message.startswith(_PROGRESS)):
+            self._door.write(message)
+
+    def finish(self, answers: list[bytes]) -> None:
+        self._door.unanswered -= 1
+        if answers:
+            self._door.write(as_array(answers))

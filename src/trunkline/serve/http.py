@@ -15,6 +15,7 @@ from trunkline.doors.http.pages import Pages
 from trunkline.doors.http.routes import Handlers
 from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
+from trunkline.doors.http.sse import SseRoute
 from trunkline.links.running import Announcement, announce_running, find_running, running_record
 from trunkline.operations import Load
 from trunkline.serve.operator_token import make_operator_token
@@ -72,7 +73,8 @@ def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
         max_connections=limits.connections,
         socket=gateway.socket,
     )
-    handlers = Handlers(pages, OperatorApi(running.gateway.router, running.operations))
+    operator = OperatorApi(running.gateway.router, running.operations)
+    handlers = Handlers(pages, operator, SseRoute(running.mcp, sessions))
     door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
     running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
     running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))

@@ -26,6 +26,7 @@ from trunkline.doors.http.pages import Pages
 from trunkline.doors.http.routes import Handlers
 from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
+from trunkline.doors.http.sse import SseRoute
 from trunkline.doors.mcp.server import McpServer
 from trunkline.wire.http1 import HttpLimits
 
@@ -96,7 +97,8 @@ class House:
         )
         self.access = Access("127.0.0.1", [], token, operator_token)
         self.operator = Operations()
-        self.handlers = Handlers(self.pages, OperatorApi(self.desk.router, self.operator))
+        operator = OperatorApi(self.desk.router, self.operator)
+        self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions))
         route = McpRoute(self.server, self.sessions)
         self.door = HttpDoor(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
         self.port = 0

@@ -21,6 +21,7 @@ KEEP_ALIVE_S: Final = 15.0
 LINGER_S: Final = 2.0
 _MAX_PIPELINED: Final = 16
 _MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
+_MAX_UNREAD_ANSWERS_BYTES: Final = 32 * 1024 * 1024
 _MIN_READ_BYTES: Final = 64 * 1024
 """What a client must take of a large answer every `WRITE_S` seconds, or it does not read."""
 
@@ -168,7 +169,14 @@ class Connection(asyncio.Protocol):
 
     def takes_news(self) -> bool:
         """Whether the client reads what it gets; one that lets events pile up is cut. An answer is never too much."""
-        crowded = self._stuck_since > 0 and self._unread_bytes() > _MAX_UNREAD_EVENTS_BYTES
+        return self._takes(_MAX_UNREAD_EVENTS_BYTES)
+
+    def takes_answers(self) -> bool:
+        """The same for a stream that carries answers to many requests."""
+        return self._takes(_MAX_UNREAD_ANSWERS_BYTES)
+
+    def _takes(self, limit_bytes: int) -> bool:
+        crowded = self._stuck_since > 0 and self._unread_bytes() > limit_bytes
         if crowded:
             self.abort()
         return not crowded

@@ -1,7 +1,8 @@
 """One HTTP request being answered: plain, as JSON-RPC in JSON, or as a stream of events.
 
 The head of a JSON-RPC answer waits for the first message: a result makes it JSON; a notification that comes first, or
-ten silent seconds, make it a stream.
+ten silent seconds, make it a stream. In a session whose version knows event ids, a stream outlives its connection: the
+client comes back for what it missed (`replay.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
+from trunkline.doors.http.replay import Replay, Track
 from trunkline.wire.http1 import HttpRequest, response_head
 from trunkline.wire.jsonrpc import encode_error, error_message, single_line
 from trunkline.wire.sse import COMMENT, encode_event
@@ -23,6 +27,9 @@ EVENTS: Final = b"text/event-stream"
 _BIG: Final = 64 * 1024
 _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _MODERN_STATUS: Final = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
+_COMMON_STATUS: Final = 200
+_RETRY_MS: Final = 500
+"""How soon a client whose stream was closed may come back for the rest."""
 _STREAM_HEADERS: Final = (
     (b"content-type", EVENTS),
     (b"cache-control", b"no-store"),
@@ -39,10 +46,14 @@ class HttpExchange:
         "_statuses",
         "id_json",
         "on_gone",
+        "on_streaming",
+        "prefers_events",
+        "replay",
         "started_at",
         "streaming",
         "takes_events",
         "takes_json",
+        "track",
     )
 
     def __init__(self, connection: Connection, request: HttpRequest) -> None:
@@ -51,11 +62,16 @@ class HttpExchange:
         self._extra: list[tuple[bytes, bytes]] = []
         self._over = False
         self._statuses = False
+        self.track: Track | None = None
         self.id_json = b"null"
         self.takes_events = False
         self.takes_json = True
+        self.prefers_events = False
         self.streaming = False
+        self.replay: Replay | None = None
+        """Where the events of a stream are kept, should this become one."""
         self.on_gone: Callable[[], None] | None = None
+        self.on_streaming: Callable[[], None] | None = None
         self.started_at = 0.0
 
     # -- plain answers --------------------------------------------------------------------------------------------
@@ -87,12 +103,10 @@ class HttpExchange:
     # -- JSON-RPC answers (the Answer protocol) -------------------------------------------------------------------
 
     def result(self, result: Result) -> None:
-        if self._over:
-            return
         raw = result.raw
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % self.id_json
-        if self.streaming or not self.takes_json:
-            self._last_event([head, raw if result.single_line else single_line(raw), b"}"])
+        if self._over or self.streaming or self.prefers_events:
+            self.say(b"".join((head, raw if result.single_line else single_line(raw), b"}")), last=True)
             return
         length = len(head) + len(raw) + 1
         if self._extra or self._request.http10 or not self._request.keep_alive:
@@ -103,25 +117,43 @@ class HttpExchange:
         self._end()
 
     def error(self, raw: Json, problem: Problem | None) -> None:
-        if self._over:
-            return
         message = error_message(self.id_json, raw)
-        if self.streaming or not self.takes_json:
-            self._last_event([single_line(message)])
-            return
-        status = 200
-        if self._statuses and problem is not None:
-            status = _MODERN_STATUS.get(problem.code.jsonrpc, 200)
-        self.respond(status, message)
+        status = self._status_of(raw, problem) if self._statuses else _COMMON_STATUS
+        in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.takes_json)
+        if self._over or self.streaming or in_stream:
+            self.say(single_line(message), last=True)
+        else:
+            self.respond(status, message)
+
+    def _status_of(self, raw: Json, problem: Problem | None) -> int:
+        code = _code_in(raw) if problem is None else problem.code.jsonrpc
+        return _MODERN_STATUS.get(code, _COMMON_STATUS)
 
     def notice(self, message: bytes) -> None:
-        if not self._over and self.takes_events and self._connection.takes_news():
+        if self._over:
+            self._say_later(message)
+        elif self.takes_events and self._connection.takes_news():
             self.stream()
-            self._event([message])
+            self.say(message)
+
+    def ask(self, message: bytes) -> bool:
+        """A question is never left out: where this stream cannot carry it, the session's own may."""
+        if self._over:
+            self._say_later(message)
+            return self.track is not None
+        if self.takes_events:
+            self.stream()
+            self.say(message)
+        return self.takes_events
 
     def cancelled(self, problem: Problem) -> None:
         """HTTP owes every request an answer, even one that was taken back."""
         self.error(encode_error(problem), problem)
+
+    def pause(self) -> None:
+        """Close the stream in the middle; a client that was given an id at its start comes back for the answer."""
+        if self.streaming and self.track is not None and self.replay is not None and self.replay.primes:
+            self.end_stream()
 
     # -- streams --------------------------------------------------------------------------------------------------
 
@@ -129,13 +161,69 @@ class HttpExchange:
         """Send the head of a stream of events, unless that has been done."""
         if self.streaming or self._over:
             return
+        if self.replay is not None:
+            self.track = self.replay.open(self.id_json)
+            self.track.carrier = self
+        self._send_stream_head(after=0)
+
+    def resume(self, track: Track, after: int) -> None:
+        """Carry on with a stream of before."""
+        self.track = track
+        self._send_stream_head(after)
+        track.attach(self, after)
+
+    def _send_stream_head(self, after: int) -> None:
         self.streaming = True
         framing = (b"connection", b"close") if self._request.http10 else (b"transfer-encoding", b"chunked")
         self._write([response_head(200, [*_STREAM_HEADERS, *self._extra, framing])])
+        if self.track is not None and self.replay is not None and self.replay.primes:
+            self._chunk([b"id: %b\nretry: %d\ndata: \n\n" % (self.track.id_of(after), _RETRY_MS)])
+        if self.on_streaming is not None:
+            self.on_streaming()
+
+    def say(self, message: bytes, *, last: bool = False) -> None:
+        """A message on this stream. What the connection cannot carry any more waits for the client to come back."""
+        self.stream()
+        if self.track is not None:
+            self.track.say(message, last=last)
+        elif not self._over:
+            self._chunk([encode_event(message)])
+            if last:
+                self.end_stream()
+
+    def say_no_more(self) -> None:
+        if self.track is not None:
+            self.track.end()
+        else:
+            self.end_stream()
 
     def event(self, message: bytes) -> None:
-        if not self._over and self._connection.takes_news():
-            self._event([message])
+        """News on this stream; what a client that does not read misses, it may come back for."""
+        if self._over:
+            return
+        if self._connection.takes_news():
+            self.say(message)
+        elif self.track is not None:
+            self.track.detach(self)
+            self.track.say(message)
+
+    def answer_event(self, message: bytes) -> None:
+        """An answer among other messages of this stream; only a client that piles them up unread is cut."""
+        if not self._over and self._connection.takes_answers():
+            self.say(message)
+
+    def named_event(self, name: bytes, data: bytes) -> None:
+        self.stream()
+        if not self._over:
+            self._chunk([encode_event(data, event=name)])
+
+    def carry(self, event_id: bytes, data: bytes) -> None:
+        if not self._over:
+            self._chunk([encode_event(data, id=event_id)])
+
+    def _say_later(self, message: bytes) -> None:
+        if self.track is not None:
+            self.track.say(message)
 
     def keep_alive(self) -> None:
         if self.streaming and not self._over:
@@ -147,14 +235,6 @@ class HttpExchange:
         if not self._request.http10:
             self._write([b"0\r\n\r\n"])
         self._end()
-
-    def _last_event(self, parts: list[Json]) -> None:
-        self.stream()
-        self._event(parts)
-        self.end_stream()
-
-    def _event(self, parts: list[Json]) -> None:
-        self._chunk([encode_event(parts[0] if len(parts) == 1 else b"".join(parts))])
 
     def _chunk(self, parts: list[bytes]) -> None:
         if self._request.http10:
@@ -172,6 +252,8 @@ class HttpExchange:
     def gone(self) -> None:
         """The client closed the connection before it was answered."""
         self._over = True
+        if self.track is not None:
+            self.track.detach(self)
         if self.on_gone is not None:
             self.on_gone()
 
@@ -180,6 +262,20 @@ class HttpExchange:
 
     def _end(self) -> None:
         self._over = True
+        if self.track is not None:
+            self.track.detach(self)
         self._connection.exchange_over(
             keep_alive=self._request.keep_alive and not (self.streaming and self._request.http10)
         )
+
+
+class _ErrorCode(msgspec.Struct):
+    code: int = 0
+
+
+def _code_in(error: Json) -> int:
+    """The code of a server's own error object."""
+    try:
+        return msgspec.json.decode(error, type=_ErrorCode).code
+    except (msgspec.MsgspecError, RecursionError):
+        return 0

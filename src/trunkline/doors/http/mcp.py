@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 from typing import Final
 
 from trunkline.core.errors import (
     BAD_HTTP,
+    HEADER_MISMATCH,
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
     NOT_ACCEPTABLE,
-    UNSUPPORTED_MEDIA,
     UNSUPPORTED_VERSION,
     Problem,
 )
+from trunkline.doors.batches import BatchAnswer
 from trunkline.doors.http.access import Denied
-from trunkline.doors.http.exchange import EVENTS, JSON, HttpExchange
+from trunkline.doors.http.batch import HttpBatch
+from trunkline.doors.http.exchange import HttpExchange
+from trunkline.doors.http.posted import accepted, check_type, takes_stream
 from trunkline.doors.http.sessions import Session, Sessions
+from trunkline.doors.http.trace import bridge_trace, carries_trace
 from trunkline.doors.mcp.server import McpServer
+from trunkline.wire.batch import VERSION as BATCH_VERSION
+from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.http1 import HttpRequest
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, parse_message, text_member
 from trunkline.wire.mcp.incoming import is_modern
-from trunkline.wire.mcp.modern import NAMED_BY, check_headers
+from trunkline.wire.mcp.modern import NAMED_BY, Refused, check_headers
+from trunkline.wire.mcp.param_headers import check_param_headers
 from trunkline.wire.mcp.versions import LEGACY, SUPPORTED
 
 _SESSION_ID: Final = b"mcp-session-id"
 _VERSION: Final = b"mcp-protocol-version"
+_LAST_EVENT_ID: Final = b"last-event-id"
+_NONE: Final = b"{}"
 _LEGACY: Final = frozenset(version.encode() for version in LEGACY)
 _DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
 
@@ -60,14 +68,21 @@ class McpRoute:
 
     def _post(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> None:
         headers = request.headers
-        if not _is_json(headers.get(b"content-type", b"")):
-            raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
-        exchange.takes_json, exchange.takes_events = _accepted(headers.get(b"accept", b"*/*"))
+        check_type(request)
+        accepts = accepted(headers.get(b"accept", b"*/*"))
+        exchange.takes_json, exchange.takes_events, exchange.prefers_events = accepts
         if not (exchange.takes_json or exchange.takes_events):
             message = "Accept must allow `application/json` or `text/event-stream`"
             raise Denied(Problem(code=NOT_ACCEPTABLE, message=message))
-        message = parse_message(request.body)
+        try:
+            message = parse_message(request.body)
+        except BadMessage:
+            if self._post_batch(exchange, request, principal):
+                return
+            raise
         exchange.id_json = message.id_json
+        if carries_trace(headers) and message.id is not None:
+            bridge_trace(message, headers)
         version = headers.get(_VERSION)
         if version in _LEGACY or (version is None and not is_modern(message)):
             self._post_legacy(exchange, request, message, principal)
@@ -82,17 +97,47 @@ class McpRoute:
             return
         session = self._session_of(request, principal)
         if message.method is None or message.id is None:
-            if message.method is not None:
-                self._server.legacy_notification(session, message)
+            self._post_other(session, message)
             exchange.respond(202)
+            return
+        exchange.replay = session.replay
+        self._server.legacy_request(session, message, exchange)
+        if exchange.prefers_events:
+            exchange.stream()
+
+    def _post_other(self, session: Session, message: Message) -> None:
+        """A notification, or the client's answer to a question."""
+        if message.method is None:
+            self._server.legacy_response(session, message)
         else:
-            self._server.legacy_request(session, message, exchange)
+            self._server.legacy_notification(session, message)
+
+    def _post_batch(self, exchange: HttpExchange, request: HttpRequest, principal: str) -> bool:
+        """Whether it was one that this client's version allows."""
+        if (
+            not is_batch(request.body)
+            or request.headers.get(_VERSION, BATCH_VERSION.encode()) != BATCH_VERSION.encode()
+        ):
+            return False
+        session = self._session_of(request, principal)
+        if session.version != BATCH_VERSION:
+            return False
+        texts = split_batch(request.body)
+        exchange.replay = session.replay
+
+        def request_of(message: Message, answer: BatchAnswer) -> None:
+            self._server.legacy_request(session, message, answer)
+
+        HttpBatch(exchange).batch.serve(texts, request_of, lambda message: self._post_other(session, message))
+        return True
 
     def _open_session(self, exchange: HttpExchange, message: Message, principal: str) -> None:
-        session = self._sessions.create(principal, self._loop.time())
+        session = self._sessions.create(Session, principal, self._loop.time())
         exchange.add_header(_SESSION_ID, session.id.encode())
         self._server.legacy_request(session, message, exchange)
-        if not session.version:
+        if session.version:
+            session.keeps_events(self._sessions.kept)
+        else:
             self._sessions.end(session, "its handshake failed")
 
     def _session_of(self, request: HttpRequest, principal: str) -> Session:
@@ -100,7 +145,7 @@ class McpRoute:
         if session_id is None:
             hint = "send `initialize` first, then its `Mcp-Session-Id` with every request"
             raise Denied(Problem(code=INVALID_REQUEST, message="Header `Mcp-Session-Id` is missing", hint=hint))
-        return self._sessions.get(session_id, principal, self._loop.time())
+        return self._sessions.get(Session, session_id, principal, self._loop.time())
 
     def _post_modern(self, exchange: HttpExchange, request: HttpRequest, message: Message, principal: str) -> None:
         if message.method is None:
@@ -116,9 +161,22 @@ class McpRoute:
             named_by = NAMED_BY.get(method)
             name = text_member(params, named_by) if named_by is not None else None
             check_headers(request.headers, request.repeated, version, method, name)
+            if method == "tools/call" and name is not None:
+                self._check_arguments(request, name, params)
 
         exchange.on_gone = lambda: self._server.cancel_modern(principal, exchange, "the client closed the stream")
         self._server.modern_request(message, exchange, principal, exchange, check)
+
+    def _check_arguments(self, request: HttpRequest, tool: str, params: Members) -> None:
+        """The headers that repeat arguments of a tool agree with them."""
+        entry = self._server.router.catalog.find(tool)
+        if entry is None or entry.mirrors is None:
+            return
+        what = check_param_headers(request.headers, entry.mirrors, params.get("arguments", _NONE), request.repeated)
+        if what is not None:
+            raise Refused(
+                Problem(code=HEADER_MISMATCH, message=what, hint="list the tools again, then repeat the call")
+            )
 
     # -- GET and DELETE: legacy only ------------------------------------------------------------------------------
 
@@ -126,9 +184,12 @@ class McpRoute:
         if _is_modern_version(request):
             raise Denied(_not_allowed(b"GET"))
         accept = request.headers.get(b"accept", b"*/*")
-        if not (_accepted(accept)[1] or b"*/*" in accept):
+        if not takes_stream(accept):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
         session = self._session_of(request, principal)
+        last_event_id = request.headers.get(_LAST_EVENT_ID)
+        if last_event_id is not None and session.resume(exchange, last_event_id):
+            return
         if session.stream is not None:
             exchange.respond(409, b'{"error":"this session already has its stream open"}')
             return
@@ -160,17 +221,3 @@ def _version_refused(version: bytes | None) -> Problem:
 
 def _not_allowed(method: bytes) -> Problem:
     return Problem(code=METHOD_NOT_ALLOWED, message=f"{method.decode('latin-1')} is not allowed here")
-
-
-@lru_cache(maxsize=128)
-def _is_json(content_type: bytes) -> bool:
-    return content_type.split(b";", 1)[0].strip().lower() == JSON
-
-
-@lru_cache(maxsize=128)
-def _accepted(accept: bytes) -> tuple[bool, bool]:
-    """Whether JSON and whether a stream of events is acceptable."""
-    kinds = {part.split(b";")[0].strip().lower() for part in accept.split(b",")}
-    anything = b"*/*" in kinds
-    takes_json = anything or JSON in kinds or b"application/*" in kinds
-    return takes_json, EVENTS in kinds or b"text/*" in kinds

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
 from trunkline.doors.http.openapi_schemas import SCHEMAS
-from trunkline.doors.http.routes import MCP, Answers, Route
+from trunkline.doors.http.routes import AGENTS, Answers, Route
 from trunkline.version import __version__
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 _DESCRIPTION: Final = """\
-One line from an AI agent to every tool it may call. Agents use `/mcp`; the routes below `/api/mcp` and `/api/reload` \
-are for whoever runs the gateway and always want the operator's token, on the machine itself too.\
+One line from an AI agent to every tool it may call. Agents use `/mcp`, old ones `/sse`; the routes below \
+`/api/mcp` and `/api/reload` are for whoever runs the gateway and always want the operator's token, \
+on the machine itself too.\
 """
 _SECURITY_SCHEMES: Final = {
     "client": {
@@ -93,7 +94,7 @@ def operation_id(route: Route) -> str:
 
 
 def _group(route: Route) -> str:
-    if route.path == MCP:
+    if route.path in AGENTS:
         return "MCP"
     return "Operator" if route.credential == "operator" else "Gateway"
 
@@ -104,7 +105,7 @@ def _responses(route: Route) -> dict[str, Any]:
     by_status: dict[int, list[Code]] = {}
     for code in codes:
         by_status.setdefault(code.http, []).append(code)
-    schema = "JsonRpcError" if route.path == MCP else "Problem"
+    schema = "JsonRpcError" if route.path in AGENTS else "Problem"
     for status, group in sorted(by_status.items()):
         responses[str(status)] = {
             "description": "; ".join(f"{code.id}: {code.title}" for code in group),

@@ -17,13 +17,16 @@ from trunkline.core.errors import (
     COMMAND_NOT_ALLOWED,
     DRAINING,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
+    NOT_ACCEPTABLE,
     NOT_FOUND,
     RELOAD_REFUSED,
     SERVER_EXISTS,
     SERVER_NOT_VALID,
     SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
+    TOO_MANY_SESSIONS,
     UNKNOWN_SERVER,
     UNKNOWN_SESSION,
     UNSUPPORTED_MEDIA,
@@ -34,9 +37,13 @@ from trunkline.doors.http.access import Credential, Denied
 from trunkline.doors.http.operator import PERSIST, OperatorApi
 from trunkline.doors.http.pages import Pages
 from trunkline.doors.http.rest import Handler, Visit
+from trunkline.doors.http.sse import MESSAGES, SseRoute
 from trunkline.wire.jsonrpc import encode
 
 MCP: Final = "/mcp"
+SSE: Final = "/sse"
+AGENTS: Final = (MCP, SSE, MESSAGES)
+"""The paths where MCP is spoken; their errors are those of JSON-RPC."""
 API: Final = "/api/"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _JSON: Final = ("application/json",)
@@ -58,6 +65,7 @@ class Handlers:
 
     pages: Pages
     operator: OperatorApi
+    sse: SseRoute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +125,25 @@ ROUTES: Final = (
         summary="End a session (versions before 2026-07-28)",
         answers=(Answers(200, "It is over", media=()),),
         problems=(UNKNOWN_SESSION,),
+    ),
+    Route(
+        method="GET",
+        path=SSE,
+        credential="client",
+        handler=lambda to: to.sse.open,
+        summary="The stream of a client of HTTP+SSE, as MCP was before Streamable HTTP; it names where to post",
+        answers=(Answers(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
+        problems=(NOT_ACCEPTABLE, TOO_MANY_SESSIONS),
+    ),
+    Route(
+        method="POST",
+        path=MESSAGES,
+        credential="client",
+        handler=lambda to: to.sse.post,
+        summary="One message of a client of HTTP+SSE; `session` in the query is what its stream named",
+        body="JsonRpcMessage",
+        answers=(Answers(202, "It was taken; the response comes on the stream", "", ("text/plain",)),),
+        problems=(INVALID_REQUEST, UNKNOWN_SESSION, UNSUPPORTED_MEDIA),
     ),
     Route(
         method="GET",
@@ -299,4 +326,4 @@ def _place(group: list[Route], handlers: Handlers) -> Place:
             methods[route.method.encode()] = route.handler(handlers)
     if b"GET" in methods:
         methods[b"HEAD"] = methods[b"GET"]
-    return Place(group[0].credential, methods, rest=True)
+    return Place(group[0].credential, methods, rest=group[0].path not in AGENTS)

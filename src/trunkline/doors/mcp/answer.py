@@ -21,8 +21,16 @@ class Answer(Protocol):
         """A notification that belongs to this request, before its answer."""
         ...
 
+    def ask(self, message: bytes, /) -> bool:
+        """A question that belongs to this request; False where only the client's other ways can carry it."""
+        ...
+
     def cancelled(self, problem: Problem, /) -> None:
         """The client took the request back. Doors that owe an answer all the same give one."""
+        ...
+
+    def pause(self) -> None:
+        """The server closed its stream in the middle and wants to be asked again later; a door may do the same."""
         ...
 
 

@@ -12,6 +12,7 @@ from tests.unit.doors.rig import House, Loop, answered, both_loops, code, echo, 
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
+from trunkline.doors.http.sessions import Session
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -170,7 +171,7 @@ def test_requests_outside_a_session_are_refused(loop_factory: Loop, tmp_path: Pa
 def test_a_session_belongs_to_whoever_opened_it(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here:
-            session = here.sessions.create("somebody else", 0.0)
+            session = here.sessions.create(Session, "somebody else", 0.0)
             stolen = await posted(here, PING, {"Mcp-Session-Id": session.id})
             unknown = await posted(here, PING, {"Mcp-Session-Id": "x" * 32})
             assert stolen.status == 404
@@ -501,7 +502,7 @@ def test_one_client_may_have_so_many_calls_in_flight_and_no_more(loop_factory: L
 def test_unknown_methods_are_refused_and_lists_have_one_page(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, here.client() as client:
-            assert (await client.request("prompts/list")).error["code"] == -32601
+            assert (await client.request("prompts/lists")).error["code"] == -32601
             assert (await client.request("tools/list", {"cursor": "x"})).error["code"] == -32602
             assert await client.tool_names() == {"s_t", "s_u"}
 

@@ -1,0 +1,36 @@
+"""A batch that came by POST: answered by one array, or by a stream with every answer in it."""
+
+from __future__ import annotations
+
+from trunkline.doors.batches import Batch, as_array
+from trunkline.doors.http.exchange import HttpExchange
+
+
+class HttpBatch:
+    """How the answers of one batch leave."""
+
+    def __init__(self, exchange: HttpExchange) -> None:
+        self._exchange = exchange
+        self.batch = Batch(self)
+        exchange.on_streaming = self.batch.flush
+
+    @property
+    def one_by_one(self) -> bool:
+        return self._exchange.streaming
+
+    def say(self, message: bytes, *, last: bool) -> None:
+        self._exchange.say(message, last=last)
+
+    def notice(self, message: bytes) -> None:
+        self._exchange.notice(message)
+
+    def finish(self, answers: list[bytes]) -> None:
+        exchange = self._exchange
+        if exchange.streaming:  # and the last of those asked for was taken back
+            exchange.say_no_more()
+        elif not answers:
+            exchange.respond(202)
+        elif exchange.takes_json and not exchange.prefers_events:
+            exchange.respond(200, as_array(answers))
+        else:
+            exchange.stream()
