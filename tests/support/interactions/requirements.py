@@ -40,8 +40,8 @@ def lacks(kind: str, era: str) -> str:
     return f"{kind} in the {era} era"
 
 
-_ASKS_FORWARD = "`input_required` becomes a request to the client; its answer goes back with the retry"
-_ASKS_BACKWARD = "the call is parked and answered `input_required`; the retry brings the answer to the server"
+_ASKS_FORWARD = "asked"
+_ASKS_BACKWARD = "parked"
 _ALWAYS_ASKS_FOR_LOGS = "FastMCP asks for logs of every level with each request"
 
 REQUIREMENTS: Final = (
@@ -62,7 +62,7 @@ REQUIREMENTS: Final = (
         name="tools.any_json",
         says="Structured content may be any JSON value",
         servers=MODERN,
-        forward="an object that is none is left out, with its schema; the text stays",
+        forward="a value that is no object is left out, with its schema; the text stays",
     ),
     Requirement(name="tools.failure", says="A tool that failed is a result with `isError`"),
     Requirement(name="tools.error", says="A server's own JSON-RPC error keeps its code, message and data"),
@@ -116,7 +116,7 @@ REQUIREMENTS: Final = (
     Requirement(
         name="questions.url",
         says="A server can send the caller's user to a page",
-        forward=f"{_ASKS_FORWARD}; an `elicitationId` is made up for it",
+        forward=f"{_ASKS_FORWARD}, with an `elicitationId` made up for it",
         backward=_ASKS_BACKWARD,
     ),
     Requirement(
