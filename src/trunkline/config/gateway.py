@@ -87,6 +87,11 @@ class LimitSettings(Section):
     call_seconds: float = key(
         Seconds(maximum=ONE_DAY_S), default=900.0, doc="Seconds a call may take at most, even while it shows progress"
     )
+    question_seconds: float = key(
+        Seconds(maximum=ONE_DAY_S),
+        default=600.0,
+        doc="Seconds a client and its user may take to answer what a server asks during a call",
+    )
     cache_bytes: int = key(
         Integer(minimum=1024, maximum=_GIB), default=67_108_864, doc="Memory for kept results, of all sources together"
     )

@@ -83,6 +83,7 @@ CANCELLED: Final = _code("TL310", "call was cancelled", jsonrpc=499, http=499, e
 UNKNOWN_PROMPT: Final = _code("TL311", "unknown prompt", jsonrpc=-32602, http=404)
 UNKNOWN_RESOURCE: Final = _code("TL312", "unknown resource", jsonrpc=-32602, http=404)
 UNKNOWN_TASK: Final = _code("TL313", "unknown task", jsonrpc=-32602, http=404)
+NOT_ANSWERED: Final = _code("TL314", "client did not answer what the server asked")
 PARSE_ERROR: Final = _code("TL320", "message is not valid JSON", jsonrpc=-32700, http=400)
 INVALID_REQUEST: Final = _code("TL321", "message is not a valid request", jsonrpc=-32600, http=400)
 UNKNOWN_METHOD: Final = _code("TL322", "unknown method", jsonrpc=-32601, http=404)

@@ -43,7 +43,12 @@ class Running:
         self.folder = gateway_folder(settings)
         self.operations = Operations(self.gateway, load, self.folder)
         self.operations.on_settings.append(lambda new: self.redactor.learn(secrets_of(new)))
-        self.mcp = McpServer(self.gateway.router, max_calls_per_client=settings.gateway.limits.in_flight_per_client)
+        limits = settings.gateway.limits
+        self.mcp = McpServer(
+            self.gateway.router,
+            max_calls_per_client=limits.in_flight_per_client,
+            question_s=limits.question_seconds,
+        )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watch: FileWatch | None = None
         self._had_terminal = has_terminal()

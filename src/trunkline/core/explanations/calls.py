@@ -110,6 +110,14 @@ CALLS: Final = {
         ),
         ("call the tool again",),
     ),
+    "TL314": Explanation(
+        "In the middle of a call the server asked the client for something it cannot do without, and did not get it.",
+        (
+            "the client's user refused to let a model answer, or the client cannot ask one",
+            "the client gave no answer within `gateway.limits.question_seconds`",
+        ),
+        ("call the tool again, and answer what it asks", "use a tool or a client that needs no such answer"),
+    ),
     "TL320": Explanation(
         "The message is not JSON, so nothing could be done with it.",
         ("a message that was cut off", "text in another encoding than UTF-8", "a line break inside a message on stdio"),

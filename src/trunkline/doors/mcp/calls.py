@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from trunkline.core.call import Call, Json, Result
-from trunkline.core.errors import (
-    CLIENT_LIMIT,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    SOURCE_PROTOCOL,
-    UNKNOWN_METHOD,
-    Problem,
-)
-from trunkline.doors.mcp.answer import deliver, refuse
+from trunkline.core.call import Call, Json, NeedsInput
+from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, SOURCE_PROTOCOL, Problem
+from trunkline.core.question import Question
+from trunkline.doors.mcp.answer import refuse
+from trunkline.doors.mcp.delivery import deliver_legacy, deliver_modern
+from trunkline.doors.mcp.notices import pass_on
+from trunkline.doors.mcp.parameters import wrong_with
+from trunkline.doors.mcp.rounds import Rounds
 from trunkline.router.router import Router
-from trunkline.wire.jsonrpc import (
-    BadMessage,
-    Members,
-    encode_members,
-    encode_notification,
-    members_of,
-    single_line,
-    text_member,
-)
-from trunkline.wire.mcp.incoming import PROGRESS
-from trunkline.wire.mcp.modern import HOP_OWNED, complete
+from trunkline.wire.jsonrpc import BadMessage, Members, single_line, text_member
+from trunkline.wire.mcp.modern import HOP_OWNED
 
 if TYPE_CHECKING:
     from trunkline.doors.mcp.asked import Asked
-    from trunkline.doors.mcp.parking import Parking
+    from trunkline.doors.mcp.parking import ParkedCall, Parking
 
-_OPEN_BRACE: Final = 0x7B
+_NOTHING: Final = b"{}"
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
 """Compared without case: a server that ignores case must not find a second progress token."""
+
+
+class InFlight(Protocol):
+    """Something under way for a client that it can take back."""
+
+    def cancel(self, why: str, /) -> bool: ...
 
 
 class ClientCalls:
@@ -42,7 +37,7 @@ class ClientCalls:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._calls: dict[Hashable, Call] = {}
+        self._calls: dict[Hashable, InFlight] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -55,7 +50,7 @@ class ClientCalls:
             return Problem(code=CLIENT_LIMIT, message=message, retryable=True, retry_after_ms=1000)
         return None
 
-    def add(self, key: Hashable, call: Call) -> None:
+    def add(self, key: Hashable, call: InFlight) -> None:
         self._calls[key] = call
 
     def remove(self, key: Hashable) -> None:
@@ -70,83 +65,103 @@ class ClientCalls:
             call.cancel(why)
 
 
-def _bad_arguments(members: Members) -> Problem | None:
-    """Arguments are an object. Some clients write null for none; whether that will do is for the server to say."""
-    arguments = members.get("arguments")
-    if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":
-        return None
-    return Problem(code=INVALID_PARAMS, message="`params.arguments` must be an object")
-
-
 class RoutedCall:
-    """Ties one call to its answer. Modern clients get results that say they are complete."""
+    """Ties one call to its answer, and to its client where the server asks something meanwhile.
 
-    __slots__ = ("_asked", "_parking", "_token")
+    `parked` is set once a modern client had to be asked: then the answer may belong to a later request.
+    """
+
+    __slots__ = ("_parking", "_rounds", "_router", "asked", "call", "parked")
 
     def __init__(self, asked: Asked, parking: Parking) -> None:
-        self._asked = asked
+        self.asked = asked
+        self.call: Call | None = None
+        self.parked: ParkedCall | None = None
         self._parking = parking
-        self._token: Json | None = None
-
-    def request(self, router: Router) -> None:
-        """Any method but `tools/call` that one server answers."""
-        message = f"Unknown method: {self._asked.message.method}"
-        refuse(self._asked.answer, Problem(code=UNKNOWN_METHOD, message=message))
+        self._rounds: Rounds | None = None
 
     def call_tool(self, router: Router) -> None:
-        asked = self._asked
-        members, meta = asked.params, asked.meta
-        try:
-            name = text_member(members, "name")
-        except BadMessage:
-            name = None
-        if name is None:
-            refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.name` must be a string"))
+        self.request(router)
+
+    def request(self, router: Router) -> None:
+        """Any method that one server answers."""
+        self._router = router
+        asked = self.asked
+        members = asked.params
+        wrong = wrong_with(asked.message.method, members)
+        if wrong is not None:
+            refuse(asked.answer, wrong)
             return
-        refusal = asked.calls.refusal(asked.key) or _bad_arguments(members)
+        if asked.conversation is None and "requestState" in members and self._parking.takes(self, router):
+            return
+        refusal = asked.calls.refusal(asked.key)
         if refusal is not None:
             refuse(asked.answer, refusal)
             return
+        self.send(asked.params)
+
+    def send(self, members: Members) -> None:
+        """To the server; once more where it asked something, with what the client answered."""
+        asked = self.asked
+        meta, caller = asked.meta, asked.caller
         passed_on: dict[str, Json] | None = None
         notice: Callable[[str, Json], None] | None = None
+        progress = False
         if meta is not None:
+            progress = "progressToken" in meta
             passed_on = {
                 key: single_line(value) for key, value in meta.items() if key.casefold() not in _HOP_OWNED
             } or None
-            token = meta.get("progressToken")
-            if token is not None:
-                self._token = single_line(token)
-                notice = self._notice
-        call = router.call_tool(
-            asked.caller, name, members, self._reply, meta=passed_on, notice=notice, progress=notice is not None
-        )
+        if progress or asked.conversation is not None or caller.log_level:
+            notice = self._noticed
+        ask = None if caller.capabilities == _NOTHING else self._asked_something
+        method = asked.message.method or ""
+        if method == "tools/call":
+            name = text_member(members, "name") or ""
+            call = self._router.call_tool(
+                caller, name, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
+            )
+        else:
+            call = self._router.request(
+                caller, method, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
+            )
+        self.call = call
         if not call.done:
             asked.calls.add(asked.key, call)
 
-    def _reply(self, call: Call) -> None:
-        self._asked.calls.remove(self._asked.key)
-        try:
-            self._deliver(call)
-        except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
-            refuse(self._asked.answer, _too_deep(call))
+    # -- what comes back ------------------------------------------------------------------------------------------
 
-    def _deliver(self, call: Call) -> None:
-        outcome = call.outcome
-        if self._asked.modern and isinstance(outcome, Result):
-            self._asked.answer.result(Result(complete(outcome.raw), outcome.message))
+    def _asked_something(self, question: Question) -> None:
+        conversation = self.asked.conversation
+        if conversation is None:
+            self._parking.ask(self, question)
         else:
-            deliver(self._asked.answer, call)
+            conversation.questions.ask(question, self.asked.answer.ask)
 
-    def _notice(self, method: str, params: Json) -> None:
-        """A progress notification under the token its client chose. One that cannot be read for sure is dropped."""
-        if method != PROGRESS or self._token is None:
-            return
+    def _noticed(self, method: str, params: Json) -> None:
+        waiting = self if self.parked is None else self.parked.waiting
+        if waiting is not None:
+            pass_on(waiting.asked, method, params)
+
+    def _reply(self, call: Call) -> None:
+        if self.parked is not None:
+            self.parked.ended(call)
+        elif type(call.outcome) is NeedsInput and self.asked.conversation is not None:
+            if self._rounds is None:
+                self._rounds = Rounds(self)
+            self._rounds.go_on(call.source, call.outcome.raw)
+        else:
+            self.asked.calls.remove(self.asked.key)
+            self.deliver(call)
+
+    def deliver(self, call: Call) -> None:
         try:
-            members = {**members_of(bytes(params), "params"), "progressToken": self._token}
-            notice = single_line(encode_members(members))
-        except (BadMessage, RecursionError):
-            return
-        self._asked.answer.notice(encode_notification(method, notice))
+            if self.asked.conversation is None:
+                deliver_modern(self.asked, call, self._parking)
+            else:
+                deliver_legacy(self.asked, self.asked.conversation, call, self._router)
+        except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
+            refuse(self.asked.answer, _too_deep(call))
 
 
 def _too_deep(call: Call) -> Problem:

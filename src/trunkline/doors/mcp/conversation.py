@@ -28,7 +28,7 @@ class Conversation:
     # -- as a client of the router: what its own servers ask and tell outside any call ----------------------------
 
     def ask(self, question: Question) -> None:
-        self.questions.ask(question, self.push)
+        self.questions.ask(question)
 
     def tell(self, source: str, method: str, params: Json) -> None:
         self.questions.tell(source, method, params)
