@@ -32,7 +32,7 @@ from trunkline.core.tool import Tool
 from trunkline.doors.relay.attach import check_target
 from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.mcp.handshake import Session, shake_hands
-from trunkline.links.mcp.listing import fetch_snapshot
+from trunkline.links.mcp.listing import fetch_tools
 from trunkline.wire.jsonrpc import encode
 
 _CONNECT_S: Final = 5.0
@@ -52,7 +52,7 @@ class AttachedDesk:
 
     async def tools(self) -> list[Tool]:
         try:
-            return list((await fetch_snapshot(self._session, _NAME)).tools)
+            return await fetch_tools(self._session, _NAME)
         except TimeoutError:
             raise _unreachable(self._there, "its list of tools did not come in time") from None
         except GatewayError as error:

@@ -12,7 +12,7 @@ import msgspec
 
 from trunkline.core.call import Outcome, RemoteError
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
-from trunkline.core.tool import Freshness, ListName, Snapshot
+from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane, result_of
@@ -180,16 +180,7 @@ def _freshness(members: Members) -> Freshness:
     return Freshness(ttl_ms, public, time.monotonic())
 
 
-async def fetch_snapshot(session: Session, source: str) -> Snapshot:
-    """Everything the server offers now."""
-    from trunkline.links.mcp.offer import Offer
-
-    published: list[Snapshot] = []
-    offer = Offer(session, source, published.append)
-    try:
-        await offer.fetch_first()
-    finally:
-        await offer.close()
-    if not published:
-        raise GatewayError(session.lane.problem(SOURCE_LOST, "was lost while it was listed"))
-    return published[-1]
+async def fetch_tools(session: Session, source: str) -> list[Tool]:
+    """The tools of a server alone."""
+    listed = await fetch_list(session, KINDS["tools"])
+    return [Tool(source, name, definition) for name, definition in listed.items]

@@ -57,11 +57,13 @@ class Offer:
         self._fetching: dict[ListName, asyncio.Task[Listed]] = {}
         self._wanted: set[ListName] = set()
         self._relisting: asyncio.Task[None] | None = None
+        self._closed = False
         self._loop = asyncio.get_running_loop()
 
     async def fetch_first(self) -> None:
         """Everything, published at least once. Raises GatewayError when the tools cannot be had."""
         await self._fetch(self._declared)
+        self._publish(self._snapshot())
 
     def changed(self, method: str) -> None:
         """The server announces that lists have changed; whoever was never listed is listed in full."""
@@ -76,6 +78,7 @@ class Offer:
         self._want([name for name in self._asked_at if self._is_old(name)])
 
     async def close(self) -> None:
+        self._closed = True
         tasks: list[asyncio.Task[Listed] | asyncio.Task[None]] = [*self._fetching.values()]
         self._fetching.clear()
         if self._relisting is not None:
@@ -95,7 +98,7 @@ class Offer:
 
     def _want(self, names: Collection[ListName]) -> None:
         self._wanted |= self._declared.intersection(names)
-        if self._wanted and self._relisting is None and self._session.lane.usable:
+        if self._wanted and self._relisting is None and self._session.lane.usable and not self._closed:
             self._relisting = self._loop.create_task(self._relist())
 
     async def _relist(self) -> None:
@@ -117,6 +120,7 @@ class Offer:
             await self._fetch(wanted)
         except GatewayError as error:
             reason = error.problem.message
+        self._tell()
         if self._on_listed is not None and self._session.lane.usable:
             self._on_listed(reason)
 
@@ -137,7 +141,6 @@ class Offer:
                     self._take(name, task)
                 else:
                     task.add_done_callback(partial(self._came_late, name))
-        self._tell()
 
     def _start(self, name: ListName) -> asyncio.Task[Listed]:
         before = self._fetching.pop(name, None)
@@ -164,6 +167,7 @@ class Offer:
         return True
 
     def _tell(self) -> None:
+        """A lane that is gone takes its list with it."""
         if self._session.lane.usable:
             self._publish(self._snapshot())
 

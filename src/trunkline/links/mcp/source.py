@@ -18,16 +18,17 @@ from trunkline.core.source import Health, Sink, State
 from trunkline.core.tool import Snapshot
 from trunkline.core.watch import Watch
 from trunkline.links.backoff import Backoff
-from trunkline.links.mcp.client_lists import RELIST_PAUSE_S, ClientLists
+from trunkline.links.mcp.client_lists import ClientLists
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
 from trunkline.links.mcp.lanes import ClientLanes, LaneKey, lane_key
-from trunkline.links.mcp.listing import fetch_snapshot
+from trunkline.links.mcp.offer import Offer, announced_kinds
 from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
 from trunkline.links.mcp.pool import Pool, needs_seat
 from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.stdio_lane import StdioLane
+from trunkline.wire.jsonrpc import encode
 from trunkline.wire.mcp.versions import Era
 
 PROBE_EVERY_S: Final = 30.0
@@ -61,7 +62,7 @@ class McpSource:
         self._pool: Pool | None = None
         self._sink: Sink | None = None
         self._parked: list[Call] = []
-        self._refresh = asyncio.Event()
+        self._offer: Offer | None = None
         self._lists = ClientLists(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
@@ -113,7 +114,8 @@ class McpSource:
             lane.prepare.want(level_in(params) or caller.log_level)
 
     def refresh(self) -> None:
-        """Still to come."""
+        if self._offer is not None:
+            self._offer.refresh()
 
     def forget(self, session: str) -> None:
         if self._lanes is not None:
@@ -161,15 +163,16 @@ class McpSource:
         session: Session | None = None
         try:
             session = await self._open(b"{}")
-            sink.publish(await fetch_snapshot(session, self.name))
-            self._went_up(session)
-            problem = await self._tend(session, sink)
+            self._offer = offer = Offer(session, self.name, sink.publish, self._listed, before=self._offer)
+            try:
+                await offer.fetch_first()
+                self._went_up(session)
+                problem = await self._tend(session)
+            finally:
+                await offer.close()
             self._report_loss(problem, session)
         except GatewayError as error:
             self._report_failure(error.problem, session)
-        except TimeoutError:
-            problem = Problem(code=SOURCE_LOST, message=f"Server {self.name}: no list of tools in time")
-            self._report_failure(problem, session)
         finally:
             self._scout = None
             if session is not None:
@@ -197,6 +200,9 @@ class McpSource:
         session.lane.on_notification = self._heard
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
+            if session.era == "legacy":
+                session.lane.listen()
+                await session.lane.listening()
         return session
 
     def _went_up(self, session: Session) -> None:
@@ -205,44 +211,26 @@ class McpSource:
         self._report("ready")
         self._release_parked(up=True)
 
-    async def _tend(self, session: Session, sink: Sink) -> Problem:
-        """Follow the server until it is lost: changes of its list, signs of life."""
+    async def _tend(self, session: Session) -> Problem:
+        """Follow the server until it is lost, and ask it for signs of life."""
         lane = session.lane
         self._listen(session)
         failed_probes = 0
         while True:
-            await self._something_happens(lane)
+            await asyncio.wait([lane.lost], timeout=self._tuning.probe_every_s)
             if lane.lost.done():
                 return lane.lost.result()
-            if self._refresh.is_set():
-                self._refresh.clear()
-                began = time.monotonic()
-                await self._relist(session, sink)
-                await asyncio.wait([lane.lost], timeout=max(RELIST_PAUSE_S, time.monotonic() - began))
-                continue
             failed_probes = 0 if await self._probe(session) else failed_probes + 1
             if failed_probes >= _FAILED_PROBES:
                 return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
             self._listen_again(session)
 
-    async def _something_happens(self, lane: Lane) -> None:
-        """Until the lane is lost, the list has changed, or it is time for a probe."""
-        refresh = asyncio.ensure_future(self._refresh.wait())
-        waited_for = [lane.lost, refresh]
-        try:
-            await asyncio.wait(waited_for, timeout=self._tuning.probe_every_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            refresh.cancel()
-            await asyncio.wait([refresh])
-
-    async def _relist(self, session: Session, sink: Sink) -> None:
-        try:
-            sink.publish(await fetch_snapshot(session, self.name))
-        except (GatewayError, TimeoutError) as error:
-            reason = error.problem.message if isinstance(error, GatewayError) else "no list of tools in time"
-            self._report("degraded", f"its tools could not be listed again: {reason}")
-        else:
+    def _listed(self, trouble: str | None) -> None:
+        """How listing it once more went."""
+        if trouble is None:
             self._report("ready")
+        else:
+            self._report("degraded", f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: Session) -> bool:
         method = "ping" if session.era == "legacy" else "server/discover"
@@ -256,22 +244,21 @@ class McpSource:
     def _listen(self, session: Session) -> None:
         """Ask for the server's own notifications, each era its way (over legacy stdio they come unasked)."""
         if session.era == "modern":
-            params = b'{"notifications":{"toolsListChanged":true}}'
+            params = encode({"notifications": announced_kinds(session.hello)})
             self._subscription = Request("subscriptions/listen", params, _nothing)
             session.lane.send(self._subscription)
-        elif isinstance(session.lane, HttpLane):
-            session.lane.listen()
 
     def _listen_again(self, session: Session) -> None:
         """A subscription may end at any time; what happened in between is fetched."""
         ended = self._subscription
         if session.era == "modern" and ended is not None and ended.done and not isinstance(ended.outcome, RemoteError):
             self._listen(session)
-            self._refresh.set()
+            if self._offer is not None:
+                self._offer.missed()
 
     def _heard(self, method: str, params: Json) -> None:
-        if method in LISTS_CHANGED:
-            self._refresh.set()
+        if method in LISTS_CHANGED and self._offer is not None:
+            self._offer.changed(method)
         else:
             self._nobody_heard(method, params)
 
@@ -286,12 +273,10 @@ class McpSource:
         else:
             lane.on_notification = self._nobody_heard
             lane.questions.attend(refuse_nobody)
-        if isinstance(lane, HttpLane):
-            lane.listen()
 
     def _client_heard(self, client: str, session: Session, method: str, params: Json) -> None:
         if method in LISTS_CHANGED:
-            self._lists.changed(client, session)
+            self._lists.changed(client, session, method)
         elif method not in OF_THE_LANE and self._sink is not None:
             self._sink.tell(client, method, params)
 

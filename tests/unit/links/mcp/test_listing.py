@@ -9,7 +9,8 @@ from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot
 from trunkline.links.mcp import listing
-from trunkline.links.mcp.listing import fetch_snapshot
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.offer import Offer
 
 
 def lists(*pages: bytes) -> MemoryLane:
@@ -23,6 +24,18 @@ def lists(*pages: bytes) -> MemoryLane:
         )
 
     return MemoryLane(respond)
+
+
+async def fetch_snapshot(session: Session, source: str) -> Snapshot:
+    """What is published of a server when it has been listed."""
+    published: list[Snapshot] = []
+    offer = Offer(session, source, published.append)
+    try:
+        await offer.fetch_first()
+    finally:
+        await offer.close()
+    (snapshot,) = published
+    return snapshot
 
 
 async def snapshot_of(*pages: bytes) -> Snapshot:
@@ -122,7 +135,7 @@ async def test_what_is_no_list_is_a_problem_of_the_server(page: bytes) -> None:
 
 async def test_a_server_without_tools_is_not_asked_for_any() -> None:
     lane = lists(b'{"tools":[{"name":"a"}]}')
-    snapshot = await fetch_snapshot(session_on(lane, hello=b'{"capabilities":{"prompts":{}},"instructions":"hi"}'), "s")
+    snapshot = await fetch_snapshot(session_on(lane, hello=b'{"capabilities":{"logging":{}},"instructions":"hi"}'), "s")
     assert snapshot.tools == ()
     assert snapshot.instructions == "hi"
     assert lane.sent == []
