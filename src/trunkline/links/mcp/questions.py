@@ -32,6 +32,9 @@ _NOT_AN_OBJECT: Final = b'{"code":-32603,"message":"The client gave no valid ans
 _OVER: Final = b'{"code":-32603,"message":"The call that this was for is over"}'
 _FAILED: Final = b'{"code":-32603,"message":"The client could not be asked"}'
 
+Causes = Callable[[], tuple[Call, ...]]
+"""The calls in flight that may have caused a question, the likeliest last."""
+
 
 def refuse_nobody(question: Question) -> None:
     """Where nobody can be asked outside a call."""
@@ -48,7 +51,7 @@ class Questions:
         self._write = write
         self._count = count
         self._open: dict[MessageId, Question] = {}
-        self._held: list[Question] = []
+        self._held: dict[MessageId, Callable[[], None]] = {}
         self._on_question: Callable[[Question], None] | None = None
 
     def __len__(self) -> int:
@@ -57,15 +60,14 @@ class Questions:
     def attend(self, on_question: Callable[[Question], None]) -> None:
         """Someone takes questions outside calls from now on, and those that came too early."""
         self._on_question = on_question
-        held, self._held = self._held, []
-        for question in held:
-            if not question.ended:
-                self._hand_over(question)
+        held, self._held = self._held, {}
+        for ask in held.values():
+            ask()
 
     # -- what the server says -------------------------------------------------------------------------------------
 
-    def asked(self, raw_id: msgspec.Raw, method: str, params: bytes, calls: Callable[[], tuple[Call, ...]]) -> None:
-        """A request of the server. `calls` tells which calls in flight may have caused it, the likeliest last."""
+    def asked(self, raw_id: msgspec.Raw, method: str, params: bytes, causes: Causes) -> None:
+        """A request of the server."""
         try:
             request_id = read_id(raw_id)
         except BadMessage:
@@ -74,25 +76,29 @@ class Questions:
         id_json = bytes(raw_id)
         if method == "ping":
             self._write(result_message(id_json, b"{}"))
-        elif request_id in self._open:  # an error under its id would answer the first one
+        elif request_id in self._open or request_id in self._held:  # an error under its id would answer the first one
             self._count("protocol_errors")
         else:
             refused = self._refusal(method, params)
             if refused is not None:
                 self._write(error_message(id_json, refused))
             else:
-                self._ask(request_id, id_json, method, params, calls())
+                self._ask(request_id, id_json, method, params, causes)
 
     def _refusal(self, method: str, params: bytes) -> bytes | None:
         if method not in METHODS:
             return METHOD_NOT_FOUND
         refused = refusal(self.declared, method, params)
-        if refused is None and len(self._open) >= MAX_OPEN:
+        if refused is None and len(self._open) + len(self._held) >= MAX_OPEN:
             self._count("questions_refused")
             return _TOO_MANY
         return refused
 
-    def _ask(self, request_id: MessageId, id_json: bytes, method: str, params: bytes, calls: tuple[Call, ...]) -> None:
+    def _ask(self, request_id: MessageId, id_json: bytes, method: str, params: bytes, causes: Causes) -> None:
+        calls = causes()
+        if not calls and self._on_question is None:
+            self._held[request_id] = partial(self._ask, request_id, id_json, method, params, causes)
+            return
         question = Question(self._source, method, params, partial(self._reply, request_id, id_json), calls)
         question.on_progress = self._progressed
         self._open[request_id] = question
@@ -100,11 +106,8 @@ class Questions:
 
     def _hand_over(self, question: Question) -> None:
         """To the likeliest call whose client can be asked, else to the client outside any call."""
-        takers = [call.on_question for call in question.calls if call.on_question is not None and not call.done]
-        ask = takers[-1] if takers else self._on_question
-        if ask is None:
-            self._held.append(question)
-            return
+        takers = [call.on_question for call in question.calls if call.on_question is not None]
+        ask = takers[-1] if takers else self._on_question or refuse_nobody
         try:
             ask(question)
         except Exception:  # a bug on the client's side must not cost the server's other calls
@@ -120,7 +123,7 @@ class Questions:
         question = self._open.pop(request_id, None)
         if question is not None:
             question.withdraw()
-        return question is not None
+        return question is not None or self._held.pop(request_id, None) is not None
 
     # -- what goes back -------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ _DECLARED_AS: Final = {ELICITATION: "elicitation", SAMPLING: "sampling", ROOTS: 
 
 def refusal(capabilities: bytes, method: str, params: bytes) -> bytes | None:
     """The JSON-RPC error for a question that this client cannot be asked; None when it can."""
+    capability = _DECLARED_AS.get(method)
     try:
-        granted = members_of(capabilities, "`capabilities`").get(_DECLARED_AS.get(method, ""))
+        granted = None if capability is None else members_of(capabilities, "`capabilities`").get(capability)
         if granted is None:
             return METHOD_NOT_FOUND
         wrong = _wrong_with(method, members_of(granted, "a capability"), members_of(params, "`params`"))

@@ -4,9 +4,9 @@ import asyncio
 import json
 
 import pytest
-from tests.unit.links.mcp.memory_lane import MemoryLane
+from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
-from trunkline.core.call import Failure, Outcome, RemoteError, Request, Result
+from trunkline.core.call import Call, Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.links.mcp.lane import result_of
 
@@ -211,6 +211,106 @@ async def test_progress_after_the_answer_is_dropped() -> None:
     lane.answer({"id": 1}, {})
     lane.say({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}})
     assert lane.counted == ["unmatched_progress"]
+
+
+def calling(lane: MemoryLane, notices: list[str] | None) -> Call:
+    call = new_call()
+    if notices is not None:
+        call.on_notice = lambda method, params: notices.append(method)
+    lane.send(call)
+    return call
+
+
+async def test_what_comes_on_the_stream_of_a_call_is_about_that_call() -> None:
+    lane, first, second, heard = MemoryLane(), [], [], []
+    lane.on_notification = lambda method, params: heard.append(method)
+    call, _ = calling(lane, first), calling(lane, second)
+    lane.received(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}', call)
+    lane.received(b'{"jsonrpc":"2.0","method":"vendor/x"}', call)
+    assert (first, second, heard) == (["notifications/message", "vendor/x"], [], [])
+    lane.answer({"id": call.upstream_id}, {})
+    lane.received(b'{"jsonrpc":"2.0","method":"vendor/late"}', call)
+    assert (first[2:], second, heard) == ([], [], ["vendor/late"])
+
+
+async def test_what_comes_on_no_stream_is_about_the_only_call_there_is_or_about_the_lane() -> None:
+    lane, first, second, heard = MemoryLane(), [], [], []
+    lane.on_notification = lambda method, params: heard.append(method)
+    lane.send(Request("ping", b"{}", lambda _: None))
+    lane.say({"method": "notifications/message", "params": {"n": 1}})
+    call = calling(lane, first)
+    lane.say({"method": "notifications/message", "params": {"n": 2}})
+    calling(lane, second)
+    lane.say({"method": "notifications/message", "params": {"n": 3}})
+    lane.answer({"id": call.upstream_id}, {})
+    lane.say({"method": "notifications/message", "params": {"n": 4}})
+    assert (len(first), len(second), len(heard)) == (1, 1, 2)
+
+
+async def test_a_call_that_takes_no_notices_leaves_them_to_the_lane() -> None:
+    lane, heard = MemoryLane(), []
+    lane.on_notification = lambda method, params: heard.append(method)
+    call = calling(lane, None)
+    lane.received(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}', call)
+    assert heard == ["notifications/message"]
+
+
+@pytest.mark.parametrize(
+    "method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"]
+)
+async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: str) -> None:
+    lane, notices, heard = MemoryLane(), [], []
+    lane.on_notification = lambda method, params: heard.append(method)
+    call = calling(lane, notices)
+    lane.received(b'{"jsonrpc":"2.0","method":"notifications/%b"}' % method.encode(), call)
+    assert (notices, heard) == ([], [f"notifications/{method}"])
+
+
+@pytest.mark.parametrize("params", [b"[1]", b"null", b'"x"'])
+async def test_a_notification_without_an_object_is_counted_and_dropped(params: bytes) -> None:
+    lane = MemoryLane()
+    lane.on_notification = lambda method, params: pytest.fail("dropped")
+    lane.received(b'{"jsonrpc":"2.0","method":"vendor/x","params":%b}' % params)
+    assert lane.counted == ["protocol_errors"]
+
+
+# Several messages at once (2025-03-26) -------------------------------------------------------------------------------
+
+
+async def test_every_message_of_a_batch_counts() -> None:
+    lane, heard = MemoryLane(), []
+    lane.on_notification = lambda method, params: heard.append(method)
+    requests = [request_on(lane)[0] for _ in range(3)]
+    lane.received(
+        b' [{"jsonrpc":"2.0","id":2,"result":{"n":1.10}}, {"jsonrpc":"2.0","method":"a"},\n'
+        b'{"jsonrpc":"2.0","id":9,"method":"ping"},{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}]'
+    )
+    assert isinstance(requests[1].outcome, Result)
+    assert bytes(requests[1].outcome.raw) == b'{"n":1.10}'
+    assert isinstance(requests[0].outcome, RemoteError)
+    assert not requests[2].done
+    assert heard == ["a"]
+    assert lane.sent[-1] == {"jsonrpc": "2.0", "id": 9, "result": {}}
+
+
+async def test_what_is_no_message_in_a_batch_costs_nothing_else() -> None:
+    lane = MemoryLane()
+    first, second = request_on(lane)[0], request_on(lane)[0]
+    lane.received(
+        rb'[1,[{"jsonrpc":"2.0","id":2,"result":{}}],"x",{"jsonrpc":"2.0","id":1,"result":{"cut":"\ud83d"}},null]'
+    )
+    assert isinstance(first.outcome, Result)
+    assert bytes(first.outcome.raw) == rb'{"cut":"\ufffd"}'
+    assert not second.done
+    assert lane.counted == ["noise_lines"] * 4
+
+
+@pytest.mark.parametrize("broken", [b'[{"jsonrpc":"2.0","id":1,"result":{}}', b'[{"id":1,"result":{}},\xff]'])
+async def test_a_broken_batch_is_noise(broken: bytes) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(broken)
+    assert (request.done, lane.counted) == (False, ["noise_lines"])
 
 
 # Walking away and the end --------------------------------------------------------------------------------------------
