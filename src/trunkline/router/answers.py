@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from trunkline.core.call import Call, Json, Result
+from trunkline.core.call import Call, Json, RemoteError, Result
+from trunkline.core.question import Question
+from trunkline.router.content_uris import map_error_uri
 from trunkline.router.links import Links
 from trunkline.router.tasks import Tasks
 
@@ -23,8 +25,8 @@ class Answers:
     def adapt(
         self, call: Call, *, links: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
     ) -> None:
-        """Adapt the answer to this call when it comes, and if `tasks`, its notifications too."""
-        reply, notice = call.reply, call.on_notice
+        """Adapt the answer to this call when it comes; with `tasks`, what its server says and asks meanwhile too."""
+        reply = call.reply
 
         def adapted(call: Call) -> None:
             outcome = call.outcome
@@ -32,15 +34,28 @@ class Answers:
                 raw = self._adapted(call, outcome, links, tasks, renamed)
                 if raw is not outcome.raw:
                     call.outcome = type(outcome)(raw, bytes(raw))
+            elif renamed and isinstance(outcome, RemoteError):
+                call.outcome = RemoteError(map_error_uri(bytes(outcome.raw), lambda uri: renamed.get(uri, uri)))
             reply(call)
+
+        call.reply = adapted
+        if tasks:
+            self._adapt_meanwhile(call)
+
+    def _adapt_meanwhile(self, call: Call) -> None:
+        notice, ask = call.on_notice, call.on_question
 
         def noticed(method: str, params: Json) -> None:
             if notice is not None:
                 notice(method, self._tasks.to_caller(call.caller, call.source, params))
 
-        call.reply = adapted
-        if tasks and notice is not None:
-            call.on_notice = noticed
+        def asked(question: Question) -> None:
+            question.params = self._tasks.to_caller(call.caller, call.source, question.params)
+            if ask is not None:
+                ask(question)
+
+        call.on_notice = noticed if notice is not None else None
+        call.on_question = asked if ask is not None else None
 
     def _adapted(self, call: Call, outcome: Result, links: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
         raw = outcome.raw

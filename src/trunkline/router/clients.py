@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from trunkline.core.call import Json
+from trunkline.core.call import Caller, Json
 from trunkline.core.question import Question
+from trunkline.router.tasks import Tasks
 
 NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
 
 
 class Client(Protocol):
+    caller: Caller
+
     def ask(self, question: Question, /) -> None: ...
     def tell(self, source: str, method: str, params: Json, /) -> None: ...
 
 
 class Clients:
-    def __init__(self) -> None:
+    def __init__(self, tasks: Tasks) -> None:
         self._clients: dict[str, Client] = {}
+        self._tasks = tasks
 
     def join(self, session: str, client: Client) -> None:
         self._clients[session] = client
@@ -30,9 +34,10 @@ class Clients:
         if client is None:
             question.refuse(NOBODY)
         else:
+            question.params = self._tasks.to_caller(client.caller, question.source, question.params)
             client.ask(question)
 
     def tell(self, session: str, source: str, method: str, params: Json) -> None:
         client = self._clients.get(session)
         if client is not None:
-            client.tell(source, method, params)
+            client.tell(source, method, self._tasks.to_caller(client.caller, source, params))

@@ -30,6 +30,14 @@ def map_uris(raw: bytes, change: Change) -> bytes:
         return raw
 
 
+def map_error_uri(raw: bytes, change: Change) -> bytes:
+    """An error object whose data names a resource, with that URI changed; the same object where nothing is."""
+    try:
+        return _object(raw, change, {"data": _with_uri}) or raw
+    except (BadMessage, msgspec.MsgspecError, RecursionError):
+        return raw
+
+
 def _object(raw: bytes | msgspec.Raw, change: Change, rewrites: dict[str, _Rewrite]) -> bytes | None:
     """The object with some of its members rewritten, None when that changes nothing."""
     members = members_of(raw, "result")

@@ -22,6 +22,7 @@ from trunkline.router.clients import Clients
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
 from trunkline.router.options import RouterOptions, SourceOptions
+from trunkline.router.tasks import Tasks
 from trunkline.router.views import Views
 
 SWAP_S: Final = 15.0
@@ -44,7 +45,8 @@ class Roster:
         self.gates: dict[str, Gate] = {}
         self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
         self.views = Views(self.catalog)
-        self.clients = Clients()
+        self.tasks = Tasks()
+        self.clients = Clients(self.tasks)
         self.on_list_changed: list[Callable[[], None]] = []
         self.on_news: list[Callable[[], None]] = []
         """Called when a source was heard of, went away, or changed its state."""

@@ -28,7 +28,7 @@ from trunkline.router.requests import Requests
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
 from trunkline.router.summary import refresh_lists
-from trunkline.router.tasks import NOTHING_DECLARED, Tasks, declares_tasks
+from trunkline.router.tasks import NOTHING_DECLARED, declares_tasks
 from trunkline.router.waiting import Waiting
 from trunkline.router.watches import ResourceWatch, Watches
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
@@ -59,7 +59,7 @@ class Router:
         self._started_at = self._loop.time()
         self.cache = ResultCache(self.roster, options.cache_bytes, self._loop.time)
         self.links = Links(self.views)
-        self.tasks = Tasks()
+        self.tasks = self.roster.tasks
         self._answers = Answers(self.links, self.tasks)
         self._deadlines = Deadlines(self._loop, options.call_s)
         self._waiting = Waiting(self.roster, self._deadlines)

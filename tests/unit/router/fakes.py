@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from trunkline.core.call import Call, Caller, Failure, Result
+from trunkline.core.call import Call, Caller, Failure, Json, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health, Sink, State
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, Tool
+from trunkline.core.watch import Watch
 from trunkline.router.definitions import Definitions
 from trunkline.router.options import NameRules, RouterOptions, SourceOptions
 from trunkline.router.roster import SourceSink
@@ -28,6 +29,9 @@ class FakeSource:
     def __init__(self) -> None:
         self.held: list[Call] = []
         self.forgotten: list[str] = []
+        self.watches: list[Watch] = []
+        self.told: list[tuple[Caller, str, bytes]] = []
+        self.refreshed = 0
         self.on_submit: Callable[[Call], None] = self.held.append
 
     async def run(self, sink: Sink) -> None:
@@ -39,9 +43,46 @@ class FakeSource:
     def forget(self, session: str) -> None:
         self.forgotten.append(session)
 
+    def watch(self, watch: Watch) -> None:
+        """Kept; a test settles it."""
+        self.watches.append(watch)
+
+    def tell(self, caller: Caller, method: str, params: Json) -> None:
+        self.told.append((caller, method, bytes(params)))
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
 
 def offer(source: str, *names: str) -> Snapshot:
     return Snapshot(tools=tuple(Tool(source, name, json.dumps({"name": name}).encode()) for name in names))
+
+
+def item(source: str, member: str, key: str, **more: Any) -> Item:
+    return Item(source, key, json.dumps({member: key, **more}, separators=(",", ":")).encode())
+
+
+def whole_offer(
+    source: str,
+    *,
+    tools: Sequence[str] = (),
+    prompts: Sequence[str] = (),
+    resources: Sequence[str] = (),
+    templates: Sequence[str] = (),
+    capabilities: dict[str, Any] | None = None,
+    **more: Any,
+) -> Snapshot:
+    """Everything that a source may offer; it declares what it has, unless told otherwise."""
+    has = {"tools": tools, "prompts": prompts, "resources": (*resources, *templates)}
+    declared = {name: {} for name, items in has.items() if items} | {"completions": {}}
+    return Snapshot(
+        tools=offer(source, *tools).tools,
+        prompts=tuple(item(source, "name", name) for name in prompts),
+        resources=tuple(item(source, "uri", uri) for uri in resources),
+        templates=tuple(item(source, "uriTemplate", template) for template in templates),
+        capabilities=json.dumps(declared if capabilities is None else capabilities).encode(),
+        **more,
+    )
 
 
 class Desk:
@@ -81,6 +122,18 @@ class Desk:
 
     def publish(self, name: str, *tools: str) -> None:
         self.sinks[name].publish(offer(name, *tools))
+
+    def offer(self, name: str, *, state: State | None = "ready", **offered: Any) -> FakeSource:
+        """A source that offers more than tools."""
+        source = self.sources[name] if name in self.sources else self.add(name, state=None)
+        self.sinks[name].publish(whole_offer(name, **offered))
+        if state is not None:
+            self.health(name, state)
+        return source
+
+    def request(self, method: str, params: dict[str, Any], *, caller: Caller | None = None, **more: Any) -> Call:
+        raw = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in params.items()}
+        return self.router.request(caller or Caller(), method, raw, self.replies.append, **more)
 
     def health(self, name: str, state: State, reason: str = "") -> None:
         self.sinks[name].health(Health(state=state, reason=reason))
