@@ -8,7 +8,7 @@ import pytest
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.unit.doors.rig import House, house
 
-from trunkline.doors.http.routes import API, MCP, ROUTES, RouteTable
+from trunkline.doors.http.routes import API, ROUTES, RouteTable
 
 
 def table(folder: Path) -> RouteTable:
@@ -23,7 +23,7 @@ def test_every_path_asks_for_one_credential() -> None:
 def test_only_the_two_probes_are_open_and_whatever_changes_something_is_the_operators() -> None:
     assert {route.path for route in ROUTES if route.credential == "open"} == {"/healthz", "/readyz"}
     for route in ROUTES:
-        if route.path != MCP and route.method != "GET":
+        if route.path not in AGENTS and route.method != "GET":
             assert route.credential == "operator", route.path
 
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from trunkline.doors.http import replay
+from trunkline.doors.http.replay import Kept, Replay
+
+
+class Connection:
+    """Takes what a stream says."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[bytes, bytes]] = []
+        self.ended = False
+
+    def carry(self, event_id: bytes, data: bytes) -> None:
+        self.events.append((event_id, data))
+
+    def end_stream(self) -> None:
+        self.ended = True
+
+
+def test_a_stream_goes_on_where_its_client_left_it_and_no_other_stream_is_mixed_in() -> None:
+    events = Replay(Kept(), primes=True)
+    track, other = events.open(b"1"), events.open(b"2")
+    first, second = Connection(), Connection()
+    track.attach(first, 0)
+    track.say(b"a")
+    other.say(b"x")
+    track.detach(first)
+    track.say(b"b")
+    found = events.find(first.events[-1][0])
+    assert found is not None
+    found[0].attach(second, found[1])
+    track.say(b"c", last=True)
+    assert first.events == [(b"0-1", b"a")]
+    assert second.events == [(b"0-2", b"b"), (b"0-3", b"c")]
+    assert second.ended
+    assert not first.ended
+
+
+def test_a_stream_that_is_taken_over_ends_on_the_connection_before() -> None:
+    track = Replay(Kept(), primes=True).open()
+    first, second = Connection(), Connection()
+    track.attach(first, 0)
+    track.attach(second, 0)
+    assert first.ended
+    assert not second.ended
+
+
+@pytest.mark.parametrize("event_id", [b"", b"7", b"7-1", b"0-", b"-1", b"a-b", b"0-1-1", b"9" * 30 + b"-1", b"0- 1"])
+def test_an_id_that_was_never_given_finds_nothing(event_id: bytes) -> None:
+    events = Replay(Kept(), primes=True)
+    events.open()
+    assert events.find(event_id) is None
+
+
+def test_what_is_kept_is_bounded_and_an_answer_that_did_not_fit_becomes_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "MAX_BYTES", 100)
+    kept = Kept()
+    events = Replay(kept, primes=True)
+    track = events.open(b'"seven"')
+    track.say(b"x" * 200, last=True)
+    assert kept.size_bytes == 0
+    late = Connection()
+    track.attach(late, 0)
+    assert len(late.events) == 1
+    assert b'"id":"seven","error"' in late.events[0][1]
+    assert late.ended
+
+
+def test_all_sessions_together_are_bounded_and_give_back_what_they_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
+    kept = Kept()
+    one, two = Replay(kept, primes=True), Replay(kept, primes=True)
+    one.open().say(b"x" * 80)
+    two.open().say(b"y" * 80)
+    assert kept.size_bytes == 80
+    one.close()
+    two.close()
+    assert kept.size_bytes == 0
+
+
+def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_EVENTS", 2)
+    events = Replay(Kept(), primes=True)
+    for _ in range(5):
+        track = events.open()
+        track.attach(Connection(), 0)
+        track.say(b"answer", last=True)
+    assert [events.find(b"%d-0" % number) is None for number in range(5)] == [True, True, True, False, False]
