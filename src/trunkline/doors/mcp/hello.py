@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -11,6 +13,7 @@ from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.router.router import Router
+from trunkline.router.summary import joined_extensions, joined_instructions
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, text_member
 from trunkline.wire.mcp.capabilities import askable, declared
@@ -26,7 +29,10 @@ CAPABILITIES: Final[dict[str, object]] = {
     "completions": {},
     "logging": {},
 }
-HINTS: Final = b'"ttlMs":0,"cacheScope":"private","_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(INFO))
+OUR_INFO: Final = b'"%b":%b' % (SERVER_INFO.encode(), encode(INFO))
+"""The member of a modern result's `_meta` that says who we are."""
+_HEARD_S: Final = 0.25
+"""How long a greeting waits for servers that nobody has heard of yet, for the sake of their instructions."""
 _CLIENT_NAME_LIMIT: Final = 64
 _REMEMBERED_BYTES: Final = 1024
 
@@ -41,7 +47,9 @@ class Hello:
         if version is None:
             refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return False
-        capabilities = declared(bytes(asked.params.get("capabilities", b"{}")))
+        capabilities = _declared(asked)
+        if capabilities is None:
+            return False
         caller = conversation.caller
         session = caller.session
         if session is None and conversation.session_if_asked and askable(capabilities) != b"{}":
@@ -54,14 +62,54 @@ class Hello:
             capabilities=capabilities,
             version=conversation.version,
         )
-        result = initialize_result(conversation.version, CAPABILITIES, INFO, "")
-        asked.answer.result(result_of_ours(result))
+        self._when_heard(lambda: self._greet(conversation, asked))
         return True
 
+    def _greet(self, conversation: Conversation, asked: Asked) -> None:
+        instructions = joined_instructions(self._router.roster, conversation.caller)
+        result = initialize_result(conversation.version, CAPABILITIES, INFO, instructions)
+        asked.answer.result(result_of_ours(result))
+
     def discover(self, asked: Asked) -> None:
-        versions = encode({"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES})
-        hello = b'{"resultType":"complete",%b,%b}' % (versions[1:-1], HINTS)
-        asked.answer.result(result_of_ours(hello))
+        self._when_heard(lambda: self._describe(asked))
+
+    def _describe(self, asked: Asked) -> None:
+        roster = self._router.roster
+        said: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
+        extensions = joined_extensions(roster, asked.caller)
+        if extensions:
+            said["capabilities"] = {**CAPABILITIES, "extensions": extensions}
+        instructions = joined_instructions(roster, asked.caller)
+        if instructions:
+            said["instructions"] = instructions
+        hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % OUR_INFO
+        asked.answer.result(result_of_ours(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
+
+    def _when_heard(self, then: Callable[[], None]) -> None:
+        """Once every server was heard of, or nearly at once."""
+        timer: asyncio.TimerHandle | None = None
+        waiting = True
+
+        def go() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                if timer is not None:
+                    timer.cancel()
+                then()
+
+        self._router.when_listed(go)
+        if waiting:
+            timer = asyncio.get_running_loop().call_later(_HEARD_S, go)
+
+
+def _declared(asked: Asked) -> bytes | None:
+    """What the client can do, in our spelling; None where it was refused for that."""
+    try:
+        return declared(bytes(asked.params.get("capabilities", b"{}")))
+    except BadMessage:
+        refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
+        return None
 
 
 def client_name(info: bytes) -> str:

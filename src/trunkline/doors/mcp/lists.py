@@ -1,38 +1,127 @@
-"""The lists that clients ask for: everything the servers offer, page by page."""
+"""The lists that clients ask for: everything the servers offer, as far as it is known at this moment.
+
+Nearly every list fits on one page and does not change between two requests: its answer is kept, ready to be sent.
+"""
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.seal import Sealer
+from trunkline.core.tool import ListName
 from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
-from trunkline.doors.mcp.hello import HINTS
+from trunkline.doors.mcp.list_notes import ListNotes
+from trunkline.doors.mcp.list_pages import Cursor, ListPages, Walks
+from trunkline.router.catalog import Catalog
 from trunkline.router.router import Router
+from trunkline.wire.jsonrpc import BadMessage, encode, text_member
+from trunkline.wire.mcp.downgrade import downgraded_tools
+
+
+class Kind(NamedTuple):
+    """One of the four lists: the member of the result that holds it, and the member that tells its items apart."""
+
+    name: ListName
+    member: bytes
+    key: str
+
+
+TOOLS: Final = Kind("tools", b"tools", "name")
+PROMPTS: Final = Kind("prompts", b"prompts", "name")
+RESOURCES: Final = Kind("resources", b"resources", "uri")
+TEMPLATES: Final = Kind("templates", b"resourceTemplates", "uriTemplate")
+KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
+_BY_METHOD: Final = {
+    "tools/list": TOOLS,
+    "prompts/list": PROMPTS,
+    "resources/list": RESOURCES,
+    "resources/templates/list": TEMPLATES,
+}
+
+
+def listing_of(catalog: Catalog, kind: Kind) -> bytes:
+    """The whole list as a JSON array, ready-made."""
+    if kind is TOOLS:
+        return catalog.listing
+    if kind is PROMPTS:
+        return catalog.prompts.listing
+    return catalog.resources.listing if kind is RESOURCES else catalog.resources.template_listing
+
+
+class _Ready:
+    """A list as it is now, and for each version of clients the last answer that was made of it."""
+
+    __slots__ = ("answers", "pages")
+
+    def __init__(self, pages: ListPages) -> None:
+        self.pages = pages
+        self.answers: dict[str, tuple[bytes, bytes]] = {}
 
 
 class Lists:
     def __init__(self, router: Router, sealer: Sealer) -> None:
         self._router = router
-        self._sealer = sealer
+        self._notes = ListNotes(router)
+        self._walks = Walks(sealer)
+        self._ready: WeakKeyDictionary[Catalog, dict[Kind, _Ready]] = WeakKeyDictionary()
 
     def give(self, asked: Asked) -> None:
+        kind = _BY_METHOD[asked.message.method or ""]
+        self._notes.listed(kind.name)
+        self._router.when_listed(lambda: self._give(asked, kind))
+
+    def _give(self, asked: Asked, kind: Kind) -> None:
+        ready = self._ready_for(asked, kind)
         if "cursor" in asked.params:
-            refuse(asked.answer, Problem(code=INVALID_PARAMS, message="Unknown `cursor`: the list comes in one page"))
+            self._give_further(asked, kind, ready.pages)
             return
-        self._router.when_listed(lambda: self._give(asked))
+        if asked.conversation is not None:
+            asked.conversation.told[kind.member] = ready.pages.listing
+        if not ready.pages.is_one_page:
+            self._give_page(asked, kind, ready.pages, Cursor.of_start(ready.pages, self._notes.is_public(kind.name)))
+            return
+        rest = self._notes.modern(kind.name) if asked.modern else self._notes.legacy()
+        version = asked.caller.version
+        known = ready.answers.get(version)
+        if known is None or known[0] != rest:
+            known = ready.answers[version] = (rest, _result(asked, kind, ready.pages.listing, rest))
+        asked.answer.result(result_of_ours(known[1]))
 
-    def _give(self, asked: Asked) -> None:
-        name, listing = self._list_of(asked)
-        conversation = asked.conversation
-        if conversation is None:
-            result = b'{"resultType":"complete","%b":%b,%b}' % (name, listing, HINTS)
+    def _ready_for(self, asked: Asked, kind: Kind) -> _Ready:
+        catalog = self._router.views.of(asked.caller)
+        listing = listing_of(catalog, kind)
+        of_catalog = self._ready.setdefault(catalog, {})
+        ready = of_catalog.get(kind)
+        if ready is None or ready.pages.listing is not listing:
+            ready = of_catalog[kind] = _Ready(self._walks.begin(listing, kind.key))
+        return ready
+
+    def _give_further(self, asked: Asked, kind: Kind, now: ListPages) -> None:
+        try:
+            cursor = text_member(asked.params, "cursor")
+        except BadMessage:
+            cursor = None
+        found = None if cursor is None else self._walks.take(asked.caller, kind.name, cursor, now)
+        if found is None:
+            problem = Problem(code=INVALID_PARAMS, message="Unknown `cursor`", hint="list again from the start")
+            refuse(asked.answer, problem)
         else:
-            conversation.told[name] = listing
-            result = b'{"%b":%b}' % (name, listing)
-        asked.answer.result(result_of_ours(result))
+            self._give_page(asked, kind, *found)
 
-    def _list_of(self, asked: Asked) -> tuple[bytes, bytes]:
-        method = asked.message.method
-        if method == "tools/list":
-            return b"tools", self._router.views.of(asked.caller).listing
-        return (method or "").split("/")[0].encode(), b"[]"
+    def _give_page(self, asked: Asked, kind: Kind, pages: ListPages, cursor: Cursor) -> None:
+        page = pages.page(cursor)
+        rest = self._notes.modern(kind.name, public=cursor.public) if asked.modern else self._notes.legacy()
+        if page.next is not None:
+            further = encode(self._walks.give(asked.caller, kind.name, pages, page.next))
+            rest = b',"nextCursor":%b%b' % (further, rest)
+        asked.answer.result(result_of_ours(_result(asked, kind, page.items, rest)))
+
+
+def _result(asked: Asked, kind: Kind, items: bytes, rest: bytes) -> bytes:
+    if asked.modern:
+        return b'{"resultType":"complete","%b":%b%b}' % (kind.member, items, rest)
+    shown = downgraded_tools(items, asked.caller.version) if kind is TOOLS else items
+    return b'{"%b":%b%b}' % (kind.member, shown, rest)

@@ -18,7 +18,9 @@ from trunkline.doors.mcp.lists import Lists
 from trunkline.doors.mcp.logs import set_level, stated_level
 from trunkline.doors.mcp.news import News
 from trunkline.doors.mcp.parking import Parking
-from trunkline.doors.mcp.subscriptions import Listens, subscribe, unsubscribe
+from trunkline.doors.mcp.questions import Rules
+from trunkline.doors.mcp.resource_subscriptions import ResourceSubscriptions
+from trunkline.doors.mcp.subscriptions import Listens
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, members_of
 from trunkline.wire.mcp.capabilities import declared
@@ -44,7 +46,9 @@ class McpServer:
         self.max_calls = max_calls_per_client
         self.conversations: set[Conversation] = set()
         self.listens = Listens(router)
-        self.parking = Parking(Sealer(), question_s)
+        self.subscriptions = ResourceSubscriptions(router)
+        self.rules = Rules(question_s, lambda: len(router.roster.servers()) > 1)
+        self.parking = Parking(Sealer(), self.rules)
         self.news = News(router, self.conversations, self.listens)
         self._hello = Hello(router)
         self._lists = Lists(router, Sealer())
@@ -57,8 +61,8 @@ class McpServer:
             "initialize": self._initialize,
             "ping": _pong,
             "logging/setLevel": lambda asked: set_level(router, asked),
-            "resources/subscribe": lambda asked: subscribe(router, asked),
-            "resources/unsubscribe": unsubscribe,
+            "resources/subscribe": self.subscriptions.subscribe,
+            "resources/unsubscribe": self.subscriptions.unsubscribe,
         }
         self._modern: Final[dict[str, Handler]] = {
             **common,
@@ -84,6 +88,7 @@ class McpServer:
         conversation = asked.conversation
         if conversation is not None and self._hello.initialize(conversation, asked):
             self.conversations.add(conversation)
+            conversation.questions.begin(self.rules)
             self.news.begin(conversation)
             if conversation.caller.session is not None:
                 self.router.clients.join(conversation.caller.session, conversation)
@@ -105,9 +110,9 @@ class McpServer:
         """The client is gone, and with it everything that was held for it."""
         self.conversations.discard(conversation)
         conversation.push = None
-        conversation.questions.close()
-        self.listens.forget(conversation)
+        self.subscriptions.forget(conversation)
         conversation.calls.cancel_all(why)
+        conversation.questions.close()  # after the calls: one that was asking must not go on with a refusal
         if conversation.caller.session is not None:
             self.router.clients.leave(conversation.caller.session)
             self.router.roster.forget(conversation.caller.session)

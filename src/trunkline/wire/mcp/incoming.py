@@ -9,6 +9,9 @@ from trunkline.wire.mcp.modern import PROTOCOL_VERSION
 
 CANCELLED: Final = "notifications/cancelled"
 LIST_CHANGED: Final = "notifications/tools/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
 PROGRESS: Final = "notifications/progress"
 _VERSION: Final = PROTOCOL_VERSION.encode()
 

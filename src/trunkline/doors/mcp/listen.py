@@ -1,0 +1,167 @@
+"""One open `subscriptions/listen` of a modern client: what it wants to hear of, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from trunkline.core.call import Json, Outcome, Result
+from trunkline.core.errors import CAPABILITY_MISSING, INVALID_PARAMS, Problem
+from trunkline.doors.mcp.answer import Answer, result_of_ours
+from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_notification
+from trunkline.wire.mcp.capabilities import TASKS, extensions
+from trunkline.wire.mcp.incoming import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
+from trunkline.wire.mcp.modern import SUBSCRIPTION_ID, Refused
+from trunkline.wire.mcp.updates import modern_update
+
+MAX_URIS: Final = 1000
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_SETTLE_S: Final = 3.0
+"""How long servers may take to say whether they will tell of a resource."""
+_MAX_HELD: Final = 1000
+_LISTS: Final = {
+    "toolsListChanged": LIST_CHANGED,
+    "promptsListChanged": PROMPTS_CHANGED,
+    "resourcesListChanged": RESOURCES_CHANGED,
+}
+
+
+class Watching(Protocol):
+    """A resource being watched, until it is closed."""
+
+    def close(self) -> None: ...
+
+
+Watch = Callable[[str, Callable[[Json], None], Callable[[Outcome], None]], Watching]
+"""Watches the resource of a URI: tells of its updates, and once whether that works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client wants to hear of: lists by the member that asks for them, resources by URI."""
+
+    lists: tuple[str, ...]
+    uris: tuple[str, ...]
+
+
+def read_wanted(members: Members, capabilities: bytes) -> Wanted:
+    """Raises BadMessage or Refused. News of tasks may be asked for by clients that know them, but nobody tells any."""
+    if _texts(members, "taskIds") and TASKS not in extensions(capabilities):
+        problem = Problem(code=CAPABILITY_MISSING, message=f"`taskIds` needs the extension `{TASKS}`")
+        raise Refused(problem, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+    lists = tuple(name for name in _LISTS if _flag(members, name))
+    uris = tuple(dict.fromkeys(_texts(members, "resourceSubscriptions")))
+    if len(uris) > MAX_URIS:
+        raise BadMessage(INVALID_PARAMS, f"`resourceSubscriptions` has more than {MAX_URIS} URIs")
+    return Wanted(lists, uris)
+
+
+def _flag(members: Members, name: str) -> bool:
+    value = bytes(members.get(name, b"false"))
+    if value not in (b"true", b"false", b"null"):
+        raise BadMessage(INVALID_PARAMS, f"`{name}` must be a boolean")
+    return value == b"true"
+
+
+def _texts(members: Members, name: str) -> list[str]:
+    try:
+        return msgspec.json.decode(members.get(name, b"null"), type=list[str] | None) or []
+    except msgspec.ValidationError:
+        raise BadMessage(INVALID_PARAMS, f"`{name}` must be a list of strings") from None
+
+
+class Listen:
+    """The first message says what the client will be told of. Until every server has answered, or some took too long,
+    news are held back."""
+
+    def __init__(self, answer: Answer, id_json: bytes, principal: str, wanted: Wanted) -> None:
+        self.answer = answer
+        self.principal = principal
+        self.wanted = wanted
+        self._id_json = id_json
+        self._methods = frozenset(_LISTS[name] for name in wanted.lists)
+        self._watches: dict[str, Watching] = {}
+        self._holds: dict[str, bool] = {}
+        self._held: dict[bytes, None] | None = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # -- beginning ------------------------------------------------------------------------------------------------
+
+    def begin(self, watch: Watch) -> None:
+        for uri in self.wanted.uris:
+            self._watches[uri] = watch(uri, self._updated, partial(self._settled, uri))
+        if not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._acknowledge)
+            self._acknowledge_if_settled()
+
+    def _settled(self, uri: str, outcome: Outcome) -> None:
+        self._holds[uri] = isinstance(outcome, Result)
+        self._acknowledge_if_settled()
+
+    def _acknowledge_if_settled(self) -> None:
+        if self._timer is not None and len(self._holds) == len(self.wanted.uris):
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Say what is honoured, and let go of what is not."""
+        held, self._held = self._held, None
+        if self._closed or held is None:
+            return
+        self._stop_timer()
+        for uri in self.wanted.uris:
+            if not self._holds.get(uri):
+                self._watches.pop(uri).close()
+        honoured: dict[str, object] = dict.fromkeys(self.wanted.lists, True)
+        if self._watches:
+            honoured["resourceSubscriptions"] = list(self._watches)
+        body = b'{"notifications":%b,%b}' % (encode(honoured), self._meta())
+        self.answer.notice(encode_notification(_ACKNOWLEDGED, body))
+        for message in held:
+            self.answer.notice(message)
+
+    # -- news -----------------------------------------------------------------------------------------------------
+
+    def list_changed(self, method: str) -> None:
+        if method in self._methods:
+            self._tell(encode_notification(method, b"{%b}" % self._meta()))
+
+    def _updated(self, params: Json) -> None:
+        try:
+            self._tell(modern_update(params, self._id_json))
+        except (BadMessage, RecursionError):
+            return
+
+    def _tell(self, message: bytes) -> None:
+        if self._closed:
+            return
+        if self._held is None:
+            self.answer.notice(message)
+        elif len(self._held) < _MAX_HELD:
+            self._held[message] = None
+
+    # -- ending ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._closed = True
+        self._stop_timer()
+        watches, self._watches = self._watches, {}
+        for watch in watches.values():
+            watch.close()
+
+    def end(self) -> None:
+        """We close it: its request is answered at last, which tells a client that nothing was lost."""
+        self.close()
+        self.answer.result(result_of_ours(b'{"resultType":"complete",%b}' % self._meta()))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _meta(self) -> bytes:
+        return b'"_meta":{"%b":%b}' % (SUBSCRIPTION_ID.encode(), self._id_json)
