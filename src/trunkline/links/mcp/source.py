@@ -201,9 +201,17 @@ class McpSource:
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
             if session.era == "legacy":
-                session.lane.listen()
-                await session.lane.listening()
+                await self._open_stream(session.lane)
         return session
+
+    async def _open_stream(self, lane: HttpLane) -> None:
+        """The server's own stream, before the first call: what happens meanwhile is told there."""
+        try:
+            lane.listen()
+            await lane.listening()
+        except BaseException:
+            await lane.close()
+            raise
 
     def _went_up(self, session: Session) -> None:
         self._scout = session

@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, new_call, session_on
 
-from trunkline.core.call import Call, Failure, Request, Result
+from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
 from trunkline.core.errors import (
     SOURCE_AUTH_REQUIRED,
     SOURCE_DOWN,
@@ -19,11 +19,13 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
+from trunkline.core.question import Question
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp import source as source_module
 from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.per_caller import LaneLevel
 from trunkline.links.mcp.source import McpSource, Tuning
 from trunkline.wire.mcp.versions import Era
 
@@ -40,6 +42,7 @@ class Server:
         self.era: Era = era
         self.tools = ["a"]
         self.lanes: list[MemoryLane] = []
+        self.declared: list[bytes] = []
         self.asked_for: list[Era | None] = []
         self.refusals: list[Problem] = []
         self.silent: set[str] = set()
@@ -53,7 +56,9 @@ class Server:
         if era not in (None, self.era):
             raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="Server s: speaks another era", source="s"))
         lane = MemoryLane(self.respond)
+        lane.questions.declared = capabilities
         self.lanes.append(lane)
+        self.declared.append(capabilities)
         return session_on(lane, self.era, HELLO)
 
     def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
@@ -81,6 +86,14 @@ class Book:
     def __init__(self) -> None:
         self.entries: list[Snapshot | Health] = []
         self.for_clients: list[tuple[str, list[str] | None]] = []
+        self.asked: list[tuple[str, Question]] = []
+        self.told: list[tuple[str, str, bytes]] = []
+
+    def ask(self, session: str, question: Question) -> None:
+        self.asked.append((session, question))
+
+    def tell(self, session: str, method: str, params: Json) -> None:
+        self.told.append((session, method, bytes(params)))
 
     def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
         names = None if snapshot is None else [tool.name for tool in snapshot.tools]
@@ -441,3 +454,131 @@ async def test_a_storm_of_announced_changes_is_a_few_lists(lane: int) -> None:
 
         await until(lambda: last_list() == ["a", "b", "c"], "the last change is seen")
         assert server.lanes[lane].methods().count("tools/list") - before < 10
+
+
+# What servers ask and say --------------------------------------------------------------------------------------------
+
+FORMS = b'{"elicitation":{}}'
+QUESTION = {"id": 1, "method": "elicitation/create", "params": {"message": "m"}}
+
+
+class Asked(list[Question]):
+    """What came to one client."""
+
+    def call(self, session: str | None, capabilities: bytes = FORMS, **more: Any) -> Call:
+        call = new_call(session, capabilities=capabilities, **more)
+        call.on_question = self.append
+        return call
+
+
+async def test_a_question_reaches_the_client_whose_server_asks_and_no_other() -> None:
+    server = Server()
+    server.silent.add("tools/call")
+    async with living(server) as (source, book):
+        await ready(book)
+        clients = {name: Asked() for name in ("one", "two")}
+        for name, asked in clients.items():
+            submitted(source, asked.call(name))
+        await until(lambda: len(server.lanes) == 3 and server.lanes[2].sent, "both have a server")
+        await until(lambda: server.lanes[1].sent, "both are at work")
+        for lane in server.lanes:
+            lane.say(QUESTION)
+        assert [len(asked) for asked in clients.values()] == [1, 1]
+        clients["two"][0].answer(b'{"of":"two"}')
+        clients["one"][0].answer(b'{"of":"one"}')
+        assert [lane.sent[-1]["result"]["of"] for lane in server.lanes[1:]] == ["one", "two"]
+        assert server.lanes[0].sent[-1]["error"]["code"] == -32601
+        assert book.asked == []
+
+
+async def test_between_calls_the_session_is_asked_and_told() -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        for name in ("one", "two"):
+            call = submitted(source, new_call(name, capabilities=FORMS))
+            await until(lambda call=call: call.done, "it has a server")
+        server.lanes[2].say(QUESTION)
+        server.lanes[1].say({"method": "notifications/message", "params": {"level": "info", "data": 1}})
+        server.lanes[1].say({"method": "notifications/elicitation/complete", "params": {"elicitationId": "e"}})
+        server.lanes[1].say({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
+        assert [session for session, _ in book.asked] == ["two"]
+        assert [entry[:2] for entry in book.told] == [
+            ("one", "notifications/message"),
+            ("one", "notifications/elicitation/complete"),
+        ]
+
+
+@pytest.mark.parametrize(("session", "shared"), [(None, False), ("one", True)], ids=["scout", "shared"])
+async def test_a_server_that_several_share_can_ask_nobody(session: str | None, shared: bool) -> None:
+    server = Server()
+    server.silent.add("tools/call")
+    async with living(server, shared=shared) as (source, book):
+        await ready(book)
+        asked = Asked()
+        submitted(source, asked.call(session, FORMS if shared else b"{}"))
+        server.lanes[0].say(QUESTION)
+        assert server.lanes[0].sent[-1]["error"]["code"] == -32601
+        assert (asked, book.asked) == ([], [])
+
+
+async def test_callers_without_a_session_have_a_server_to_themselves_while_they_can_be_asked() -> None:
+    server = Server()
+    server.silent.add("tools/call")
+    async with living(server) as (source, book):
+        await ready(book)
+        clients = [Asked(), Asked()]
+        calls = [submitted(source, asked.call(None)) for asked in clients]
+        await until(lambda: all(call.upstream_id for call in calls), "both are at work")
+        assert server.declared == [b"{}", FORMS, FORMS]
+        server.lanes[2].say(QUESTION)
+        assert [len(asked) for asked in clients] == [0, 1]
+        server.lanes[2].answer({"id": calls[1].upstream_id}, {})
+        server.lanes[1].answer({"id": calls[0].upstream_id}, {})
+        again = submitted(source, clients[1].call(None))
+        assert list(server.lanes[1].pending.values()) == [again]
+        server.lanes[2].say({**QUESTION, "id": 2})
+        assert server.lanes[2].sent[-1]["error"]["code"] == -32601
+
+
+async def test_a_server_lost_in_the_middle_of_a_question_withdraws_it_and_ends_the_call() -> None:
+    server = Server()
+    server.silent.add("tools/call")
+    async with living(server) as (source, book):
+        await ready(book)
+        asked = Asked()
+        call = submitted(source, asked.call("one"))
+        await until(lambda: call.upstream_id, "it is at work")
+        server.lanes[1].say(QUESTION)
+        withdrawn: list[bool] = []
+        asked[0].on_withdrawn = lambda: withdrawn.append(call.done)
+        server.lanes[1].lose(Problem(code=SOURCE_LOST, message="Server s: exited"))
+        assert withdrawn == [False]
+        assert isinstance(call.outcome, Failure)
+
+
+async def test_news_of_a_client_goes_to_its_own_server_and_to_no_other() -> None:
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        calls = [submitted(source, new_call(name)) for name in ("one", "two")]
+        await until(lambda: all(call.done for call in calls), "both have a server")
+        news = "notifications/roots/list_changed"
+        source.tell(calls[1].caller, news, b"{}")
+        source.tell(Caller("local", "nobody"), news, b"{}")
+        source.tell(Caller("local"), news, b"{}")
+        source.tell(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
+        assert [news in lane.methods() for lane in server.lanes] == [False, False, True]
+        assert not any("logging/setLevel" in lane.methods() for lane in server.lanes)
+        server.lanes[2].prepare = LaneLevel(server.lanes[2])
+        source.tell(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
+        assert server.lanes[2].sent[-1]["params"] == {"level": "debug"}
+
+
+async def test_a_modern_server_is_told_no_news_of_clients() -> None:
+    server = Server("modern")
+    async with living(server) as (source, book):
+        await ready(book)
+        submitted(source, new_call("one"))
+        source.tell(Caller("local", "one"), "notifications/roots/list_changed", b"{}")
+        assert "notifications/roots/list_changed" not in server.lanes[0].methods()
