@@ -17,6 +17,7 @@ from tests.unit.doors.rig import House, Loop, both_loops, run_on
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
+from trunkline.core.question import Question
 from trunkline.doors.mcp_stdio import StdioDoor
 
 LIMIT = 10_000
@@ -387,3 +388,58 @@ def test_a_bug_of_ours_costs_one_call_and_answers_it(loop_factory: Loop, tmp_pat
             talk.house.notes.clear()
 
     run_on(loop_factory, main())
+
+
+# Batches and answers of the client -----------------------------------------------------------------------------------
+
+
+def greeting(version: str, **capabilities: Any) -> dict[str, Any]:
+    params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
+    return {"id": 0, "method": "initialize", "params": params}
+
+
+async def test_a_batch_of_2025_03_26_is_answered_by_one_line_when_all_of_it_is(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as talk:
+        talk.pipes.send(greeting("2025-03-26"))
+        await talk.pipes.next()
+        batch = [call(1), {"method": "notifications/x"}, {"id": 2, "method": "ping"}, call(3), 7]
+        parts = [json.dumps({"jsonrpc": "2.0", **part} if isinstance(part, dict) else part) for part in batch]
+        talk.pipes.send(f"[{','.join(parts)}]".encode())
+        await until(lambda: len(talk.source.held) == 2, "both calls are on their way")
+        talk.pipes.send({"method": "notifications/cancelled", "params": {"requestId": 1}})
+        await until(lambda: talk.source.held[0].done, "one was taken back")
+        talk.source.held[1].finish(OK)
+        answers: Any = await talk.pipes.next()
+        assert {answer["id"] for answer in answers} == {None, 2, 3}
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2025-03-26"])
+async def test_what_is_no_batch_of_its_version_is_refused(tmp_path: Path, version: str) -> None:
+    async with conversation(tmp_path) as talk:
+        talk.pipes.send(greeting(version))
+        await talk.pipes.next()
+        empty = version == "2025-03-26"
+        talk.pipes.send(b"[]" if empty else b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')
+        assert (await talk.pipes.next())["error"]["code"] == -32600
+
+
+async def test_a_client_that_can_be_asked_is_asked_and_its_answer_goes_to_the_server(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as talk:
+        talk.pipes.send(greeting("2025-11-25", roots={}))
+        await talk.pipes.next()
+        talk.pipes.send(call(1))
+        await until(lambda: talk.source.held, "the call is on its way")
+        running = talk.source.held[0]
+        assert running.caller.session == "stdio"
+        answers: list[tuple[str, bytes]] = []
+        assert running.on_question is not None
+        running.on_question(
+            Question("s", "roots/list", b"{}", lambda how, raw: answers.append((how, bytes(raw))), (running,))
+        )
+        asked = await talk.pipes.next()
+        assert asked["method"] == "roots/list"
+        talk.pipes.send({"id": asked["id"], "result": {"roots": []}})
+        await until(lambda: answers, "the answer came")
+        assert answers == [("result", b'{"roots": []}')]
+        running.finish(OK)
+        assert (await talk.pipes.next())["id"] == 1

@@ -58,7 +58,8 @@ class McpRoute:
             else:
                 raise Denied(_not_allowed(request.method))
         except Denied as denied:
-            allow = [(b"allow", b"GET, POST, DELETE")] if denied.problem.code is METHOD_NOT_ALLOWED else []
+            methods = b"POST" if _is_modern_version(request) else b"GET, POST, DELETE"
+            allow = [(b"allow", methods)] if denied.problem.code is METHOD_NOT_ALLOWED else []
             exchange.refuse(denied.problem, allow)
         except BadMessage as error:
             exchange.id_json = error.id_json

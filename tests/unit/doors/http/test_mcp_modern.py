@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.client import MODERN, encode, modern_headers, modern_meta
-from tests.support.http_wire import Wire
+from tests.support.http_wire import Wire, fetch
 from tests.support.waiting import until
 from tests.unit.doors.rig import Loop, answered, both_loops, code, echo, house, run_on
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import RemoteError, Result
+from trunkline.core.tool import Snapshot, Tool
 
 
 @both_loops
@@ -79,6 +80,10 @@ def test_statuses_of_modern_answers_follow_their_errors(loop_factory: Loop, tmp_
                 assert (answer.reply.status, answer.error["code"]) == (status, number)
             theirs = await answered(here, client, RemoteError(b'{"code":-32602,"message":"theirs"}'))
             assert theirs.error == {"code": -32602, "message": "theirs"}
+            for number, status in ((-32602, 400), (-32601, 404), (-32021, 400), (-32603, 200), (7, 200)):
+                theirs = await answered(here, client, RemoteError(b'{"code":%d,"message":"theirs"}' % number))
+                assert theirs.reply is not None
+                assert theirs.reply.status == status
 
     run_on(loop_factory, main())
 
@@ -208,3 +213,87 @@ def test_both_eras_are_served_side_by_side_on_one_connection(loop_factory: Loop,
                 assert json.loads(reply.body)["result"]["resultType"] == "complete"
 
     run_on(loop_factory, main())
+
+
+async def test_headers_that_repeat_arguments_are_compared_with_them(tmp_path: Path) -> None:
+    definition = {
+        "name": "m",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}, "n": {"type": "integer"}},
+        },
+    }
+    async with house(tmp_path) as here, here.modern() as client:
+        here.desk.sinks["s"].publish(Snapshot(tools=(Tool("s", "m", encode(definition)),)))
+        here.source.on_submit = echo
+        message = client.message("tools/call", {"name": "s_m", "arguments": {"region": "Hello", "n": 1}})
+        good = modern_headers("tools/call", message["params"])
+        for value, status in (
+            ("Hello", 200),
+            ("=?base64?SGVsbG8=?=", 200),
+            (None, 400),
+            ("hello", 400),
+            ("=?base64?SGVsbG8?=", 400),
+            ("=?base64?SGVs!!!bG8=?=", 400),
+        ):
+            headers = good if value is None else {**good, "Mcp-Param-Region": value}
+            reply = await client.post(encode(message), headers)
+            assert reply.status == status, value
+            assert status == 200 or code(reply) == -32020
+        twice = client.post_bytes(encode(message), {**good, "Mcp-Param-Region": "Hello"})
+        twice = twice.replace(b"Mcp-Param-Region: Hello", b"Mcp-Param-Region: Hello\r\nMcp-Param-Region: Hello")
+        async with await Wire.connect(here.port) as wire:
+            reply = await wire.ask(twice)
+            assert (reply.status, code(reply)) == (400, -32020)
+
+
+async def test_a_task_is_named_by_its_header(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.modern() as client:
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            message = client.message(method, {"taskId": "abc"})
+            for name in ({}, {"Mcp-Name": "abd"}):
+                reply = await client.post(encode(message), {**modern_headers(method, {}), **name})
+                assert (reply.status, code(reply)) == (400, -32020)
+            reply = await client.post(encode(message), {**modern_headers(method, {}), "Mcp-Name": "abc"})
+            assert code(reply) != -32020
+
+
+async def test_a_level_nobody_knows_is_refused(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.modern() as client:
+        answer = await client.request("tools/list", {"_meta": {"io.modelcontextprotocol/logLevel": "loud"}})
+        assert answer.reply is not None
+        assert (answer.reply.status, answer.error["code"]) == (400, -32602)
+
+
+async def test_there_is_nothing_to_get_or_delete(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        for method in ("GET", "DELETE"):
+            for version in (MODERN, "2099-01-01"):
+                headers = {"MCP-Protocol-Version": version, "Accept": "text/event-stream", "Mcp-Session-Id": "x"}
+                reply = await fetch(here.port, method, "/mcp", {**headers, "Last-Event-ID": "0-0"})
+                assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+async def test_who_lists_a_stream_first_gets_one_except_where_the_status_says_what_is_wrong(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.modern() as client:
+        client.headers["Accept"] = "text/event-stream, application/json"
+        answer = await client.request("tools/list")
+        assert answer.reply is not None
+        assert answer.reply.streamed
+        assert answer.reply.headers["x-accel-buffering"] == "no"
+        assert b"id:" not in answer.reply.body.split(b"data:")[0]
+        answer = await client.request("ping")
+        assert answer.reply is not None
+        assert answer.reply.status == 404
+
+
+async def test_trace_headers_reach_the_server_in_meta(tmp_path: Path) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with house(tmp_path) as here:
+        seen: list[object] = []
+        here.source.on_submit = lambda call: seen.append((call.meta or {}).get("traceparent")) or echo(call)
+        for client in (here.modern(), here.client()):
+            client.headers["traceparent"] = parent
+            async with client:
+                assert not (await client.call("s_t")).failed
+        assert [json.loads(value) for value in seen] == [parent, parent]

@@ -8,7 +8,7 @@ import pytest
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.unit.doors.rig import House, house
 
-from trunkline.doors.http.routes import API, ROUTES, RouteTable
+from trunkline.doors.http.routes import AGENTS, API, ROUTES, RouteTable
 
 
 def table(folder: Path) -> RouteTable:
