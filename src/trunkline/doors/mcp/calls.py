@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from trunkline.core.call import Call, Json, NeedsInput
@@ -11,7 +11,7 @@ from trunkline.core.question import Question
 from trunkline.doors.mcp.answer import refuse
 from trunkline.doors.mcp.delivery import deliver_legacy, deliver_modern
 from trunkline.doors.mcp.notices import pass_on
-from trunkline.doors.mcp.parameters import wrong_with
+from trunkline.doors.mcp.parameters import NO_NAME, text_or_none, wrong_with, wrong_with_arguments
 from trunkline.doors.mcp.rounds import Rounds
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, Members, single_line, text_member
@@ -81,52 +81,69 @@ class RoutedCall:
         self._rounds: Rounds | None = None
 
     def call_tool(self, router: Router) -> None:
-        self.request(router)
+        """`tools/call`, the one method where every microsecond counts."""
+        asked = self.asked
+        members = asked.params
+        try:
+            name = text_member(members, "name")
+        except BadMessage:
+            name = None
+        if name is None:
+            refuse(asked.answer, NO_NAME)
+            return
+        if "requestState" in members and asked.conversation is None and self._parking.takes(self, router):
+            return
+        refusal = asked.calls.refusal(asked.key) or wrong_with_arguments(members)
+        if refusal is None:
+            self._router = router
+            self._send(asked.params, name)
+        else:
+            refuse(asked.answer, refusal)
 
     def request(self, router: Router) -> None:
-        """Any method that one server answers."""
-        self._router = router
+        """Any other method that one server answers."""
         asked = self.asked
         members = asked.params
         wrong = wrong_with(asked.message.method, members)
         if wrong is not None:
             refuse(asked.answer, wrong)
             return
-        if asked.conversation is None and "requestState" in members and self._parking.takes(self, router):
+        if "requestState" in members and asked.conversation is None and self._parking.takes(self, router):
             return
         refusal = asked.calls.refusal(asked.key)
-        if refusal is not None:
+        if refusal is None:
+            self._router = router
+            self._send(asked.params, "")
+        else:
             refuse(asked.answer, refusal)
-            return
-        self.send(asked.params)
 
-    def send(self, members: Members) -> None:
-        """To the server; once more where it asked something, with what the client answered."""
+    def send_again(self, members: Members) -> None:
+        """The same request, with what its client answered."""
+        self._send(members, text_or_none(members, "name") or "")
+
+    def _send(self, members: Members, tool: str) -> None:
         asked = self.asked
         meta, caller = asked.meta, asked.caller
         passed_on: dict[str, Json] | None = None
-        notice: Callable[[str, Json], None] | None = None
         progress = False
         if meta is not None:
             progress = "progressToken" in meta
             passed_on = {
                 key: single_line(value) for key, value in meta.items() if key.casefold() not in _HOP_OWNED
             } or None
-        if progress or asked.conversation is not None or caller.log_level:
-            notice = self._noticed
+        notice = self._noticed if progress or asked.conversation is not None or caller.log_level else None
         ask = None if caller.capabilities == _NOTHING else self._asked_something
         method = asked.message.method or ""
         if method == "tools/call":
-            name = text_member(members, "name") or ""
             call = self._router.call_tool(
-                caller, name, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
+                caller, tool, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
             )
         else:
             call = self._router.request(
                 caller, method, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
             )
         self.call = call
-        if not call.done:
+        if call.outcome is None:
             asked.calls.add(asked.key, call)
 
     # -- what comes back ------------------------------------------------------------------------------------------
@@ -155,13 +172,15 @@ class RoutedCall:
             self.deliver(call)
 
     def deliver(self, call: Call) -> None:
+        """To the client, in the words of its era."""
+        asked = self.asked
         try:
-            if self.asked.conversation is None:
-                deliver_modern(self.asked, call, self._parking)
+            if asked.conversation is None:
+                deliver_modern(asked, call, self._parking)
             else:
-                deliver_legacy(self.asked, self.asked.conversation, call, self._router)
+                deliver_legacy(asked, asked.conversation, call, self._router)
         except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
-            refuse(self.asked.answer, _too_deep(call))
+            refuse(asked.answer, _too_deep(call))
 
 
 def _too_deep(call: Call) -> Problem:

@@ -68,7 +68,9 @@ def _has(raw: bytes, name: str) -> bool:
 def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router: Router) -> None:
     outcome = call.outcome
     if isinstance(outcome, Result):
-        if call.method in _WITH_CONTENT and (conversation.version in _OLD or _is_modern(router, call.source)):
+        snapshot = router.catalog.snapshot(call.source)
+        newer = snapshot is not None and snapshot.protocol_version in MODERN
+        if (newer or conversation.version in _OLD) and call.method in _WITH_CONTENT:
             raw = downgraded_result(outcome.raw, conversation.version, outcome.message)
             if raw is not outcome.raw:
                 outcome = Result(raw)

@@ -9,7 +9,6 @@ from trunkline.wire.jsonrpc import BadMessage, Members, text_member
 
 _OPEN_BRACE: Final = 0x7B
 _TEXTS: Final = {
-    "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
     "tasks/get": "taskId",
@@ -22,24 +21,31 @@ _OBJECTS: Final = {"completion/complete": ("ref", "argument"), "tasks/update": (
 
 def wrong_with(method: str | None, params: Members) -> Problem | None:
     name = _TEXTS.get(method or "")
-    if name is not None and not _is_text(params, name):
+    if name is not None and text_or_none(params, name) is None:
         return _must_be(name, "a string")
-    arguments = params.get("arguments")
-    # Some clients write null for no arguments; whether that will do is for the server to say.
-    if arguments is not None and memoryview(arguments)[0] != _OPEN_BRACE and bytes(arguments) != b"null":
-        return _must_be("arguments", "an object")
     for name in _OBJECTS.get(method or "", ()):
         if name not in params or memoryview(params[name])[0] != _OPEN_BRACE:
             return _must_be(name, "an object")
-    return None
+    return wrong_with_arguments(params)
 
 
-def _is_text(params: Members, name: str) -> bool:
+def wrong_with_arguments(params: Members) -> Problem | None:
+    """Arguments are an object. Some clients write null for none; whether that will do is for the server to say."""
+    arguments = params.get("arguments")
+    if arguments is None or memoryview(arguments)[0] == _OPEN_BRACE or bytes(arguments) == b"null":
+        return None
+    return _must_be("arguments", "an object")
+
+
+def text_or_none(params: Members, name: str) -> str | None:
     try:
-        return text_member(params, name) is not None
+        return text_member(params, name)
     except BadMessage:
-        return False
+        return None
 
 
 def _must_be(name: str, what: str) -> Problem:
     return Problem(code=INVALID_PARAMS, message=f"`params.{name}` must be {what}")
+
+
+NO_NAME: Final = _must_be("name", "a string")

@@ -99,7 +99,7 @@ class Rounds:
         if self._state is not None:
             members["requestState"] = msgspec.Raw(self._state)
         self._questions = []
-        self._routed.send(members)
+        self._routed.send_again(members)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
