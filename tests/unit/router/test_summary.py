@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.router.fakes import Desk, whole_offer
+from tests.unit.router.virtual_clock import run_with_clock
+
+from trunkline.core.call import Caller
+from trunkline.core.tool import LISTS, Freshness
+from trunkline.router.summary import incomplete, joined_extensions, joined_instructions, list_hints
+
+ME = Caller()
+
+
+def instructions_of(desk: Desk) -> str:
+    return joined_instructions(desk.router.roster, ME)
+
+
+# Instructions and extensions -----------------------------------------------------------------------------------------
+
+
+async def test_the_instructions_of_the_only_server_are_given_as_they_are(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert instructions_of(desk) == ""
+    desk.offer("a", instructions=" Be kind.\n" * 5000)
+    assert instructions_of(desk) == " Be kind.\n" * 5000
+
+
+async def test_the_instructions_of_several_servers_say_whose_they_are(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", instructions="Be kind.\n")
+    desk.offer("b", instructions=" ")
+    desk.offer("c", instructions="Be brief.")
+    assert instructions_of(desk) == "## a\n\nBe kind.\n\n## c\n\nBe brief."
+
+
+async def test_long_instructions_are_cut_with_a_note(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", instructions="é" * 50_000)
+    desk.offer("b", instructions="Be brief.")
+    joined = instructions_of(desk)
+    assert len(joined.encode()) < 17 * 1024
+    assert "[cut by the gateway: 91808 bytes more]" in joined
+    assert joined.endswith("## b\n\nBe brief.")
+
+
+async def test_servers_that_are_away_say_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", instructions="Be kind.")
+    desk.offer("b", instructions="Be brief.")
+    desk.router.catalog.hide("a", True)
+    assert instructions_of(desk) == "## b\n\nBe brief."
+
+
+async def test_extensions_are_those_of_all_modern_servers(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    modern: dict[str, Any] = {"protocol_version": "2026-07-28"}
+    desk.offer("a", capabilities={"extensions": {"x/1": {"n": 1}, "x/2": {}}}, **modern)
+    desk.offer("b", capabilities={"extensions": {"x/1": {"n": 2}, "x/3": {}}}, **modern)
+    desk.offer("c", capabilities={"extensions": {"x/4": {}}}, protocol_version="2025-11-25")
+    desk.offer("d", capabilities={"extensions": 5}, **modern)
+    joined = joined_extensions(desk.router.roster, ME)
+    assert {name: json.loads(bytes(value)) for name, value in joined.items()} == {"x/1": {"n": 1}, "x/2": {}, "x/3": {}}
+
+
+# How long lists hold -------------------------------------------------------------------------------------------------
+
+
+def fresh(ttl_ms: int, *, public: bool = True) -> dict[str, Any]:
+    now = asyncio.get_running_loop().time()
+    return {"freshness": {name: Freshness(ttl_ms, public, now) for name in LISTS}}
+
+
+def test_a_list_holds_as_long_as_every_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        roster = desk.router.roster
+        assert list_hints(roster, ME, "tools") == (0, False)
+        desk.offer("a", tools=["t"], prompts=["p"], **fresh(5000))
+        await asyncio.sleep(1)
+        desk.offer("b", tools=["t"], **fresh(60_000))
+        assert list_hints(roster, ME, "tools") == (4000, True)
+        assert list_hints(roster, ME, "prompts") == (4000, True)
+        await asyncio.sleep(10)
+        assert list_hints(roster, ME, "tools") == (0, True)
+        desk.offer("a", tools=["t"], prompts=["p"], **fresh(5000, public=False))
+        assert list_hints(roster, ME, "tools") == (5000, False)
+        desk.offer("c", prompts=["p"])
+        assert list_hints(roster, ME, "tools") == (5000, False)
+        assert list_hints(roster, ME, "prompts") == (0, False)
+
+    run_with_clock(monkeypatch, main())
+
+
+async def test_nothing_is_promised_while_a_server_is_missing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", tools=["t"], **fresh(5000))
+    desk.add("b", state="starting")
+    assert list_hints(desk.router.roster, ME, "tools") == (0, False)
+
+
+async def test_a_list_of_one_client_alone_is_nobody_elses(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", tools=["t"], **fresh(60_000))
+    desk.sinks["a"].publish_for("s", whole_offer("a", tools=["other"], **fresh(60_000)))
+    assert list_hints(desk.router.roster, Caller(session="s"), "tools") == (0, False)
+    assert list_hints(desk.router.roster, ME, "tools").public
+
+
+# What lists lack -----------------------------------------------------------------------------------------------------
+
+
+async def test_servers_that_lists_do_not_show_as_they_are_are_named(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("well", tools=["t"])
+    assert incomplete(desk.router.roster) == []
+    desk.add("starting", state="starting")
+    desk.add("off", state=None, enabled=False)
+    desk.offer("stale", tools=["t"])
+    desk.health("stale", "down", "it fell over")
+    desk.offer("gone", tools=["t"])
+    desk.health("gone", "auth_required", "it wants a login")
+    desk.router.catalog.hide("gone", True)
+    assert incomplete(desk.router.roster) == [
+        {"server": "starting", "state": "starting", "stale": False},
+        {"server": "stale", "state": "down", "stale": True, "reason": "it fell over"},
+        {"server": "gone", "state": "auth_required", "stale": False, "reason": "it wants a login"},
+    ]
+
+
+# Asking again --------------------------------------------------------------------------------------------------------
+
+
+def test_servers_are_asked_again_whose_word_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        desk.offer("announces", tools=["t"], capabilities={"tools": {"listChanged": True}})
+        desk.offer("silent", tools=["t"])
+        desk.offer("fresh", tools=["t"], **fresh(5000))
+        desk.offer("other", prompts=["p"])
+        desk.offer("down", tools=["t"], state="down")
+        desk.add("unheard", state="starting")
+
+        def refreshed() -> list[str]:
+            return [name for name, source in desk.sources.items() if source.refreshed]
+
+        desk.router.listed("tools")
+        assert refreshed() == ["silent"]
+        await asyncio.sleep(6)
+        desk.router.listed("tools")
+        assert refreshed() == ["silent", "fresh"]
+        desk.router.listed("prompts")
+        assert refreshed() == ["silent", "fresh", "other"]
+
+    run_with_clock(monkeypatch, main())
+
+
+def test_a_list_that_came_again_unchanged_is_fresh_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        desk.offer("a", tools=["t"], **fresh(5000))
+        version = desk.router.catalog.version
+        await asyncio.sleep(10)
+        desk.offer("a", tools=["t"], **fresh(5000))
+        assert list_hints(desk.router.roster, ME, "tools") == (5000, True)
+        assert desk.router.catalog.version == version
+
+    run_with_clock(monkeypatch, main())
