@@ -67,6 +67,13 @@ class HttpLane(Lane):
             post.cut_after(_NOTIFICATION_S)
         self.pool.send(post)
 
+    def _write_answer(self, message: bytes) -> None:
+        """A server that asks us things without taking our answers does not get to fill our memory with them."""
+        if self.pool.crowded:
+            self._count("unread_messages_dropped")
+        else:
+            super()._write_answer(message)
+
     def _head(self, request: Request | None, message: bytes) -> bytes:
         """Everything of the request's head but its length. It is the same for every call of one method and name, but
         for the headers of that call alone."""
@@ -190,7 +197,8 @@ class HttpLane(Lane):
     async def listening(self) -> None:
         """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
         if self._listener is not None:
-            await asyncio.wait([self._listener, self._heard_of_stream], timeout=_STREAM_OPENS_S)
+            either = [self._listener, self._heard_of_stream]
+            await asyncio.wait(either, timeout=_STREAM_OPENS_S, return_when=asyncio.FIRST_COMPLETED)
 
     def stream_head(self, last_event_id: str) -> bytes:
         extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []

@@ -220,7 +220,11 @@ def test_the_servers_own_stream_goes_on_after_the_last_event(loop_factory: Loop)
 
 
 @both_loops
-def test_a_call_may_wait_until_the_servers_own_stream_is_open_or_refused(loop_factory: Loop) -> None:
+def test_a_call_may_wait_until_the_servers_own_stream_is_open_or_refused(
+    loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.links.mcp.http_lane._STREAM_OPENS_S", 60)
+
     async def main() -> None:
         for answer in (http(b"", 405), stream(b"", end=False)[: -len(b"0\r\n\r\n")]):
             async with scripted(Poller(b"", lambda _, answer=answer: answer)) as server, lane_to(server.url) as lane:
