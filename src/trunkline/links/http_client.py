@@ -19,6 +19,7 @@ from trunkline.wire.http1 import HttpProblem, ResponseParser
 
 IDLE_S: Final = 4.0
 """Shorter than the 5 seconds after which common servers close: reusing a connection they just closed loses a call."""
+MAX_WAITING: Final = 1000
 
 
 @lru_cache(maxsize=1)
@@ -110,6 +111,11 @@ class HttpPool:
             return
         self._waiting.append(exchange)
         self._dial()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits to be sent that more should come only from whoever can be told to wait."""
+        return len(self._waiting) >= MAX_WAITING
 
     def _dial(self) -> None:
         """Every exchange that waits has an attempt to connect under way, as far as the limit allows."""

@@ -19,12 +19,24 @@ LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 class Session:
-    """What one client of the server has: its counter, its calls in flight."""
+    """What one client of the server has: its counter, its calls in flight, what it was asked."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.counter = 0
         self.running: dict[Any, Exchange] = {}
+        self.expected: dict[Any, threading.Event] = {}
+        self.answers: dict[Any, dict[str, Any]] = {}
+
+    def expect(self, request_id: Any) -> threading.Event:
+        self.expected[request_id] = threading.Event()
+        return self.expected[request_id]
+
+    def answered(self, message: dict[str, Any]) -> None:
+        expected = self.expected.pop(message["id"], None)
+        if expected is not None:
+            self.answers[message["id"]] = message
+            expected.set()
 
 
 class Exchange:
@@ -135,6 +147,8 @@ class Server:
             self._notification(exchange, str(method))
         elif method is not None:
             self._request(exchange, str(method))
+        else:
+            exchange.session.answered(exchange.message)
 
     def _notification(self, exchange: Exchange, method: str) -> None:
         if method != "notifications/cancelled":

@@ -1,7 +1,8 @@
 """Tools of a fault server that answer properly, if late, often or after damage elsewhere. By name:
 
 echo, wire, verbatim, nonce, sleep, hang, late, counter, pid, env, blob, fail, refuse, progress, progress_forever,
-notes, grow, fancy, spawn, crash, deaf, stderr_flood. What breaks the protocol is in wrecks.py.
+notes, grow, fancy, spawn, crash, deaf, stderr_flood. Those that ask their client something are in asking.py, and what
+breaks the protocol is in wrecks.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.fault import wrecks
+from tests.support.fault import asking, wrecks
 from tests.support.fault.rpc import Exchange
 
 Tool = Callable[[Exchange], None]
@@ -54,7 +55,7 @@ def table() -> dict[str, Tool]:
         deaf,
         stderr_flood,
     )
-    return {tool.__name__: tool for tool in own} | wrecks.table()
+    return {tool.__name__: tool for tool in own} | asking.table() | wrecks.table()
 
 
 def definition(name: str) -> bytes:

@@ -82,7 +82,7 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Whether nothing would be lost but the server's own state if it were closed now."""
-        return not self.pending and not self.holds
+        return not self.pending and not self.holds and not self.questions
 
     @property
     def usable(self) -> bool:

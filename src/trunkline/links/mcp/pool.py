@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 from trunkline.core.call import QUEUED, Call, Caller, Request
 from trunkline.core.errors import Phase
+from trunkline.core.question import Question
 from trunkline.links.mcp.lanes import ClientLanes, LaneKey
 from trunkline.wire.mcp.capabilities import askable
 
 MAX_SEATS: Final = 8
-"""How many servers the callers of one principal, with the same capabilities, may have at work for them."""
+"""How many servers may be at work for the callers of one principal with the same capabilities. Those that wait for an
+answer of their client do not count: people take their time, and others should not wait for them."""
 
 _GroupKey = tuple[str, bytes]
 
@@ -55,6 +58,8 @@ class _Group:
         seat = self._seat_of(call)
         if seat is None:
             call.on_done = self._then_leave(call.on_done)
+            if call.on_question is not None:
+                call.on_question = self._then_seat_others(call.on_question)
         else:  # its server refused it before running it, and it comes again
             del self._seats[seat]
         call.carrier = self
@@ -67,6 +72,13 @@ class _Group:
             done(request)
 
         return ended
+
+    def _then_seat_others(self, ask: Callable[[Question], None]) -> Callable[[Question], None]:
+        def asked(question: Question) -> None:
+            ask(question)
+            self._seat_waiting()
+
+        return asked
 
     def _seat_waiting(self) -> None:
         """Calls may end while they are being seated (nothing can be opened), so this is entered only once."""
@@ -89,10 +101,10 @@ class _Group:
     def _free_seat(self) -> int | None:
         """The lowest that is free, if there is a lane for it or room for one more. Whoever is alone tries anyway: so
         it learns why not."""
-        seat = next((seat for seat in range(MAX_SEATS) if seat not in self._seats), None)
-        if seat is None or not self._seats or self._lanes.may_take(self._lane_key(seat)):
-            return seat
-        return None
+        if sum(not call.questions for call in self._seats.values()) >= MAX_SEATS:
+            return None
+        seat = next(seat for seat in count() if seat not in self._seats)
+        return seat if not self._seats or self._lanes.may_take(self._lane_key(seat)) else None
 
     def _leave(self, request: Request) -> None:
         seat = self._seat_of(request)

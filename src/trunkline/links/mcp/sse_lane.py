@@ -68,6 +68,13 @@ class SseLane(Lane):
         post.look_again_later()
         self.pool.send(post)
 
+    def _write_answer(self, message: bytes) -> None:
+        """A server that asks us things without taking our answers does not get to fill our memory with them."""
+        if self.pool.crowded:
+            self._count("unread_messages_dropped")
+        else:
+            super()._write_answer(message)
+
     def event(self, event: SseEvent) -> None:
         if event.event == "endpoint":
             if not self._endpoint.done():

@@ -141,6 +141,25 @@ async def test_beyond_the_seats_calls_wait_in_order() -> None:
         assert len(opener.lanes) == MAX_SEATS
 
 
+async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> None:
+    opener, asked = Opener(), []
+    async with pool_with(opener) as pool:
+        calls = [new_call(None, capabilities=FORMS) for _ in range(MAX_SEATS + 2)]
+        for call in calls:
+            call.on_question = asked.append
+            pool.submit(call)
+        await sent(opener, *calls[:MAX_SEATS])
+        assert calls[MAX_SEATS].phase == "queued"
+        opener.lanes[3].say({"id": 1, "method": "elicitation/create", "params": {"message": "m"}})
+        await sent(opener, calls[MAX_SEATS])
+        assert opener.lane_with(calls[MAX_SEATS]) == MAX_SEATS
+        asked[0].answer(b"{}")
+        answer(opener, calls[3])
+        assert calls[-1].phase == "queued"
+        answer(opener, calls[0])
+        assert opener.lane_with(calls[-1]) == 0
+
+
 async def test_the_number_of_all_lanes_holds_here_too() -> None:
     opener = Opener()
     async with pool_with(opener, max_lanes=2) as pool:

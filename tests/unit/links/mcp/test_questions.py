@@ -5,12 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.ports import free_port
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.question import Question
+from trunkline.links.http_client import MAX_WAITING, HttpPool, Target
+from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.questions import MAX_OPEN, refuse_nobody
+from trunkline.links.mcp.sse_lane import SseLane
 
 EVERYTHING = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}'
 FORM = {"message": "your name?", "requestedSchema": {"type": "object"}}
@@ -283,3 +287,16 @@ async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> N
     assert len(withdrawn) == 1
     assert lane.sent[0]["error"]["code"] == -32603
     assert len(lane.questions) == 0
+
+
+@pytest.mark.parametrize("wire", [HttpLane, SseLane])
+async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memory(
+    wire: type[HttpLane | SseLane],
+) -> None:
+    counted: list[str] = []
+    pool = HttpPool(Target(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=5, limit_bytes=4096)
+    lane = wire("s", counted.append, pool, {}, 4096)
+    for number in range(MAX_WAITING + 500):
+        lane.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)
+    assert counted == ["unread_messages_dropped"] * 500
+    await lane.close()
