@@ -135,7 +135,7 @@ async def completion_prompt(client: Client, _: Stage) -> None:
 @checks("completion.template")
 async def completion_template(client: Client, _: Stage) -> None:
     ref = {"type": "ref/resource", "uri": TEMPLATE}
-    assert await values(client, ref, "id", "") == ["one", "two"]
+    assert await values(client, ref, "id", "") == ["one", "two", "feature"]
     assert await values(client, ref, "part", "ha", {"id": "one"}) == ["hand"]
 
 

@@ -1,8 +1,9 @@
 """The server with every feature of MCP, on the official SDK: `feature_server ERA (stdio | http PORT)`.
 
 ERA is `legacy` (it knows no 2026-07-28), `modern` (it knows nothing else) or `dual`. FEATURE_NAME is what it calls
-itself, FEATURE_PAGE how many items it has on a page, PEER_JOURNAL a file for what tests want to know,
-PEER_START_DELAY_S makes it slow to start.
+itself, FEATURE_PAGE how many items it has on a page, FEATURE_EXTRA how many resources more it has, FEATURE_ENDLESS the
+lists (`prompts`, `resources`) that have one more page whenever they are asked for it, PEER_JOURNAL a file for what
+tests want to know, PEER_START_DELAY_S makes it slow to start.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from tests.support.interactions.asking import Asked, form
 
 NAME = os.environ.get("FEATURE_NAME", "feature")
 PAGE = int(os.environ.get("FEATURE_PAGE", "3"))
+EXTRA = int(os.environ.get("FEATURE_EXTRA", "0"))
+ENDLESS = os.environ.get("FEATURE_ENDLESS", "").split()
 ICON = {"src": "data:image/svg+xml;base64,PHN2Zy8+", "mimeType": "image/svg+xml", "sizes": ["any"]}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/VscvDQAAAABJRU5ErkJggg=="
 RESOURCE_NOT_FOUND = -32002
@@ -40,6 +42,7 @@ RESOURCES: list[dict[str, Any]] = [
     {"uri": OTHER, "name": "other"},
     {"uri": ASKING, "name": "asking"},
 ]
+RESOURCES += [{"uri": f"test://extra/{number}", "name": f"extra-{number}"} for number in range(EXTRA)]
 TEMPLATES: list[dict[str, Any]] = [
     {
         "uriTemplate": TEMPLATE,
@@ -71,6 +74,10 @@ PROMPTS: list[dict[str, Any]] = [
 
 
 def page(items: list[dict[str, Any]], key: str, cursor: str | None) -> dict[str, Any]:
+    if key in ENDLESS:
+        number = int(cursor or 0)
+        more = {"name": f"more-{number}", "uri": f"test://more/{number}"}
+        return {key: [more, *(items if number == 0 else ())], "nextCursor": str(number + 1)}
     start = 0 if cursor is None else place_of(cursor, len(items))
     result: dict[str, Any] = {key: items[start : start + PAGE]}
     if start + PAGE < len(items):
@@ -159,7 +166,7 @@ def complete(params: Any) -> dict[str, Any]:
 
 def _candidates(ref: Any, argument: str, known: dict[str, str]) -> list[str]:
     if ref.type == "ref/prompt" and ref.name == "greet":
-        return sorted(STYLES) if argument == "name" else STYLES.get(known.get("name", ""), [])
+        return [*sorted(STYLES), NAME] if argument == "name" else STYLES.get(known.get("name", ""), [])
     if ref.type == "ref/resource" and ref.uri == TEMPLATE:
-        return sorted(PARTS) if argument == "id" else PARTS.get(known.get("id", ""), [])
+        return [*sorted(PARTS), NAME] if argument == "id" else PARTS.get(known.get("id", ""), [])
     raise MCPError(INVALID_PARAMS, "Unknown reference")
