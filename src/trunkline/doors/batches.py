@@ -21,6 +21,10 @@ class BatchWire(Protocol):
 
     def say(self, message: bytes, /, *, last: bool) -> None: ...
     def notice(self, message: bytes, /) -> None: ...
+    def ask(self, message: bytes, /) -> bool:
+        """A question that belongs to a request of the batch; False where this wire cannot carry it."""
+        ...
+
     def finish(self, answers: list[bytes], /) -> None:
         """All answers that there will be; none where every message was a notification or taken back."""
         ...
@@ -35,15 +39,27 @@ class Batch:
     def serve(self, texts: Iterable[bytes], request: Callable[[Message, BatchAnswer], None], other: Other) -> None:
         """Hand every message to whom it concerns; the wire is told the end when all requests are answered."""
         for text in texts:
-            message = read_member(text)
-            if isinstance(message, BadMessage):
-                self._answers.append(error_message(message.id_json, encode_error(message.problem)))
-            elif message.method is None or message.id is None:
+            message = self.read(text)
+            if message is None:
+                continue
+            if message.method is None or message.id is None:
                 other(message)
             else:
-                self._waiting += 1
+                self.expect()
                 request(message, BatchAnswer(self, message.id_json))
         self.ended(None)
+
+    def read(self, text: bytes) -> Message | None:
+        """One message of the batch; what is none is answered by saying so."""
+        message = read_member(text)
+        if isinstance(message, BadMessage):
+            self._answers.append(error_message(message.id_json, encode_error(message.problem)))
+            return None
+        return message
+
+    def expect(self) -> None:
+        """One more answer will come; whoever begins a batch ends it as if it were one."""
+        self._waiting += 1
 
     def ended(self, answer: bytes | None) -> None:
         """One is over, with or without an answer."""
@@ -63,6 +79,9 @@ class Batch:
 
     def notice(self, message: bytes) -> None:
         self._wire.notice(message)
+
+    def ask(self, message: bytes) -> bool:
+        return self._wire.ask(message)
 
 
 Other = Callable[[Message], None]
@@ -89,8 +108,7 @@ class BatchAnswer:
             self._batch.notice(message)
 
     def ask(self, message: bytes) -> bool:
-        """A batch may be answered in one piece at its end, so questions take another way."""
-        return False
+        return self._open and self._batch.ask(message)
 
     def cancelled(self, problem: Problem) -> None:
         """It was taken back; the others are answered as if it had never been there."""

@@ -177,6 +177,10 @@ class _StdioBatch:
         if not (self._door.pipes.crowded and message.startswith(_PROGRESS)):
             self._door.write(message)
 
+    def ask(self, message: bytes) -> bool:
+        self._door.write(message)
+        return True
+
     def finish(self, answers: list[bytes]) -> None:
         self._door.unanswered -= 1
         if answers:

@@ -24,6 +24,9 @@ class HttpBatch:
     def notice(self, message: bytes) -> None:
         self._exchange.notice(message)
 
+    def ask(self, message: bytes) -> bool:
+        return self._exchange.ask(message)
+
     def finish(self, answers: list[bytes]) -> None:
         exchange = self._exchange
         if exchange.streaming:  # and the last of those asked for was taken back

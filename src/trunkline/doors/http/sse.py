@@ -44,6 +44,10 @@ class SseSession(Session):
         if self.stream is not None:
             self.stream.answer_event(message)
 
+    def ask_now(self, message: bytes) -> bool:
+        self.say(message)
+        return self.stream is not None
+
 
 class SseRoute:
     def __init__(self, server: McpServer, sessions: Sessions) -> None:
@@ -130,6 +134,9 @@ class SseAnswer:
         if self._open and self._session.stream is not None:
             self._session.stream.event(message)
 
+    def ask(self, message: bytes) -> bool:
+        return self._open and self._session.ask_now(message)
+
     def cancelled(self, problem: Problem) -> None:
         """A client that took its request back expects no answer."""
         self._open = False
@@ -157,6 +164,9 @@ class _SseBatch:
     def notice(self, message: bytes) -> None:
         if self._session.stream is not None:
             self._session.stream.event(message)
+
+    def ask(self, message: bytes) -> bool:
+        return self._session.ask_now(message)
 
     def finish(self, answers: list[bytes]) -> None:
         if answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -18,6 +18,9 @@ CONNECT_S: Final = 5.0
 SILENT_S: Final = 45.0
 """A gateway that works on a request sends something every 15 seconds, if only a comment. One that does not is gone."""
 _TICK_S: Final = 1.0
+_RETRY_S: Final = 1.0
+_SHORTEST_RETRY_S: Final = 0.05
+_LONGEST_RETRY_S: Final = 60.0
 _SPARE_CONNECTIONS: Final = 64
 """Beyond those of requests in flight: a cancellation must never wait for one of them to end."""
 _JSON: Final = b"application/json"
@@ -76,6 +79,18 @@ class Post(Exchange):
     @property
     def streamed(self) -> bool:
         return self._sse is not None
+
+    @property
+    def last_event_id(self) -> bytes:
+        """Where its stream has got to; empty where that cannot be told, or could not be sent back."""
+        last = None if self._sse is None else self._sse.last_event_id
+        return last.encode() if last and last.isascii() and last.isprintable() else b""
+
+    @property
+    def retry_s(self) -> float:
+        """How long to wait before asking for the rest of its stream."""
+        retry_ms = None if self._sse is None else self._sse.retry_ms
+        return _RETRY_S if retry_ms is None else min(max(retry_ms / 1000, _SHORTEST_RETRY_S), _LONGEST_RETRY_S)
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.heard_at = self._link.now
@@ -164,9 +179,15 @@ class GatewayLink:
         headers.append((b"content-length", b"%d" % len(body)))
         return self._send(b"POST", headers, body, listener, silent_s)
 
-    def open_stream(self, listener: Listener) -> Post:
-        """The session's own stream, where its news come."""
-        return self._send(b"GET", [(b"accept", _EVENTS), *self._session_headers()], b"", listener, SILENT_S)
+    def open_stream(self, listener: Listener, last_event_id: bytes = b"") -> Post:
+        """The session's own stream, where its news come; or what came after an event, on the stream it was on."""
+        headers = [(b"accept", _EVENTS), *self._session_headers()]
+        if last_event_id:
+            headers.append((b"last-event-id", last_event_id))
+        return self._send(b"GET", headers, b"", listener, SILENT_S)
+
+    def later(self, seconds: float, what: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, what)
 
     def end_session(self, listener: Listener, silent_s: float) -> Post:
         headers = [*self._session_headers(), (b"content-length", b"0")]

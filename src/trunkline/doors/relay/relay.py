@@ -6,10 +6,12 @@ Whatever happens to the gateway, every request of the client is answered once, u
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, Problem
 from trunkline.core.events import Events
+from trunkline.doors.batches import Batch, as_array
 from trunkline.doors.relay.link import SILENT_S, GatewayLink, Post
 from trunkline.doors.relay.messages import (
     answer_in,
@@ -26,6 +28,8 @@ from trunkline.doors.relay.messages import (
 )
 from trunkline.doors.relay.session import HANDSHAKE_S, Session
 from trunkline.doors.stdio_pipes import LAST_ANSWERS_S, StdioPipes
+from trunkline.wire.batch import VERSION as BATCH_VERSION
+from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Message,
@@ -46,6 +50,10 @@ _MAX_NOTICES: Final = 1024
 _LINGER_S: Final = 10.0
 """How long a stream may go on that nobody waits for: one that was answered or taken back, or a notification's."""
 _LISTEN: Final = "subscriptions/listen"
+_MAX_IN_VAIN: Final = 5
+"""How often in a row the rest of a stream is asked for without hearing anything."""
+Give = Callable[[bytes | None], None]
+"""Takes the answer to a request; None when it will have none."""
 
 
 class Relay:
@@ -99,6 +107,10 @@ class Relay:
     def tell(self, message: bytes) -> None:
         self.pipes.write(message)
 
+    def _answer(self, answer: bytes | None) -> None:
+        if answer is not None:
+            self.tell(answer)
+
     def unread(self, size_bytes: int) -> None:
         if size_bytes > _MAX_UNREAD_BYTES:
             self.link.read(False)
@@ -112,30 +124,55 @@ class Relay:
         try:
             message = parse_message(line)
         except BadMessage as error:
-            self.tell(error_message(error.id_json, encode_error(error.problem)))
+            if not self._is_batch(line):
+                self.tell(error_message(error.id_json, encode_error(error.problem)))
             return
+        self._take(line, message, None)
+
+    def _is_batch(self, line: bytes) -> bool:
+        """Whether it was several messages, as one version allows. Each goes its own way; the answers come together."""
+        if not is_batch(line) or self.link.version != BATCH_VERSION:
+            return False
+        try:
+            texts = split_batch(line)
+        except BadMessage as error:
+            self.tell(error_message(error.id_json, encode_error(error.problem)))
+            return True
+        batch = Batch(_Together(self))
+        for text in texts:
+            message = batch.read(text)
+            if message is not None:
+                self._take(single_line(text), message, batch)
+        batch.ended(None)
+        return True
+
+    def _take(self, line: bytes, message: Message, batch: Batch | None) -> None:
         try:
             if message.method is None or message.id is None:
                 self._notice(line, message)
             else:
-                self._request(line, message, message.id)
+                self._request(line, message, message.id, batch)
         except Exception as error:  # a bug of ours costs one message, not the conversation
             self.events.note("error", "internal", f"{type(error).__name__}: {error}")
             if message.method is not None and message.id is not None:
                 self.requests.pop(message.id, None)
-                self.tell(refusal(message, Problem(code=INTERNAL, message="Internal error", executed="unknown")))
+                give = self._answer if batch is None else batch.ended
+                give(refusal(message, Problem(code=INTERNAL, message="Internal error", executed="unknown")))
 
-    def _request(self, line: bytes, message: Message, request_id: MessageId) -> None:
+    def _request(self, line: bytes, message: Message, request_id: MessageId, batch: Batch | None) -> None:
         self.asked = True
+        give: Give = self._answer if batch is None else batch.ended
+        if batch is not None:
+            batch.expect()
         if message.method == "ping" and not self.session.exists and not is_modern(message):
             # Allowed before the handshake, and over HTTP there is nobody to ask yet.
-            self.tell(result_message(message.id_json, b"{}"))
+            give(result_message(message.id_json, b"{}"))
             return
         problem = self._too_much(request_id)
         if problem is not None:
-            self.tell(refusal(message, problem))
+            give(refusal(message, problem))
             return
-        request = self.requests[request_id] = Request(self, line, message)
+        request = self.requests[request_id] = Request(self, line, message, give)
         self._count(len(line))
         if message.method == "initialize" and not request.modern:
             self.session.opening(line, message)
@@ -191,22 +228,28 @@ class Request:
     """One request of the client on its way."""
 
     __slots__ = (
+        "_again",
         "_cancel_line",
+        "_give",
         "_open",
         "_post",
         "_relay",
         "_sent_again",
         "_session_id",
         "_since",
+        "_stream",
         "line",
         "message",
         "modern",
     )
 
-    def __init__(self, relay: Relay, line: bytes, message: Message) -> None:
+    def __init__(self, relay: Relay, line: bytes, message: Message, give: Give) -> None:
         self._relay = relay
+        self._give = give
         self.line = line
         self.message = message
+        self._again: asyncio.TimerHandle | None = None
+        self._stream = BrokenStream()
         self.modern = is_modern(message)
         self._post: Post | None = None
         self._session_id = b""
@@ -233,7 +276,7 @@ class Request:
         if not self._open:
             return
         self._close()
-        self._relay.tell(answer)
+        self._give(answer)
         if self._opens_session:
             session_id = b"" if self._post is None else self._post.session_id
             self._relay.session.answered(session_id, version_in(answer))
@@ -254,6 +297,7 @@ class Request:
         elif post is not None:
             post.drop()
         self._close()
+        self._give(None)
 
     def drop(self) -> None:
         """Nobody is left to answer to."""
@@ -263,6 +307,8 @@ class Request:
 
     def _close(self) -> None:
         self._open = False
+        if self._again is not None:
+            self._again.cancel()
         self._since = self._relay.link.now
         self._relay.request_over(self)
 
@@ -285,6 +331,8 @@ class Request:
             self._relay.session.gone(self._session_id)
             self.send()
             return
+        if self._come_back(post):
+            return
         answer = None if post.streamed or post.status == 401 else answer_in(body, self.message)
         if answer is None:
             self._misanswered(post, body)
@@ -303,8 +351,20 @@ class Request:
         link.failed(problem)
         self.fail(problem)
 
+    def _come_back(self, post: Post) -> bool:
+        """A stream that ended or broke before the answer is asked for again, if it said how far it was."""
+        if self.modern or not self._open or not self._stream.worth_asking(post, self._relay.link.session_id):
+            return False
+        self._again = self._relay.link.later(self._stream.pause_s, self._resume)
+        return True
+
+    def _resume(self) -> None:
+        self._post = self._relay.link.open_stream(self, self._stream.last_event_id)
+
     def lost(self, post: Post, reason: str) -> None:
         link = self._relay.link
+        if not post.too_large and not post.malformed and self._come_back(post):
+            return
         if post.too_large:
             self.fail(too_large(link.where, reason))
             return
@@ -330,6 +390,53 @@ class Request:
                 post.drop()
         elif self._cancel_line and self.message.id not in self._relay.requests:
             self._relay.send_notice(self._cancel_line)
+
+
+class BrokenStream:
+    """How far the stream of one request came, over all the connections that carried it."""
+
+    __slots__ = ("_in_vain", "_session_id", "last_event_id", "pause_s")
+
+    def __init__(self) -> None:
+        self.last_event_id = b""
+        self.pause_s = 0.0
+        self._session_id = b""
+        self._in_vain = 0
+
+    def worth_asking(self, post: Post, session_id: bytes) -> bool:
+        """Whether the rest may still be had: in the same session, and from a gateway that is not gone for long."""
+        if post.streamed:
+            self._in_vain = 0
+            self.pause_s = post.retry_s
+            self._session_id = session_id
+            self.last_event_id = post.last_event_id or self.last_event_id
+        elif post.status:
+            return False
+        self._in_vain += 1
+        return bool(self.last_event_id) and session_id == self._session_id and self._in_vain <= _MAX_IN_VAIN
+
+
+class _Together:
+    """The answers to a batch, as one line."""
+
+    one_by_one = False
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+
+    def say(self, message: bytes, *, last: bool) -> None:
+        self._relay.tell(message)
+
+    def notice(self, message: bytes) -> None:
+        self._relay.tell(message)
+
+    def ask(self, message: bytes) -> bool:
+        self._relay.tell(message)
+        return True
+
+    def finish(self, answers: list[bytes]) -> None:
+        if answers:
+            self._relay.tell(as_array(answers))
 
 
 class Notice:

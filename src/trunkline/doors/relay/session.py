@@ -246,6 +246,8 @@ class News:
         self._has_session = has_session
         self._gone = gone
         self._changed = asyncio.Event()
+        self._heard = b"", b""
+        """Whose stream was listened to last, and the last event that was heard on it."""
         self._unknown = 0
         """How many sessions in a row were not known when their stream was asked for."""
         self._stream: Awaited | None = None
@@ -282,11 +284,14 @@ class News:
         self._changed.clear()  # what there is now is what will be listened to
         stream = self._stream = Awaited(self._message)
         session_id = self._link.session_id
-        post = self._link.open_stream(stream)
+        if session_id != self._heard[0]:
+            self._heard = session_id, b""
+        post = self._link.open_stream(stream, self._heard[1])
         try:
             await stream.done
         finally:
             self._stream = None
+            self._heard = session_id, post.last_event_id or self._heard[1]
             post.drop()
         if stream.reason:
             self._link.failed(unreachable(self._link.where, stream.reason, sent=False))
