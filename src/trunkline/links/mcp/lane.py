@@ -47,7 +47,8 @@ class Lane:
     """What all wires to a server share. A wire provides `_write` and calls `received` and `lose`.
 
     `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
-    the lane beyond calls (a subscription) counts itself in `holds`.
+    the lane beyond calls (a subscription) counts itself in `holds`. A lane is `mixed` once it has carried calls of
+    more than one principal.
     """
 
     def __init__(self, source: str, count: Count) -> None:
@@ -56,6 +57,8 @@ class Lane:
         self.stamp = b""
         self.prepare: Callable[[Request], bytes] | None = None
         self.holds = 0
+        self.principal = ""
+        self.mixed = False
         self.pending: dict[int, Request] = {}
         self.questions = Questions(source, self._write_answer, count)
         self.on_notification: Callable[[str, Json], None] = _ignore
@@ -72,6 +75,14 @@ class Lane:
         request.carrier = self
         self.pending[upstream_id] = request
         self._write(request, encode_request(request, upstream_id, stamp))
+
+    def send_shared(self, call: Call) -> None:
+        """A call on a lane that others use too."""
+        principal = call.caller.principal
+        if principal != self.principal:
+            self.mixed = bool(self.principal)
+            self.principal = self.principal or principal
+        self.send(call)
 
     def notify(self, method: str, params: Json | None = None) -> None:
         self._write(None, encode_notification(method, params))
@@ -221,6 +232,9 @@ class Lane:
             self.on_notification(method, params)
 
     def _only_call(self) -> Call | None:
+        """The one that must be meant, unless it may be what is left of a call of someone else."""
+        if self.mixed:
+            return None
         only: Call | None = None
         for request in self.pending.values():
             if isinstance(request, Call):

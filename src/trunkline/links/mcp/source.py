@@ -95,7 +95,7 @@ class McpSource:
 
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:
-            self._scout.lane.send(call)
+            self._scout.lane.send_shared(call)
         else:
             self._parked.append(call)
 

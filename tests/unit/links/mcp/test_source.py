@@ -582,3 +582,23 @@ async def test_a_modern_server_is_told_no_news_of_clients() -> None:
         submitted(source, new_call("one"))
         source.tell(Caller("local", "one"), "notifications/roots/list_changed", b"{}")
         assert "notifications/roots/list_changed" not in server.lanes[0].methods()
+
+
+async def test_what_a_shared_server_says_is_for_its_only_call_unless_it_has_worked_for_someone_else() -> None:
+    server = Server()
+    server.silent.add("tools/call")
+    async with living(server) as (source, book):
+        await ready(book)
+        (lane,) = server.lanes
+        notices: list[tuple[str, str]] = []
+
+        def call_of(principal: str) -> Call:
+            call = new_call(None, principal)
+            call.on_notice = lambda method, params: notices.append((principal, method))
+            return submitted(source, call)
+
+        for principal in ("a", "a", "b", "a"):
+            call = call_of(principal)
+            lane.say({"method": "notifications/message", "params": {"level": "info", "data": principal}})
+            lane.answer({"id": call.upstream_id}, {})
+        assert notices == [("a", "notifications/message")] * 2
