@@ -10,9 +10,9 @@ from typing import Final
 
 from trunkline.core.call import Call, Json, RemoteError, Result
 from trunkline.core.question import Question
-from trunkline.router.content_uris import map_error_uri
+from trunkline.router.content_uris import map_error_uri, may_have_uris
 from trunkline.router.links import Links
-from trunkline.router.tasks import Tasks
+from trunkline.router.tasks import Tasks, may_have_task_ids
 
 _NOT_RENAMED: Final[Mapping[str, str]] = {}
 
@@ -59,9 +59,10 @@ class Answers:
 
     def _adapted(self, call: Call, outcome: Result, links: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
         raw = outcome.raw
-        if tasks:
+        message = bytes(raw) if outcome.message is None else outcome.message
+        if tasks and may_have_task_ids(message):
             raw = self._tasks.to_caller(call.caller, call.source, raw)
-        if links or renamed:
+        if (links or renamed) and may_have_uris(message):
             text = bytes(raw)
             learned = self._links.learn(call.caller, call.source, text, renamed)
             raw = raw if learned is text else learned

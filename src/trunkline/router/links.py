@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from trunkline.core.call import Caller
-from trunkline.router.content_uris import map_uris, may_have_uris
+from trunkline.router.content_uris import map_uris
 from trunkline.router.resources import Place, Resources, address
 from trunkline.router.views import Views
 
@@ -63,8 +63,6 @@ class Links:
 
         `renamed` are URIs that the caller knows under another name: those that it asked for.
         """
-        if not may_have_uris(raw):
-            return raw
         return map_uris(raw, lambda uri: renamed.get(uri) or self.shown(caller, source, uri))
 
     # -- memory ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Names and URIs are the server's own again before it sees them; everything else i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -127,7 +127,7 @@ class Requests:
         """No such resource, or a server that has not said yet what it offers."""
         again = partial(self.route, call, members)
         if not self._waiting.takes(call, self._roster.catalog.sources, again, _is_never_meant):
-            call.finish(Failure(unknown_resource(uri)))
+            call.finish(Failure(unknown_resource(uri, self._waiting.silent(self._roster.servers()))))
 
     def _has_links(self, call: Call, source: str) -> bool:
         resources = self._roster.views.of(call.caller).resources
@@ -193,11 +193,13 @@ def unknown_prompt(message: str) -> Problem:
     return Problem(code=UNKNOWN_PROMPT, message=message, hint="`prompts/list` shows the prompts there are")
 
 
-def unknown_resource(uri: str) -> Problem:
+def unknown_resource(uri: str, silent: Sequence[str] = ()) -> Problem:
+    """`silent` are servers that may have it, and have not told what they offer."""
+    there = "`resources/list` shows the resources there are"
     return Problem(
         code=UNKNOWN_RESOURCE,
         message=f"Unknown resource: {uri}",
-        hint="`resources/list` shows the resources there are",
+        hint=f"{there}; not heard of so far: {', '.join(silent)}" if silent else there,
         extra=(("uri", uri),),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
+from trunkline.core.errors import NAME_COLLISION, Problem
 from trunkline.core.tool import Item, Snapshot
 from trunkline.router.abilities import abilities
 from trunkline.wire.jsonrpc import encode, encode_members, members_of
@@ -40,6 +41,7 @@ class Resources:
         """Those that have resources at all, listed or not, in the order of the file."""
         self._owners: dict[str, str] = {}
         self._template_owners: dict[str, str] = {}
+        self._displaced: dict[str, str] = {}
         known = [(source, offer) for source, offer in self._order.items() if offer is not None]
         resources = [item for _, offer in known for item in offer.resources]
         templates = [item for _, offer in known for item in offer.templates]
@@ -48,6 +50,7 @@ class Resources:
         listed = self._definitions(templates, self._template_owners, "uriTemplate", hidden)
         self.template_listing = b"[%b]" % b",".join(listed)
         """`resources/templates/list`'s array."""
+        self.collisions = tuple(_collision(source, uri) for source, uri in self._displaced.items())
         self._templates = [(UriTemplate(item.key), source) for source, offer in known for item in _matched(offer)]
 
     # -- whose a URI is -------------------------------------------------------------------------------------------
@@ -100,12 +103,23 @@ class Resources:
             if owner == item.source and self.by_address(item.key) is None:
                 yield item.definition
             else:
+                self._displaced.setdefault(item.source, item.key)
                 shown = encode(address(Place(item.source, item.key)))
                 yield encode_members({**members_of(item.definition, "resource"), member: shown})
 
 
 def _has_resources(offer: Snapshot) -> bool:
     return bool(offer.resources or offer.templates) or "resources" in abilities(offer.capabilities)
+
+
+def _collision(source: str, uri: str) -> Problem:
+    return Problem(
+        code=NAME_COLLISION,
+        severity="warning",
+        message=f"`{source}` has resources whose URIs another server holds, such as `{uri}`",
+        hint=f"they are listed as `{SCHEME}{source}/URI`",
+        source=source,
+    )
 
 
 def _matched(offer: Snapshot) -> Iterable[Item]:

@@ -106,8 +106,9 @@ class Router:
         refresh_lists(self.roster, kind)
 
     def report_collisions(self) -> None:
-        """Tools and prompts that lost their name to another: each is worth one line, once."""
-        for problem in (*self.catalog.collisions, *self.catalog.prompts.collisions):
+        """Whatever lost its name or URI to another: each is worth one line, once."""
+        catalog = self.catalog
+        for problem in (*catalog.collisions, *catalog.prompts.collisions, *catalog.resources.collisions):
             if problem.message not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(problem.message)
                 self.events.note("warning", "names", problem.message, code=problem.code.id, hint=problem.hint)

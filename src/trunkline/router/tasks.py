@@ -67,6 +67,11 @@ def _purpose(caller: Caller) -> str:
     return "task" + encode([caller.principal, caller.session]).decode()
 
 
+def may_have_task_ids(raw: bytes) -> bool:
+    """A cheap test: hardly any message has one."""
+    return _MARK in raw
+
+
 def map_task_ids(raw: bytes, change: _Change) -> bytes:
     """Every id of a task where the protocol has one; the same object where there is none."""
     try:

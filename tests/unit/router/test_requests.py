@@ -124,6 +124,12 @@ async def test_a_uri_that_nobody_named_is_unknown_where_several_servers_have_res
     assert problem.code.jsonrpc == -32602
 
 
+async def test_an_unknown_resource_says_which_servers_were_not_heard_of(tmp_path: Path) -> None:
+    desk = two_servers(tmp_path)
+    desk.add("c", state="down")
+    assert "not heard of so far: c" in problem_of(desk.request(READ, {"uri": "y://1"})).hint
+
+
 async def test_a_uri_that_nobody_named_goes_to_the_only_server_with_resources(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.offer("a", resources=["x://1"])

@@ -23,6 +23,7 @@ def test_the_first_server_keeps_a_uri_and_a_later_one_gets_an_address() -> None:
         a=whole_offer("a", resources=["test://x", "test://y"]), b=whole_offer("b", resources=["test://x", "test://z"])
     )
     assert uris(catalog) == ["test://x", "test://y", "trunkline://b/test://x", "test://z"]
+    assert [problem.source for problem in catalog.resources.collisions] == ["b"]
     assert catalog.resources.by_uri("test://x") == ("a", "test://x")
     assert catalog.resources.by_address("trunkline://b/test://x") == ("b", "test://x")
 
