@@ -20,7 +20,7 @@ from trunkline.core.call import Caller
 from trunkline.core.seal import Sealer
 
 PAGE_ITEMS: Final = 1000
-_KEPT_LISTS: Final = 16
+KEPT_LISTS: Final = 16
 
 _decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
 _decode_item: Final = cast(Callable[[Any], dict[str, Raw]], msgspec.json.Decoder(dict[str, Raw]).decode)
@@ -52,17 +52,18 @@ class Page(NamedTuple):
 class ListPages:
     """One list as it was at one moment; `key` is the member that tells its items apart."""
 
-    __slots__ = ("_key", "is_one_page", "listing", "number")
+    __slots__ = ("_key", "_page_items", "is_one_page", "listing", "number")
 
-    def __init__(self, listing: bytes, key: str, number: int) -> None:
+    def __init__(self, listing: bytes, key: str, number: int, page_items: int) -> None:
         self.listing = listing
         self.number = number
         self._key = key
-        self.is_one_page = len(_decode_list(listing)) <= PAGE_ITEMS
+        self._page_items = page_items
+        self.is_one_page = len(_decode_list(listing)) <= page_items
 
     def page(self, cursor: Cursor) -> Page:
         everything = _decode_list(self.listing)
-        items = everything[cursor.start : cursor.start + PAGE_ITEMS]
+        items = everything[cursor.start : cursor.start + self._page_items]
         end = cursor.start + len(items)
         further: Cursor | None = None
         if items and end < len(everything):
@@ -82,19 +83,21 @@ class Walks:
     """The cursors that clients hold, and the lists that they walk through. A cursor is good for one list and for the
     client that it was given to."""
 
-    def __init__(self, sealer: Sealer) -> None:
+    def __init__(self, sealer: Sealer, *, page_items: int = PAGE_ITEMS, kept_lists: int = KEPT_LISTS) -> None:
         self._sealer = sealer
+        self._page_items = page_items
+        self._kept_lists = kept_lists
         self._numbers = count(1)
         self._kept: OrderedDict[int, ListPages] = OrderedDict()
 
     def begin(self, listing: bytes, key: str) -> ListPages:
-        return ListPages(listing, key, next(self._numbers))
+        return ListPages(listing, key, next(self._numbers), self._page_items)
 
     def give(self, caller: Caller, name: str, pages: ListPages, cursor: Cursor) -> str:
         """The text for the client, good for as long as the process."""
         self._kept[pages.number] = pages
         self._kept.move_to_end(pages.number)
-        if len(self._kept) > _KEPT_LISTS:
+        if len(self._kept) > self._kept_lists:
             self._kept.popitem(last=False)
         return self._sealer.seal(_purpose(caller, name), msgspec.json.encode(cursor))
 

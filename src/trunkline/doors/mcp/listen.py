@@ -32,8 +32,10 @@ _LISTS: Final = {
 
 
 class Watching(Protocol):
-    """A resource being watched, until it is closed."""
+    """A resource being watched, until it is closed: by us, or because its server is there no more."""
 
+    @property
+    def closed(self) -> bool: ...
     def close(self) -> None: ...
 
 

@@ -11,9 +11,10 @@ from trunkline.core.errors import CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Proble
 from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
+from trunkline.doors.mcp.delivery import legacy_error
 from trunkline.doors.mcp.listen import Watching
 from trunkline.router.router import Router
-from trunkline.wire.jsonrpc import BadMessage, encode_error, text_member
+from trunkline.wire.jsonrpc import BadMessage, text_member
 from trunkline.wire.mcp.error_codes import for_legacy
 from trunkline.wire.mcp.updates import legacy_update
 
@@ -33,6 +34,11 @@ class Subscription:
         self._conversation = conversation
         self._waiting: list[Answer] = []
         self._closed = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Its server was taken out of the configuration since."""
+        return self.watching is not None and self.watching.closed
 
     def answer(self, answer: Answer) -> None:
         """Now, or once its server has said whether it will tell."""
@@ -79,9 +85,9 @@ class ResourceSubscriptions:
             return
         theirs = self._of.setdefault(conversation, {})
         known = theirs.get(uri)
-        if known is not None:
+        if known is not None and not known.is_lost:
             known.answer(asked.answer)
-        elif len(theirs) >= MAX_PER_CLIENT:
+        elif known is None and len(theirs) >= MAX_PER_CLIENT:
             message = f"More than {MAX_PER_CLIENT} resources are subscribed to"
             refuse(asked.answer, Problem(code=CLIENT_LIMIT, message=message, hint="unsubscribe from some"))
         else:
@@ -132,7 +138,7 @@ def _uri_of(asked: Asked) -> str | None:
 
 def _deliver(answer: Answer, outcome: Outcome) -> None:
     if isinstance(outcome, Failure):
-        answer.error(for_legacy(encode_error(outcome.problem), reading=True), outcome.problem)
+        answer.error(legacy_error(outcome.problem), outcome.problem)
     elif isinstance(outcome, RemoteError):
         answer.error(for_legacy(outcome.raw, reading=True), None)
     else:

@@ -1,0 +1,83 @@
+"""Clients that listen: a modern one with an open `subscriptions/listen`, and any one at a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support.client import META, encode, modern_headers
+from tests.support.pipes import Pipes
+from tests.unit.doors.rig import House
+
+from trunkline.doors.mcp_stdio import StdioDoor
+
+Heard = Callable[[], Awaitable[dict[str, Any]]]
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    here: House,
+    notifications: dict[str, Any],
+    *,
+    id: Any = 7,  # noqa: A002
+    capabilities: dict[str, Any] | None = None,
+) -> AsyncIterator[Heard]:
+    """What is heard, message by message, each with the id of the listen it belongs to."""
+    client = here.modern()
+    params: dict[str, Any] = {"notifications": notifications}
+    if capabilities is not None:
+        params["_meta"] = {f"{META}clientCapabilities": capabilities}
+    message = client.message("subscriptions/listen", params, id=id)
+    client.headers |= modern_headers("subscriptions/listen", message["params"])
+    async with client.start_post(encode(message)) as wire:
+        events: AsyncIterator[bytes] | None = None
+
+        async def heard() -> dict[str, Any]:
+            nonlocal events
+            async with asyncio.timeout(15):
+                if events is None:
+                    events = wire.events(await wire.read_head())
+                event = json.loads(await anext(events))
+            meta = event.get("params", event.get("result", {}))["_meta"]
+            return event | {"id_of_listen": meta[f"{META}subscriptionId"]}
+
+        yield heard
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    here: House,
+    notifications: dict[str, Any],
+    *,
+    id: Any = 7,  # noqa: A002
+) -> AsyncIterator[tuple[dict[str, Any], Heard]]:
+    """After the acknowledgement: what will be told of, and what is heard."""
+    async with opened(here, notifications, id=id) as heard:
+        first = await heard()
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        assert (type(first["id_of_listen"]), first["id_of_listen"]) == (type(id), id)
+        yield first["params"]["notifications"], heard
+
+
+@contextlib.asynccontextmanager
+async def piped(folder: Path) -> AsyncIterator[tuple[House, Pipes]]:
+    """A client at a pipe."""
+    here, pipes = House(folder), Pipes()
+    await pipes.start()
+    door = StdioDoor(here.server, limit_bytes=100_000, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+    serving = asyncio.get_running_loop().create_task(door.serve())
+    try:
+        yield here, pipes
+        pipes.end_input()
+        await asyncio.wait_for(serving, 15)
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+        here.server.close()
+        here.desk.router.roster.close()
+        await pipes.close()
+    assert not [note for note in here.notes if note.event == "internal"], here.notes

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.doors.mcp.listening import listening
+from tests.unit.doors.rig import House, house
+from tests.unit.router.fakes import whole_offer
+
+TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+ASKED_BY = {TOOLS: "toolsListChanged", PROMPTS: "promptsListChanged", RESOURCES: "resourcesListChanged"}
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"tools": ["new"]}, TOOLS),
+    ({"prompts": ["new"]}, PROMPTS),
+    ({"resources": ["new:1"]}, RESOURCES),
+    ({"templates": ["new:{n}"]}, RESOURCES),
+]
+
+
+def change(here: House, **offered: Any) -> None:
+    here.desk.sinks["s"].publish(whole_offer("s", **{"tools": ["t", "u"], **offered}))
+
+
+async def next_method(events: AsyncIterator[bytes]) -> str:
+    while True:
+        event = await asyncio.wait_for(anext(events), 15)
+        if event:
+            return json.loads(event)["method"]
+
+
+@pytest.mark.parametrize(("offered", "method"), CHANGES)
+async def test_legacy_clients_hear_of_the_list_that_changed_and_of_no_other(
+    tmp_path: Path, offered: dict[str, Any], method: str
+) -> None:
+    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
+        change(here, **offered)
+        assert await next_method(events) == method
+        change(here)
+        assert await next_method(events) == method, "nothing else came in between"
+
+
+@pytest.mark.parametrize(("offered", "method"), CHANGES)
+async def test_modern_clients_hear_of_the_lists_that_they_asked_for(
+    tmp_path: Path, offered: dict[str, Any], method: str
+) -> None:
+    async with house(tmp_path) as here:
+        others = {name: True for name in ASKED_BY.values() if name != ASKED_BY[method]}
+        async with (
+            listening(here, {ASKED_BY[method]: True}, id=1) as (told, heard),
+            listening(here, others, id=2) as (others_told, others_heard),
+        ):
+            assert (told, others_told) == ({ASKED_BY[method]: True}, others)
+            change(here, **offered)
+            news = await heard()
+            assert (news["method"], news["id_of_listen"]) == (method, 1)
+            everything = {"tools": ["x"], "prompts": ["x"], "resources": ["x:1"], "templates": ["x:{n}"]}
+            change(here, **everything)
+            assert {(await others_heard())["method"] for _ in others} == set(ASKED_BY) - {method}
+
+
+async def test_one_word_stands_for_all_that_changes_in_a_moment(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
+        for number in range(20):
+            change(here, tools=[f"t{number}"], prompts=[f"p{number}"], resources=[f"x:{number}"], templates=["x:{n}"])
+        assert [await next_method(events) for _ in range(3)] == [TOOLS, PROMPTS, RESOURCES]
+        change(here)
+        assert [await next_method(events) for _ in range(3)] == [TOOLS, PROMPTS, RESOURCES]
+
+
+async def test_a_client_that_saw_the_new_list_already_is_not_told(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
+        change(here, tools=["one"], prompts=["p"])
+        await client.request("tools/list")
+        assert await next_method(events) == PROMPTS
+        change(here, tools=["two"], prompts=["p"])
+        assert await next_method(events) == TOOLS
+
+
+async def test_a_list_that_is_again_as_it_was_is_no_news(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
+        change(here, tools=["other"])
+        change(here)
+        change(here, prompts=["p"])
+        assert await next_method(events) == PROMPTS
+
+
+async def test_what_one_client_alone_is_offered_is_news_for_that_client_alone(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path) as here,
+        here.client() as client,
+        here.client() as other,
+        client.listen() as mine,
+        other.listen() as theirs,
+    ):
+        here.desk.sinks["s"].publish_for(client.session or "", whole_offer("s", tools=["t", "u"], prompts=["mine"]))
+        assert await next_method(mine) == PROMPTS
+        change(here, resources=["x:1"])
+        assert await next_method(theirs) == RESOURCES
+
+
+async def test_a_client_that_comes_late_is_not_told_of_the_past(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        change(here, tools=["one"])
+        async with here.client() as client, client.listen() as events:
+            change(here, tools=["one"], prompts=["p"])
+            assert await next_method(events) == PROMPTS
