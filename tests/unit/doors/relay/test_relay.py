@@ -16,6 +16,7 @@ from tests.unit.links.scripted_server import Peer, http, scripted
 
 from trunkline.core.events import Events, Note
 from trunkline.doors.relay import link as link_module
+from trunkline.doors.relay import outgoing as outgoing_module
 from trunkline.doors.relay import relay as relay_module
 from trunkline.doors.relay.link import GatewayLink
 from trunkline.doors.relay.relay import Relay
@@ -322,7 +323,7 @@ async def test_a_handshake_while_the_session_is_being_opened_again_takes_its_pla
 
 
 async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "HANDSHAKE_S", 1.0)
+    monkeypatch.setattr(outgoing_module, "HANDSHAKE_S", 1.0)
     script = Script()
     script.silent.add("initialize")
     async with scripted(script) as server, stage(server.url) as here:
@@ -332,7 +333,7 @@ async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "HANDSHAKE_S", 0.5)
+    monkeypatch.setattr(outgoing_module, "HANDSHAKE_S", 0.5)
 
     class Endless(Script):
         async def _answer(self, peer: Peer, verb: str, headers: dict[str, str], message: dict[str, Any]) -> None:
@@ -347,7 +348,7 @@ async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.
 async def test_streams_that_go_on_after_the_answer_do_not_use_up_the_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_module, "_LINGER_S", 0.5)
+    monkeypatch.setattr(outgoing_module, "LINGER_S", 0.5)
     monkeypatch.setattr(link_module, "_SPARE_CONNECTIONS", 0)
 
     class Endless(Script):
@@ -368,7 +369,7 @@ async def test_streams_that_go_on_after_the_answer_do_not_use_up_the_connections
 
 
 async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "SILENT_S", 1.0)
+    monkeypatch.setattr(outgoing_module, "SILENT_S", 1.0)
     script = Script()
     script.silent.add("tools/call")
     async with scripted(script) as server, stage(server.url) as here:
@@ -378,7 +379,7 @@ async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytes
 
 
 async def test_a_stream_with_comments_only_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "SILENT_S", 2.0)
+    monkeypatch.setattr(outgoing_module, "SILENT_S", 2.0)
     comments = 8
 
     async def slow(peer: Peer) -> None:
