@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from trunkline.core.call import Call, Caller, Failure, Json, RemoteError, Request
+from trunkline.core.call import Call, Caller, Failure, Json, Request
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
 from trunkline.core.tool import Snapshot
@@ -23,12 +23,12 @@ from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
 from trunkline.links.mcp.lanes import ClientLanes, LaneKey, lane_key
-from trunkline.links.mcp.offer import Offer, announced_kinds
+from trunkline.links.mcp.offer import Offer
 from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
 from trunkline.links.mcp.pool import Pool, needs_seat
 from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.stdio_lane import StdioLane
-from trunkline.wire.jsonrpc import encode
+from trunkline.links.mcp.watches import Home, Watches
 from trunkline.wire.mcp.versions import Era
 
 PROBE_EVERY_S: Final = 30.0
@@ -57,12 +57,12 @@ class McpSource:
         self._era: Era | None = None
         self._probe_may_hurt = False
         self._scout: Session | None = None
-        self._subscription: Request | None = None
         self._lanes: ClientLanes | None = None
         self._pool: Pool | None = None
         self._sink: Sink | None = None
         self._parked: list[Call] = []
         self._offer: Offer | None = None
+        self._watches = Watches(name, self.submit, self._home_of, self._missed_news)
         self._lists = ClientLists(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
@@ -100,8 +100,13 @@ class McpSource:
             self._parked.append(call)
 
     def watch(self, watch: Watch) -> None:
-        problem = Problem(code=SOURCE_PROTOCOL, message=f"Server {self.name}: subscriptions are still to come")
-        watch.settle(Failure(problem))
+        self._watches.add(watch)
+
+    def _home_of(self, caller: Caller) -> Home:
+        """Which lane the calls of a caller use, by name; None for the scout."""
+        if self._one_for_all:
+            return None
+        return (caller.principal, caller.capabilities) if needs_seat(caller) else lane_key(caller)
 
     def tell(self, caller: Caller, method: str, params: Json) -> None:
         """A modern server knows no news of clients, and one that all share could not tell whose it is."""
@@ -118,6 +123,7 @@ class McpSource:
             self._offer.refresh()
 
     def forget(self, session: str) -> None:
+        self._watches.forget(session)
         if self._lanes is not None:
             self._lanes.forget(session)
 
@@ -152,6 +158,7 @@ class McpSource:
                 await self._wait_before_retry()
         finally:
             self._over = True
+            self._watches.close()
             self._release_parked(up=False)
             await lanes.close()
             await self._lists.close()
@@ -169,6 +176,7 @@ class McpSource:
                 self._went_up(session)
                 problem = await self._tend(session)
             finally:
+                self._watches.down()
                 await offer.close()
             self._report_loss(problem, session)
         except GatewayError as error:
@@ -197,7 +205,7 @@ class McpSource:
                 self._era = None  # it may have been replaced by one of the other era
             raise
         self._era = session.era
-        session.lane.on_notification = self._heard
+        session.lane.on_notification = partial(self._heard, session.lane)
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
             if session.era == "legacy":
@@ -218,11 +226,11 @@ class McpSource:
         self._backoff.up()
         self._report("ready")
         self._release_parked(up=True)
+        self._watches.up(session)
 
     async def _tend(self, session: Session) -> Problem:
         """Follow the server until it is lost, and ask it for signs of life."""
         lane = session.lane
-        self._listen(session)
         failed_probes = 0
         while True:
             await asyncio.wait([lane.lost], timeout=self._tuning.probe_every_s)
@@ -231,7 +239,6 @@ class McpSource:
             failed_probes = 0 if await self._probe(session) else failed_probes + 1
             if failed_probes >= _FAILED_PROBES:
                 return lane.problem(SOURCE_LOST, f"{failed_probes} probes in a row went unanswered")
-            self._listen_again(session)
 
     def _listed(self, trouble: str | None) -> None:
         """How listing it once more went."""
@@ -249,26 +256,15 @@ class McpSource:
         self._report("ready")
         return True
 
-    def _listen(self, session: Session) -> None:
-        """Ask for the server's own notifications, each era its way (over legacy stdio they come unasked)."""
-        if session.era == "modern":
-            params = encode({"notifications": announced_kinds(session.hello)})
-            self._subscription = Request("subscriptions/listen", params, _nothing)
-            session.lane.send(self._subscription)
-
-    def _listen_again(self, session: Session) -> None:
-        """A subscription may end at any time; what happened in between is fetched."""
-        ended = self._subscription
-        if session.era == "modern" and ended is not None and ended.done and not isinstance(ended.outcome, RemoteError):
-            self._listen(session)
-            if self._offer is not None:
-                self._offer.missed()
-
-    def _heard(self, method: str, params: Json) -> None:
+    def _heard(self, lane: Lane, method: str, params: Json) -> None:
         if method in LISTS_CHANGED and self._offer is not None:
             self._offer.changed(method)
         else:
-            self._nobody_heard(method, params)
+            self._nobody_heard(lane, method, params)
+
+    def _missed_news(self) -> None:
+        if self._offer is not None:
+            self._offer.missed()
 
     # -- servers that work for one client -------------------------------------------------------------------------
 
@@ -279,17 +275,21 @@ class McpSource:
             lane.on_notification = partial(self._client_heard, client, session)
             lane.questions.attend(partial(self._sink.ask, client))
         else:
-            lane.on_notification = self._nobody_heard
+            lane.on_notification = partial(self._nobody_heard, lane)
             lane.questions.attend(refuse_nobody)
 
     def _client_heard(self, client: str, session: Session, method: str, params: Json) -> None:
         if method in LISTS_CHANGED:
             self._lists.changed(client, session, method)
-        elif method not in OF_THE_LANE and self._sink is not None:
+        elif method in OF_THE_LANE:
+            self._watches.heard(session.lane, method, params)
+        elif self._sink is not None:
             self._sink.tell(client, method, params)
 
-    def _nobody_heard(self, method: str, params: Json) -> None:
-        if method not in OF_THE_LANE:
+    def _nobody_heard(self, lane: Lane, method: str, params: Json) -> None:
+        if method in OF_THE_LANE:
+            self._watches.heard(lane, method, params)
+        else:
             self._count("unattributed_notifications")
 
     def _client_lane_closed(self, key: LaneKey) -> None:
@@ -373,7 +373,3 @@ class McpSource:
 
 def _tail(session: Session | None) -> str:
     return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""
-
-
-def _nothing(request: Request) -> None:
-    """The end of a subscription is noticed at the next probe."""

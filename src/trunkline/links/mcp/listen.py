@@ -1,0 +1,206 @@
+"""The one subscription that is kept at a modern server: for changes of its lists, and for resources that are watched.
+
+Whenever what is wanted changes, a new one is opened before the old one is closed, so that nothing falls in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request
+from trunkline.core.errors import CANCELLED, SOURCE_LOST, Problem
+from trunkline.links.backoff import Backoff
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.offer import announced_kinds
+from trunkline.wire.jsonrpc import encode
+from trunkline.wire.mcp.modern import SUBSCRIPTION_ID
+
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_METHOD: Final = "subscriptions/listen"
+_ACKNOWLEDGED_S: Final = 10.0
+
+Uris = frozenset[str]
+
+
+class _Attempt:
+    """One request that stays open. `uris` are those it asked for, and once it is acknowledged those it has."""
+
+    __slots__ = ("acknowledged", "request", "timer", "uris")
+
+    def __init__(self, request: Request, uris: Uris) -> None:
+        self.request = request
+        self.uris = uris
+        self.acknowledged = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Listen:
+    """`on_held` learns which resources the server now tells of, `on_refused` which it does not, and why; `on_missed`
+    that changes of lists may have been lost."""
+
+    def __init__(
+        self,
+        session: Session,
+        on_held: Callable[[Uris], None],
+        on_refused: Callable[[Uris, Outcome], None],
+        on_missed: Callable[[], None],
+    ) -> None:
+        self._session = session
+        self._lane = session.lane
+        self._on_held = on_held
+        self._on_refused = on_refused
+        self._on_missed = on_missed
+        self._kinds = announced_kinds(session.hello)
+        self._wanted: Uris = frozenset()
+        self._active: _Attempt | None = None
+        self._asking: _Attempt | None = None
+        self._refusal: RemoteError | None = None
+        self._backoff = Backoff()
+        self._next: asyncio.Handle | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    def want(self, uris: Uris) -> None:
+        """From now on these, and the lists."""
+        self._wanted = uris
+        self._renew_soon()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._next is not None:
+            self._next.cancel()
+        for attempt in (self._active, self._asking):
+            if attempt is not None:
+                self._end(attempt)
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    def _renew_soon(self, delay_s: float = 0.0) -> None:
+        if self._next is None and not self._closed:
+            self._next = self._loop.call_later(delay_s, self._renew) if delay_s else self._loop.call_soon(self._renew)
+
+    def _renew(self) -> None:
+        self._next = None
+        has: Uris = frozenset() if self._active is None else self._active.uris
+        if self._closed or self._asking is not None or not self._lane.usable:
+            return
+        if self._refusal is not None:
+            if self._wanted:
+                self._on_refused(self._wanted, self._refusal)
+        elif self._active is None and (self._kinds or self._wanted):
+            self._ask()
+        elif self._active is not None and has != self._wanted:
+            if self._kinds or self._wanted:
+                self._ask()
+            else:
+                unneeded, self._active = self._active, None
+                self._end(unneeded)
+
+    def _ask(self) -> None:
+        wanted: dict[str, object] = dict(self._kinds)
+        if self._wanted:
+            wanted["resourceSubscriptions"] = sorted(self._wanted)
+        request = Request(_METHOD, encode({"notifications": wanted}), self._ended)
+        self._asking = attempt = _Attempt(request, self._wanted)
+        attempt.timer = self._loop.call_later(_ACKNOWLEDGED_S, partial(self._unacknowledged, attempt))
+        self._lane.send(request)
+
+    def _end(self, attempt: _Attempt) -> None:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        problem = Problem(code=CANCELLED, message="A later subscription takes its place")
+        attempt.request.give_up(Failure(problem))
+
+    # -- what the server says -------------------------------------------------------------------------------------
+
+    def acknowledged(self, params: Json) -> None:
+        attempt = self._asking
+        if attempt is None:
+            return
+        try:
+            said = msgspec.json.decode(params, type=_Acknowledged)
+        except (msgspec.MsgspecError, RecursionError):
+            said = _Acknowledged()
+        if said.meta.subscription_id in (None, attempt.request.upstream_id):
+            self._hold(attempt, frozenset(said.notifications.resource_subscriptions))
+
+    def _unacknowledged(self, attempt: _Attempt) -> None:
+        """Some servers never say so; their lists are listened for all the same."""
+        if attempt is self._asking:
+            self._hold(attempt, frozenset())
+
+    def _hold(self, attempt: _Attempt, honoured: Uris) -> None:
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        before, self._active, self._asking = self._active, attempt, None
+        attempt.acknowledged = True
+        self._backoff.up()
+        if before is not None:
+            self._end(before)
+        asked, attempt.uris = attempt.uris, attempt.uris & honoured
+        self._on_held(attempt.uris)
+        if asked != attempt.uris:
+            problem = self._lane.problem(SOURCE_LOST, "does not tell of changes of this resource")
+            self._on_refused(asked - attempt.uris, Failure(problem))
+        self._renew_soon()
+
+    def cancelled(self, params: Json) -> None:
+        """A server over stdio ends a subscription so."""
+        try:
+            request_id = msgspec.json.decode(params, type=_Cancelled).requestId
+        except (msgspec.MsgspecError, RecursionError):
+            return
+        request = self._lane.pending.get(request_id) if isinstance(request_id, int) else None
+        if request is not None and request.method == _METHOD:
+            del self._lane.pending[request.upstream_id]
+            request.finish(Failure(self._lane.problem(SOURCE_LOST, "ended the subscription")))
+
+    def _ended(self, request: Request) -> None:
+        if self._closed or request.outcome is None:
+            return
+        if self._asking is not None and request is self._asking.request:
+            self._refused(self._asking, request.outcome)
+        elif self._active is not None and request is self._active.request:
+            self._active = None
+            self._try_later(missed=True)
+
+    def _refused(self, attempt: _Attempt, outcome: Outcome) -> None:
+        self._asking = None
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        new = attempt.uris if self._active is None else attempt.uris - self._active.uris
+        if not isinstance(outcome, RemoteError):
+            self._try_later(missed=False)
+        elif new:
+            self._on_refused(new, outcome)
+            self._renew_soon()
+        elif self._active is None:
+            self._refusal = outcome
+
+    def _try_later(self, *, missed: bool) -> None:
+        if self._lane.usable:
+            self._renew_soon(self._backoff.next_delay_s())
+            if missed:
+                self._on_missed()
+
+
+class _Honoured(msgspec.Struct, rename="camel"):
+    resource_subscriptions: tuple[str, ...] = ()
+
+
+class _Meta(msgspec.Struct):
+    subscription_id: int | str | None = msgspec.field(default=None, name=SUBSCRIPTION_ID)
+
+
+class _Acknowledged(msgspec.Struct):
+    notifications: _Honoured = msgspec.field(default_factory=_Honoured)
+    meta: _Meta = msgspec.field(default_factory=_Meta, name="_meta")
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int | str

@@ -1,0 +1,389 @@
+"""Resources that callers watch, each on the lane that its caller's calls use: asked for once, however many watch it.
+
+A subscription that is lost with its lane is made anew, which opens the lane again; nobody need know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
+from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
+from trunkline.core.watch import Watch
+from trunkline.links.backoff import Backoff
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.lane import RESOURCE_UPDATED, Lane
+from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
+from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
+from trunkline.wire.mcp.incoming import CANCELLED as TOLD_CANCELLED
+from trunkline.wire.mcp.modern import SUBSCRIPTION_ID
+
+MAX_PER_LANE: Final = 1000
+_ASKED_S: Final = 30.0
+_FAREWELL_S: Final = 10.0
+_MOST_PARENTS: Final = 64
+_NOTHING: Final = b"{}"
+
+Home = Hashable
+"""Which lane a caller's calls use: the same for callers that share one. None is the one that is always there."""
+
+
+class _Subscription:
+    """One resource on one lane. `lane` is set while the server tells of it."""
+
+    __slots__ = ("asking", "backoff", "caller", "home", "lane", "timer", "uri", "was_held", "watches")
+
+    def __init__(self, home: Home, caller: Caller, uri: str) -> None:
+        self.home = home
+        self.caller = caller
+        self.uri = uri
+        self.watches: list[Watch] = []
+        self.lane: Lane | None = None
+        self.asking: Call | None = None
+        self.was_held = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.backoff = Backoff()
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.watches)
+
+    def settle(self, outcome: Outcome) -> None:
+        for watch in list(self.watches):
+            watch.settle(outcome)
+
+    def is_on(self, lane: Lane) -> bool:
+        return self.lane is lane or (self.asking is not None and self.asking.carrier is lane)
+
+    def quiet(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Watches:
+    """`submit` carries a call as any other of its caller; `home_of` says which lane that will be."""
+
+    def __init__(
+        self,
+        source: str,
+        submit: Callable[[Call], None],
+        home_of: Callable[[Caller], Home],
+        on_missed: Callable[[], None],
+    ) -> None:
+        self._source = source
+        self._submit = submit
+        self._home_of = home_of
+        self._on_missed = on_missed
+        self._subscriptions: dict[tuple[Home, str], _Subscription] = {}
+        self._by_uri: dict[str, set[_Subscription]] = {}
+        self._per_home: dict[Home, int] = {}
+        self._leaving: dict[tuple[Home, str], Request] = {}
+        self._early: dict[Watch, asyncio.TimerHandle] = {}
+        self._session: Session | None = None
+        self._listen: Listen | None = None
+        self._news: dict[tuple[Lane, str], bytes] = {}
+        self._closed = False
+
+    # -- who watches ----------------------------------------------------------------------------------------------
+
+    def add(self, watch: Watch) -> None:
+        watch.owned_by(self._unwatched)
+        if self._session is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._early[watch] = loop.call_later(_ASKED_S, self._too_early, watch)
+            return
+        refusal = self._refusal(watch)
+        if refusal is not None:
+            watch.settle(Failure(refusal))
+            return
+        self._join(watch)
+
+    def _refusal(self, watch: Watch) -> Problem | None:
+        if self._closed or self._session is None:
+            return self._problem(SOURCE_DOWN, "was stopped")
+        if not self._session.hello.declares("resources", "subscribe"):
+            return self._problem(UNKNOWN_METHOD, "does not tell when resources change")
+        if self._per_home.get(self._home_of(watch.caller), 0) >= MAX_PER_LANE:
+            return self._problem(QUEUE_FULL, f"{MAX_PER_LANE} of its resources are watched already")
+        return None
+
+    def _problem(self, code: Code, reason: str) -> Problem:
+        return Problem(code=code, message=f"Server {self._source}: {reason}", source=self._source)
+
+    def _join(self, watch: Watch) -> None:
+        key = (self._home_of(watch.caller), watch.uri)
+        subscription = self._subscriptions.get(key)
+        if subscription is not None:
+            subscription.watches.append(watch)
+            if subscription.lane is not None:
+                watch.settle(Result(_NOTHING))
+            return
+        subscription = self._subscriptions[key] = _Subscription(key[0], watch.caller, watch.uri)
+        self._by_uri.setdefault(watch.uri, set()).add(subscription)
+        self._per_home[subscription.home] = self._per_home.get(subscription.home, 0) + 1
+        subscription.watches.append(watch)
+        self._ask(subscription)
+
+    def _too_early(self, watch: Watch) -> None:
+        if self._early.pop(watch, None) is not None:
+            watch.settle(Failure(self._problem(SOURCE_DOWN, "is not connected")))
+
+    def _unwatched(self, watch: Watch) -> None:
+        early = self._early.pop(watch, None)
+        if early is not None:
+            early.cancel()
+        for subscription in list(self._by_uri.get(watch.uri, ())):
+            if watch in subscription.watches:
+                subscription.watches.remove(watch)
+                if not subscription.wanted:
+                    self._drop(subscription)
+
+    def forget(self, session: str) -> None:
+        """A client is gone: its lane is not opened again for what it watched."""
+        for subscription in list(self._subscriptions.values()):
+            if subscription.caller.session == session and subscription.home is not None:
+                subscription.watches.clear()
+                self._drop(subscription)
+
+    def close(self) -> None:
+        self._closed = True
+        for watch in list(self._early):
+            self._early.pop(watch).cancel()
+            watch.settle(Failure(self._problem(SOURCE_DOWN, "was stopped")))
+        for subscription in list(self._subscriptions.values()):
+            subscription.settle(Failure(self._problem(SOURCE_DOWN, "was stopped")))
+            self._remove(subscription)
+        self.down()
+
+    # -- the server comes and goes --------------------------------------------------------------------------------
+
+    def up(self, session: Session) -> None:
+        """The lane that is always there is there."""
+        self._session = session
+        if session.era == "modern":
+            self._listen = Listen(session, self._held, self._refused, self._on_missed)
+            self._listen.want(frozenset(self._by_uri))
+        else:
+            for subscription in self._subscriptions.values():
+                if subscription.lane is not None and not subscription.lane.usable:
+                    subscription.lane = None
+                    self._ask_later(subscription)
+        early, self._early = self._early, {}
+        for watch, timer in early.items():
+            timer.cancel()
+            self.add(watch)
+
+    def down(self) -> None:
+        if self._listen is not None:
+            self._listen.close()
+            self._listen = None
+
+    # -- legacy: a request for each resource ----------------------------------------------------------------------
+
+    def _ask(self, subscription: _Subscription) -> None:
+        subscription.quiet()
+        key = (subscription.home, subscription.uri)
+        if self._session is not None and self._session.era == "modern":
+            subscription.timer = asyncio.get_running_loop().call_later(_ASKED_S, self._never_held, subscription)
+            self._listen_anew()
+            return
+        if key in self._leaving:  # over HTTP the later request might arrive first
+            return
+        params = b'{"uri":%b}' % encode(subscription.uri)
+        answered = partial(self._answered, subscription)
+        call = Call("resources/subscribe", params, answered, caller=subscription.caller, reply=_nobody)
+        call.source = self._source
+        subscription.asking = call
+        late = partial(self._answer_is_late, call)
+        subscription.timer = asyncio.get_running_loop().call_later(_ASKED_S, late)
+        self._submit(call)
+
+    def _answer_is_late(self, call: Call) -> None:
+        problem = self._problem(DEADLINE, f"did not accept the subscription within {_ASKED_S:g} seconds")
+        call.give_up(Failure(problem))
+
+    def _answered(self, subscription: _Subscription, call: Request) -> None:
+        subscription.quiet()
+        if subscription.asking is not call or call.outcome is None:
+            return
+        subscription.asking = None
+        lane = call.carrier
+        if isinstance(call.outcome, Result) and isinstance(lane, Lane):
+            self._hold(subscription, lane)
+            if not subscription.wanted:  # they left meanwhile
+                self._release(subscription)
+        elif subscription.wanted:
+            self._failed(subscription, call.outcome)
+
+    def _failed(self, subscription: _Subscription, outcome: Outcome) -> None:
+        """What never held is over; what held before is tried again, unless the server does not want to."""
+        if not subscription.was_held or isinstance(outcome, RemoteError):
+            self._remove(subscription)
+            subscription.settle(outcome)
+        elif not self._closed:
+            self._ask_later(subscription)
+
+    def _hold(self, subscription: _Subscription, lane: Lane) -> None:
+        subscription.lane = lane
+        subscription.was_held = True
+        subscription.backoff.up()
+        lane.holds += 1
+        lane.lost.add_done_callback(lambda _: self._lost(subscription, lane))
+        subscription.settle(Result(_NOTHING))
+
+    def _lost(self, subscription: _Subscription, lane: Lane) -> None:
+        if subscription.lane is lane:
+            subscription.lane = None
+            if subscription.wanted and not self._closed:
+                self._ask_later(subscription)
+
+    def _ask_later(self, subscription: _Subscription) -> None:
+        """The server may be of another era by then, which is told of all its resources at once."""
+        subscription.quiet()
+        delay_s = subscription.backoff.next_delay_s()
+        subscription.timer = asyncio.get_running_loop().call_later(delay_s, self._ask, subscription)
+
+    def _drop(self, subscription: _Subscription) -> None:
+        """Nobody watches it any more."""
+        self._remove(subscription)
+        if self._listen is not None:
+            subscription.lane = None
+            self._listen_anew()
+        elif subscription.lane is not None:
+            self._release(subscription)
+
+    def _remove(self, subscription: _Subscription) -> None:
+        subscription.quiet()
+        key = (subscription.home, subscription.uri)
+        if self._subscriptions.get(key) is not subscription:
+            return
+        del self._subscriptions[key]
+        same = self._by_uri[subscription.uri]
+        same.discard(subscription)
+        if not same:
+            del self._by_uri[subscription.uri]
+        self._per_home[subscription.home] -= 1
+        if not self._per_home[subscription.home]:
+            del self._per_home[subscription.home]
+
+    def _release(self, subscription: _Subscription) -> None:
+        lane, subscription.lane = subscription.lane, None
+        if lane is None:
+            return
+        lane.holds -= 1
+        key = (subscription.home, subscription.uri)
+        if not lane.usable or key in self._subscriptions or key in self._leaving:
+            return
+        request = Request("resources/unsubscribe", b'{"uri":%b}' % encode(subscription.uri), partial(self._left, key))
+        self._leaving[key] = request
+        problem = self._problem(CANCELLED, "did not answer")
+        asyncio.get_running_loop().call_later(_FAREWELL_S, request.give_up, Failure(problem))
+        lane.send(request)
+
+    def _left(self, key: tuple[Home, str], request: Request) -> None:
+        del self._leaving[key]
+        subscription = self._subscriptions.get(key)
+        if subscription is not None and subscription.lane is None and subscription.asking is None:
+            self._ask(subscription)
+
+    # -- modern: one subscription for all -------------------------------------------------------------------------
+
+    def _never_held(self, subscription: _Subscription) -> None:
+        if subscription.lane is None and not subscription.was_held:
+            self._remove(subscription)
+            subscription.settle(Failure(self._problem(SOURCE_DOWN, "cannot be asked now")))
+            self._listen_anew()
+
+    def _listen_anew(self) -> None:
+        if self._listen is not None:
+            self._listen.want(frozenset(self._by_uri))
+
+    def _held(self, uris: Uris) -> None:
+        session = self._session
+        if session is None:
+            return
+        for subscription in self._all_of(uris):
+            subscription.quiet()
+            subscription.lane = session.lane
+            subscription.was_held = True
+            subscription.settle(Result(_NOTHING))
+
+    def _refused(self, uris: Uris, outcome: Outcome) -> None:
+        for subscription in self._all_of(uris):
+            self._remove(subscription)
+            subscription.settle(outcome)
+        self._listen_anew()
+
+    def _all_of(self, uris: Uris) -> list[_Subscription]:
+        return [subscription for uri in uris for subscription in self._by_uri.get(uri, ())]
+
+    # -- news -----------------------------------------------------------------------------------------------------
+
+    def heard(self, lane: Lane, method: str, params: Json) -> None:
+        """What a server says of subscriptions; anything else is none of our business."""
+        if method == RESOURCE_UPDATED:
+            self._updated(lane, bytes(params))
+        elif self._listen is not None and method == ACKNOWLEDGED:
+            self._listen.acknowledged(params)
+        elif self._listen is not None and method == TOLD_CANCELLED:
+            self._listen.cancelled(params)
+
+    def _updated(self, lane: Lane, params: bytes) -> None:
+        """Many at once are told once: whoever watches reads the resource afterwards anyway."""
+        try:
+            uri = msgspec.json.decode(params, type=_Updated).uri
+        except (msgspec.MsgspecError, RecursionError):
+            return
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._news[lane, uri] = params
+
+    def _tell(self) -> None:
+        news, self._news = self._news, {}
+        for (lane, uri), params in news.items():
+            told = _without_subscription_id(params)
+            for watched in _and_parents(uri):
+                for subscription in list(self._by_uri.get(watched, ())):
+                    if subscription.is_on(lane):
+                        for watch in list(subscription.watches):
+                            watch.on_updated(told)
+
+
+class _Updated(msgspec.Struct):
+    uri: str
+
+
+def _and_parents(uri: str) -> Iterator[str]:
+    """A resource, and those that it may be a part of."""
+    yield uri
+    ends = [index for index, letter in enumerate(uri) if letter in "/?#"][-_MOST_PARENTS:]
+    for end in ends:
+        yield uri[:end]
+        if end + 1 < len(uri):
+            yield uri[: end + 1]
+
+
+def _without_subscription_id(params: bytes) -> bytes:
+    """Which subscription it came by is between that server and us."""
+    if SUBSCRIPTION_ID.encode() not in params:
+        return params
+    try:
+        members = members_of(params, "`params`")
+        meta = members_of(members.get("_meta", msgspec.Raw(_NOTHING)), "`_meta`")
+        meta.pop(SUBSCRIPTION_ID, None)
+        members.pop("_meta", None)
+        if meta:
+            members["_meta"] = msgspec.Raw(encode_members(meta))
+        return encode_members(members)
+    except BadMessage:
+        return params
+
+
+def _nobody(request: Request) -> None:
+    """Nobody waits for how it ended."""
