@@ -1,0 +1,92 @@
+"""Whatever servers offer, everything that is listed leads back to the server that offered it."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.core.call import Caller
+from trunkline.core.tool import Item, Snapshot
+from trunkline.router.catalog import Catalog
+from trunkline.router.links import Links
+from trunkline.router.options import NameRules
+from trunkline.router.views import Views
+
+SOURCES = ("a", "b", "A", "a_b")
+uris = st.sampled_from(
+    [
+        "x://1",
+        "x://2",
+        "x://1/2",
+        "trunkline://a/x://1",
+        "trunkline://A/x://1",
+        "trunkline://b/",
+        "trunkline://z/x",
+        "é",
+    ]
+)
+templates = st.sampled_from(["x://{v}", "x://{+v}", "{+v}", "trunkline://a/{v}", "x://{v", "trunkline://{v}"])
+names = st.sampled_from(["p", "a_p", "b.p", "p!", "p?", "x" * 80, "trunkline.p"])
+
+
+def items(source: str, member: str, keys: list[str]) -> tuple[Item, ...]:
+    return tuple(Item(source, key, json.dumps({member: key, "from": source, "own": key}).encode()) for key in keys)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> dict[str, Snapshot]:
+    chosen = draw(st.lists(st.sampled_from(SOURCES), unique=True, min_size=1))
+    return {
+        source: Snapshot(
+            prompts=items(source, "name", draw(st.lists(names, unique=True, max_size=4))),
+            resources=items(source, "uri", draw(st.lists(uris, unique=True, max_size=4))),
+            templates=items(source, "uriTemplate", draw(st.lists(templates, unique=True, max_size=3))),
+        )
+        for source in chosen
+    }
+
+
+def catalog_of(offers: dict[str, Snapshot], naming: str) -> Catalog:
+    catalog = Catalog(naming, 24, lambda: None)
+    for source, offer in offers.items():
+        catalog.add_source(source, NameRules(prefix=source))
+        catalog.replace(source, offer)
+    return catalog
+
+
+@given(snapshots(), st.sampled_from(["prefixed", "original"]))
+def test_what_is_listed_leads_back_to_whoever_offers_it(offers: dict[str, Snapshot], naming: str) -> None:
+    catalog = catalog_of(offers, naming)
+    links = Links(Views(catalog))
+    listed = json.loads(catalog.resources.listing)
+    for resource in listed:
+        assert links.resolve(Caller(), resource["uri"]) == (resource["from"], resource["own"])
+    assert (
+        len({resource["uri"] for resource in listed})
+        == len(listed)
+        == sum(len(offer.resources) for offer in offers.values())
+    )
+    for template in json.loads(catalog.resources.template_listing):
+        assert links.resolve_template(Caller(), template["uriTemplate"]) == (template["from"], template["own"])
+    for prompt in json.loads(catalog.prompts.listing):
+        entry = catalog.prompts.find(prompt["name"])
+        assert entry is not None
+        assert (entry.source, entry.name) == (prompt["from"], prompt["own"])
+
+
+@given(snapshots(), st.lists(st.tuples(st.sampled_from(SOURCES), uris), max_size=12))
+def test_what_a_result_shows_leads_back_to_whoever_gave_it(
+    offers: dict[str, Snapshot], given_uris: list[tuple[str, str]]
+) -> None:
+    links = Links(Views(catalog_of(offers, "prefixed")))
+    with_resources = [source for source, offer in offers.items() if offer.resources or offer.templates]
+    shown = [
+        (source, uri, links.shown(Caller(), source, uri)) for source, uri in given_uris if source in with_resources
+    ]
+    for source, uri, known_as in shown:
+        if len(with_resources) > 1:
+            assert links.resolve(Caller(), known_as) == (source, uri)
+        else:
+            assert known_as == uri
