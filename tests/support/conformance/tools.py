@@ -20,7 +20,7 @@ Handler = Callable[[Changes, Context, Params], Awaitable[Result]]
 STEP_S = 0.05
 STREAM_CLOSED_S = 0.3
 """How long the answer waits after its stream was closed: the client comes back for it."""
-LONG_CALL_S = 12.0
+LONG_CALL_S = 11.0
 """How long it takes where nobody can close the stream: the harness leaves such a one after 10 seconds."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

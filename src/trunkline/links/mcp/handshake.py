@@ -81,9 +81,12 @@ async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: by
 
 
 async def _discover(lane: Lane, timeout_s: float) -> Outcome:
+    """Once more if it refuses the version and names the very same as one that it serves."""
     _speak(lane, LATEST_MODERN, modern=True)
-    asking = lane.ask("server/discover", b"{}", timeout_s)
-    return await asking
+    outcome = await lane.ask("server/discover", b"{}", timeout_s)
+    if isinstance(outcome, RemoteError) and LATEST_MODERN in _offered(outcome):
+        outcome = await lane.ask("server/discover", b"{}", timeout_s)
+    return outcome
 
 
 def _is_modern(outcome: Outcome) -> bool:

@@ -117,6 +117,18 @@ async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[s
     assert (await shake_hands(server(discover=discover, initialize=LEGACY), None, b"{}", 5)).era == "legacy"
 
 
+async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more() -> None:
+    refusal = {"code": -32022, "message": "x", "data": {"supported": ["2026-07-28"], "requested": "2026-07-28"}}
+
+    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+        again = lane.methods().count("server/discover") > 1
+        lane.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
+
+    lane = MemoryLane(respond)
+    assert (await shake_hands(lane, None, b"{}", 5)).era == "modern"
+    assert lane.methods() == ["server/discover", "server/discover"]
+
+
 async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> None:
     refusal = {"code": -32022, "message": "x", "data": {"supported": ["2099-01-01"], "requested": "2026-07-28"}}
     lane = server(discover=refusal, initialize=LEGACY)
