@@ -121,10 +121,12 @@ def refresh_lists(roster: Roster, kind: ListName) -> None:
         offer = roster.catalog.snapshot(source)
         if source == RESERVED_SOURCE or offer is None or gate.health.state not in _WELL or not _has(offer, kind):
             continue
-        if not announces_changes(offer.capabilities, _ABILITY[kind]) and not _holds(offer, kind, now):
-            gate.source.refresh()
+        if _is_old(offer, kind, now):
+            gate.source.refresh()  # which knows best how often its server may be asked
 
 
-def _holds(offer: Snapshot, kind: ListName, now: float) -> bool:
-    said = offer.freshness.get(kind)
-    return said is not None and now < said.since + said.ttl_ms / 1000
+def _is_old(offer: Snapshot, kind: ListName, now: float) -> bool:
+    said = offer.freshness.get(kind, _UNKNOWN)
+    if said.ttl_ms == 0 and announces_changes(offer.capabilities, _ABILITY[kind]):
+        return False
+    return now >= said.since + said.ttl_ms / 1000

@@ -140,7 +140,7 @@ def test_servers_are_asked_again_whose_word_is_old(tmp_path: Path, monkeypatch: 
         desk = Desk(tmp_path)
         desk.offer("announces", tools=["t"], capabilities={"tools": {"listChanged": True}})
         desk.offer("silent", tools=["t"])
-        desk.offer("fresh", tools=["t"], **fresh(5000))
+        desk.offer("fresh", tools=["t"], capabilities={"tools": {"listChanged": True}}, **fresh(5000))
         desk.offer("other", prompts=["p"])
         desk.offer("down", tools=["t"], state="down")
         desk.add("unheard", state="starting")
