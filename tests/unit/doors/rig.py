@@ -84,7 +84,8 @@ class House:
         self.source: FakeSource = self.desk.add("s", "t", "u")
         self.notes: list[Note] = []
         self.desk.events.noted.append(self.notes.append)
-        self.server = McpServer(self.desk.router, max_calls_per_client=max_calls)
+        question_s = options.pop("question_s", 600.0)
+        self.server = McpServer(self.desk.router, max_calls_per_client=max_calls, question_s=question_s)
         self.sessions = Sessions(self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0))
         self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))

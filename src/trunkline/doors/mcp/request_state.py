@@ -88,8 +88,18 @@ def _object(key: str, answer: msgspec.Raw) -> msgspec.Raw:
 
 def is_for_legacy(asked: Asked, router: Router) -> bool:
     """Whether the server that this goes to has no such states, as far as that is known now."""
-    if asked.message.method != "tools/call":
-        return False
-    entry = router.views.of(asked.caller).find(text_member(asked.params, "name") or "")
-    snapshot = None if entry is None else router.catalog.snapshot(entry.tool.source)
+    source = _source_of(asked, router)
+    snapshot = None if source is None else router.catalog.snapshot(source)
     return snapshot is not None and snapshot.protocol_version not in MODERN
+
+
+def _source_of(asked: Asked, router: Router) -> str | None:
+    if asked.message.method == "resources/read":
+        place = router.links.resolve_or_guess(asked.caller, text_member(asked.params, "uri") or "")
+        return None if place is None else place.source
+    name = text_member(asked.params, "name") or ""
+    if asked.message.method == "prompts/get":
+        prompt = router.views.of(asked.caller).prompts.find(name)
+        return None if prompt is None else prompt.source
+    entry = router.views.of(asked.caller).find(name)
+    return None if entry is None else entry.tool.source
