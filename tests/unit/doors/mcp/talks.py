@@ -153,7 +153,7 @@ class Modern:
 
     @property
     def calls_in_flight(self) -> int:
-        calls = self.house.server._stateless.get("local")  # noqa: SLF001
+        calls = self.house.server._stateless.get("local")
         return 0 if calls is None else len(calls)
 
 

@@ -33,7 +33,7 @@ def needs(call: Call, asked: dict[str, Any] | None = ASK, state: str | None = ST
         members.append(f'"inputRequests":{json.dumps(asked)}')
     if state is not None:
         members.append(f'"requestState":{state}')
-    call.finish(NeedsInput(("{%s}" % ",".join(members)).encode()))
+    call.finish(NeedsInput(b"{%b}" % ",".join(members).encode()))
 
 
 async def test_the_client_is_asked_and_the_call_made_again_with_its_answer(tmp_path: Path) -> None:
