@@ -88,6 +88,8 @@ QUEUED: Final[Phase] = "queued"
 SENT: Final[Phase] = "sent"
 PARTIAL: Final[Phase] = "partial"
 PROGRESS: Final = "notifications/progress"
+STREAM_CLOSED: Final = "trunkline/stream-closed"
+"""A notice between our own parts: the server closed the stream of a request in the middle and is asked again later."""
 
 
 class Carrier(Protocol):

@@ -152,8 +152,9 @@ class HttpExchange:
 
     def pause(self) -> None:
         """Close the stream in the middle; a client that was given an id at its start comes back for the answer."""
-        if self.streaming and self.track is not None and self.replay is not None and self.replay.primes:
-            self.end_stream()
+        carrier = None if self.track is None else self.track.carrier
+        if carrier is not None and self.replay is not None and self.replay.primes:
+            carrier.end_stream()
 
     # -- streams --------------------------------------------------------------------------------------------------
 

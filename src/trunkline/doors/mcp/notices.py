@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from trunkline.core.call import PROGRESS, Json
+from trunkline.core.call import PROGRESS, STREAM_CLOSED, Json
 from trunkline.doors.mcp.logs import LOG_MESSAGE, wants_log_message
 from trunkline.wire.jsonrpc import BadMessage, encode_members, encode_notification, members_of, single_line
 from trunkline.wire.mcp.incoming import CANCELLED
 
 if TYPE_CHECKING:
     from trunkline.doors.mcp.asked import Asked
-
-STREAM_CLOSED: Final = "trunkline/stream-closed"
-"""Between our own parts: the server closed the stream of this request and is going to be asked again."""
 
 
 def pass_on(asked: Asked, method: str, params: Json) -> None:

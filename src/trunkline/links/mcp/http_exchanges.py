@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from trunkline.core.call import Request
+from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Problem
 from trunkline.links.http_client import Exchange
 from trunkline.links.mcp.http_streams import REST_S, deliver
@@ -97,7 +97,11 @@ class Post(Exchange):
             return
         if self._sse is None:
             self._read_body(request, body)
-        if not request.done and not self._resumed(request):
+        if request.done:
+            return
+        if self._resumed(request):
+            request.noticed(STREAM_CLOSED, b"{}")
+        else:
             lane.fail(request, lane.problem(SOURCE_PROTOCOL, self._what_came(body), request))
 
     def _session_is_lost(self, body: bytes) -> bool:
