@@ -15,6 +15,10 @@ LEGACY = "2025-06-18"
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 CLIENT_INFO = {"name": "test", "version": "1"}
+MIRRORED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    ["tasks/get", "tasks/update", "tasks/cancel"], "taskId"
+)
+"""Which parameter the `Mcp-Name` header repeats, by method."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -208,6 +212,6 @@ def modern_meta() -> dict[str, Any]:
 
 def modern_headers(method: str, params: dict[str, Any]) -> dict[str, str]:
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-    if method == "tools/call":
-        headers["Mcp-Name"] = params["name"]
+    if method in MIRRORED and MIRRORED[method] in params:
+        headers["Mcp-Name"] = params[MIRRORED[method]]
     return headers
