@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
+from tests.unit.links.mcp.test_http_lane import lane_to
+from tests.unit.links.scripted_server import Peer, http, scripted
 
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Snapshot
@@ -174,3 +176,21 @@ async def test_thousands_of_bad_tools_are_a_few_warnings() -> None:
     assert names(snapshot) == []
     assert len(snapshot.warnings) == listing.MAX_WARNINGS + 1
     assert "950 more" in snapshot.warnings[-1]
+
+
+async def test_a_modern_http_servers_tool_with_a_bad_header_annotation_is_left_out() -> None:
+    bad = b'{"name":"bad","inputSchema":{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}}'
+    tools = b'{"tools":[%b,{"name":"b"}]}' % bad
+    snapshot = await snapshot_of(tools)
+    assert names(snapshot) == ["bad", "b"], "over other wires it does not matter"
+
+    async def script(peer: Peer) -> None:
+        while True:
+            message = json.loads((await peer.request()).partition(b"\r\n\r\n")[2])
+            await peer.send(http(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (message["id"], tools)))
+
+    async with scripted(script) as server, lane_to(server.url) as lane:
+        lane.speak("2026-07-28", modern=True)
+        snapshot = await fetch_snapshot(session_on(lane, "modern"), "s")
+        assert names(snapshot) == ["b"]
+        assert len(snapshot.warnings) == 1
