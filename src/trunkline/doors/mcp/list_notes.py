@@ -32,7 +32,8 @@ class ListNotes:
         self._hints: dict[ListName, _Hints] = {}
         self._incomplete: bytes | None = None
         self._refreshed_at: dict[ListName, float] = {}
-        router.roster.on_news.append(self._forget)
+        self._servers = 0
+        router.roster.on_news.insert(0, self._forget)  # before anybody who waits for news is given a list
         router.roster.on_list_changed.append(self._forget)
 
     def listed(self, name: ListName) -> None:
@@ -49,7 +50,8 @@ class ListNotes:
 
     def modern(self, name: ListName, *, public: bool | None = None) -> bytes:
         """The members after the list for a client of 2026-07-28; `public` where it is settled by an earlier page."""
-        hints, missing = self._hints_of(name), self._missing()
+        missing = self._missing()
+        hints = self._hints_of(name)
         ttl_ms = max(0, int((hints.fresh_until - self._time()) * 1000))
         scope = b"public" if (hints.public if public is None else public) else b"private"
         comma = b"," if missing else b""
@@ -67,6 +69,9 @@ class ListNotes:
 
     def _missing(self) -> bytes:
         """The member of `_meta` for servers that the lists do not show as they are now; empty when there are none."""
+        if self._servers != len(self._router.gates):  # a new one makes no news before it was heard of
+            self._servers = len(self._router.gates)
+            self._forget()
         if self._incomplete is None:
             servers = incomplete(self._router.roster)
             self._incomplete = b"%b:%b" % (encode(INCOMPLETE), encode(servers)) if servers else b""

@@ -31,7 +31,7 @@ class Listens:
         members = {} if notifications is None else members_of(notifications, "`notifications`")
         wanted = read_wanted(members, asked.caller.capabilities)
         principal = asked.caller.principal
-        refusal = asked.calls.refusal(asked.key) or self._refusal(asked.key, principal, len(wanted.uris))
+        refusal = self._refusal(asked.key, principal, len(wanted.uris))
         if refusal is not None:
             refuse(asked.answer, refusal)
             return
@@ -43,7 +43,7 @@ class Listens:
             return Problem(code=INVALID_REQUEST, message="A request with this `id` is still in flight")
         theirs = [listen for listen in self._open.values() if listen.principal == principal]
         if len(self._open) >= MAX_LISTENS or len(theirs) >= MAX_LISTENS_PER_PRINCIPAL:
-            return _too_many(f"More than {len(theirs)} subscriptions are open")
+            return _too_many(f"Too many subscriptions are open: {len(theirs)} of yours, {len(self._open)} in all")
         if uris and sum(len(listen.wanted.uris) for listen in theirs) + uris > MAX_URIS_PER_PRINCIPAL:
             return _too_many(f"More than {MAX_URIS_PER_PRINCIPAL} resources are subscribed to")
         return None

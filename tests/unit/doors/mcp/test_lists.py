@@ -115,6 +115,16 @@ async def test_a_server_that_is_missing_is_named_and_delays_nothing(tmp_path: Pa
         assert await keys(legacy, "tools/list") == ["s_t", "dead_alive"]
 
 
+async def test_a_server_that_was_added_is_named_while_it_starts(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
+        for client in (legacy, modern):
+            assert "trunkline/incomplete" not in (await client.request("tools/list")).result.get("_meta", {})
+        here.desk.add("new", state=None)
+        for client in (legacy, modern):
+            result = (await client.request("tools/list")).result
+            assert result["_meta"]["trunkline/incomplete"] == [{"server": "new", "state": "starting", "stale": False}]
+
+
 async def test_a_list_waits_for_servers_that_are_starting(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         here.desk.add("slow", state=None)
