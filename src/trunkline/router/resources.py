@@ -88,9 +88,6 @@ class Resources:
         """Where a URI must be that nobody has ever named, if it is anywhere: at the only server with resources."""
         return Place(self.sources[0], uri) if len(self.sources) == 1 else None
 
-    def offers(self, source: str) -> bool:
-        return source in self.sources
-
     # -- building -------------------------------------------------------------------------------------------------
 
     def _definitions(

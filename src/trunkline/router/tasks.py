@@ -53,15 +53,6 @@ class Tasks:
         text = bytes(raw)
         return map_task_ids(text, lambda own: self.shown(caller, TaskPlace(source, own))) if _MARK in text else raw
 
-    def to_server(self, caller: Caller, source: str, raw: Json) -> Json:
-        """What a client sends to one server, with the server's ids again. Ids that are not of it stay as they are."""
-        text = bytes(raw)
-        return map_task_ids(text, lambda ours: self._own_id(caller, source, ours)) if _MARK in text else raw
-
-    def _own_id(self, caller: Caller, source: str, task_id: str) -> str:
-        place = self.place(caller, task_id)
-        return place.task_id if place is not None and place.source == source else task_id
-
 
 def _purpose(caller: Caller) -> str:
     return "task" + encode([caller.principal, caller.session]).decode()
