@@ -31,7 +31,7 @@ CAPABILITIES: Final[dict[str, object]] = {
 }
 OUR_INFO: Final = b'"%b":%b' % (SERVER_INFO.encode(), encode(INFO))
 """The member of a modern result's `_meta` that says who we are."""
-_HEARD_S: Final = 0.25
+_HEARD_S: Final = 0.2
 """How long a greeting waits for servers that nobody has heard of yet, for the sake of their instructions."""
 _CLIENT_NAME_LIMIT: Final = 64
 _REMEMBERED_BYTES: Final = 1024
