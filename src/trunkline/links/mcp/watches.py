@@ -53,6 +53,13 @@ class _Subscription:
     def wanted(self) -> bool:
         return bool(self.watches)
 
+    @property
+    def waits_for_scout(self) -> bool:
+        """Whether nobody else will see to it that it is asked for."""
+        if self.asking is not None:
+            return False
+        return self.home is None if self.lane is None else not self.lane.usable
+
     def settle(self, outcome: Outcome) -> None:
         for watch in list(self.watches):
             watch.settle(outcome)
@@ -86,6 +93,7 @@ class Watches:
         self._leaving: dict[tuple[Home, str], Request] = {}
         self._early: dict[Watch, asyncio.TimerHandle] = {}
         self._session: Session | None = None
+        self._is_up = False
         self._listen: Listen | None = None
         self._news: dict[tuple[Lane, str], bytes] = {}
         self._closed = False
@@ -166,20 +174,22 @@ class Watches:
     def up(self, session: Session) -> None:
         """The lane that is always there is there."""
         self._session = session
+        self._is_up = True
         if session.era == "modern":
             self._listen = Listen(session, self._held, self._refused, self._on_missed)
             self._listen.want(frozenset(self._by_uri))
         else:
-            for subscription in self._subscriptions.values():
-                if subscription.lane is not None and not subscription.lane.usable:
+            for subscription in list(self._subscriptions.values()):
+                if subscription.waits_for_scout:
                     subscription.lane = None
-                    self._ask_later(subscription)
+                    self._ask(subscription)
         early, self._early = self._early, {}
         for watch, timer in early.items():
             timer.cancel()
             self.add(watch)
 
     def down(self) -> None:
+        self._is_up = False
         if self._listen is not None:
             self._listen.close()
             self._listen = None
@@ -189,7 +199,7 @@ class Watches:
     def _ask(self, subscription: _Subscription) -> None:
         subscription.quiet()
         key = (subscription.home, subscription.uri)
-        if self._session is not None and self._session.era == "modern":
+        if self._listen is not None or (subscription.home is None and not self._is_up):
             subscription.timer = asyncio.get_running_loop().call_later(_ASKED_S, self._never_held, subscription)
             self._listen_anew()
             return
