@@ -187,11 +187,13 @@ class Call(Request):
     """A caller's request: what the router adds to a request.
 
     `on_question` takes what the server asks of the client meanwhile, None where the client cannot be asked; while
-    `questions` are open the deadline rests. `headers` are those that an HTTP server wants to see beside the body.
+    `questions` are open the deadline rests. Once it `asked` something its result is for that answer alone. `headers`
+    are those that an HTTP server wants to see beside the body.
     """
 
     __slots__ = (
         "admitted",
+        "asked",
         "caller",
         "gate",
         "headers",
@@ -222,6 +224,7 @@ class Call(Request):
         self.caller = caller
         self.reply = reply
         self.admitted = False
+        self.asked = False
         self.gate: Gatekeeper | None = None
         self.headers: list[tuple[bytes, bytes]] | None = None
         self.keeper: Keeper | None = None

@@ -41,6 +41,7 @@ class Question:
         self.on_withdrawn: Callable[[], None] | None = None
         self._reply = reply
         for call in calls:
+            call.asked = True
             call.questions += 1
 
     def answer(self, result: Json) -> bool:

@@ -223,7 +223,8 @@ class _Read:
 
     def ended(self, call: Call) -> None:
         outcome = call.outcome
-        if isinstance(outcome, Result) and self._shelf.generation == self._generation:
+        # A result that took an answer of the client is for that answer alone.
+        if isinstance(outcome, Result) and not call.asked and self._shelf.generation == self._generation:
             self._cache.keep(self._shelf, self._key, outcome.raw)
 
 

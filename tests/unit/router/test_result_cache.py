@@ -21,6 +21,7 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
+from trunkline.core.question import ROOTS, Question
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.hints import LARGEST_BYTES
@@ -133,6 +134,19 @@ async def test_a_tool_is_named_and_says_that_it_only_reads_or_is_vouched_for(
     server.publish(tool("thing", annotations))
     server.call("s_thing")
     assert server.is_kept("s_thing") == kept
+
+
+async def test_what_took_an_answer_of_the_client_is_not_given_again(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+
+    def ask(call: Call) -> None:
+        server.asked.append(call)
+        Question("s", ROOTS, b"{}", lambda ending, raw: call.finish(OK) and None, (call,)).answer(b"{}")
+
+    server.source.on_submit = ask
+    for _ in range(2):
+        server.desk.call("s_read", {"arguments": {}})
+    assert len(server.asked) == 2
 
 
 async def test_patterns_mean_the_servers_own_names(tmp_path: Path) -> None:
