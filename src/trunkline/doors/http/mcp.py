@@ -20,7 +20,7 @@ from trunkline.doors.http.batch import HttpBatch
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.posted import accepted, check_type, takes_stream
 from trunkline.doors.http.sessions import Session, Sessions
-from trunkline.doors.http.trace import bridge_trace, carries_trace
+from trunkline.doors.http.trace import bridge_trace
 from trunkline.doors.mcp.server import McpServer
 from trunkline.wire.batch import VERSION as BATCH_VERSION
 from trunkline.wire.batch import is_batch, split_batch
@@ -82,7 +82,7 @@ class McpRoute:
                 return
             raise
         exchange.id_json = message.id_json
-        if carries_trace(headers) and message.id is not None:
+        if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
             bridge_trace(message, headers)
         version = headers.get(_VERSION)
         if version in _LEGACY or (version is None and not is_modern(message)):

@@ -57,7 +57,7 @@ class Session(Conversation):
             return
         carrier = self.replay.carrier() if self.replay is not None and is_question(message) else None
         if isinstance(carrier, HttpExchange):
-            carrier.notice(message)
+            carrier.event(message)
         elif message not in self._news and len(self._news) < _MAX_WAITING_NEWS:
             self._news.append(message)
 

@@ -18,7 +18,7 @@ from trunkline.doors.http.exchange import EVENTS
 from trunkline.doors.http.posted import check_type, takes_stream
 from trunkline.doors.http.rest import Visit
 from trunkline.doors.http.sessions import Session, Sessions
-from trunkline.doors.http.trace import bridge_trace, carries_trace
+from trunkline.doors.http.trace import bridge_trace
 from trunkline.doors.mcp.server import McpServer
 from trunkline.wire.batch import VERSION as BATCH_VERSION
 from trunkline.wire.batch import is_batch, split_batch
@@ -103,8 +103,7 @@ class SseRoute:
         if message.method is None or message.id is None:
             self._other(session, message)
             return
-        if carries_trace(request.headers):
-            bridge_trace(message, request.headers)
+        bridge_trace(message, request.headers)
         self._server.legacy_request(session, message, SseAnswer(session, message.id_json))
 
     def _other(self, session: SseSession, message: Message) -> None:

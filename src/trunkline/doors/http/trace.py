@@ -15,18 +15,17 @@ _TEXT: Final = re.compile(rb"[\x20-\x7e\t]{1,8192}")
 _FORMATS: Final = {"traceparent": _TRACEPARENT, "tracestate": _TEXT, "baggage": _TEXT}
 
 
-def carries_trace(headers: Mapping[bytes, bytes]) -> bool:
-    return b"traceparent" in headers or b"baggage" in headers
-
-
 def bridge_trace(message: Message, headers: Mapping[bytes, bytes]) -> None:
     """What the message says itself stays. A state without its parent means nothing, nor does a malformed header."""
+    found = _from(headers)
+    if not found:
+        return
     try:
         params = {} if message.params is None else members_of(message.params, "`params`")
         meta = members_of(params["_meta"], "`_meta`") if "_meta" in params else {}
     except BadMessage:
         return  # refused further on, with the reason
-    added = {name: encode(value) for name, value in _from(headers).items() if name not in meta}
+    added = {name: encode(value) for name, value in found.items() if name not in meta}
     if "traceparent" in meta or "traceparent" not in added:
         added.pop("tracestate", None)
         added.pop("traceparent", None)

@@ -203,6 +203,23 @@ async def test_a_question_of_no_call_takes_the_stream_of_a_call_where_the_sessio
         await wire.close()
 
 
+async def test_a_question_also_takes_the_stream_of_a_call_that_was_come_back_to(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, LatestClient(here.port) as client:
+        wire, events = await ask(client, call())
+        first = await events.next()
+        running = await held(here)
+        again, more = await resume(client, first["id"])
+        assert await events.rest() == []
+        await more.next()
+        (session,) = here.sessions._sessions.values()
+        session.push(QUESTION)
+        assert (await more.next())["data"] == QUESTION.decode()
+        running.finish(OK)
+        assert len(await more.rest()) == 1
+        await wire.close()
+        await again.close()
+
+
 async def test_ids_of_one_session_mean_nothing_in_another(tmp_path: Path) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client, LatestClient(here.port) as other:
         wire, events = await ask(client, call())
