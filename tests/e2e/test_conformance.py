@@ -10,7 +10,7 @@ from tests.support.conformance.expectations import client_shortfall, shortfall
 from tests.support.conformance.harness import LEGACY, MODERN, WIRES, Wire, judge_server
 from tests.support.conformance.layouts import DIRECT, THROUGH, TO_LEGACY, TO_MODERN, Layout, standing
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("wire", WIRES, ids=str)
@@ -22,6 +22,12 @@ def test_the_backend_alone_is_conformant(wire: Wire, tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", THROUGH, ids=str)
 def test_the_gateway_is_as_conformant_as_the_backend_alone(layout: Layout, wire: Wire, tmp_path: Path) -> None:
     assert_no_shortfall(layout, wire, tmp_path)
+
+
+@pytest.mark.parametrize("layout", TO_LEGACY, ids=str)
+def test_clients_of_the_legacy_era_miss_nothing_of_a_server_of_their_own(layout: Layout, tmp_path: Path) -> None:
+    """Where a server speaks both, the gateway speaks the modern era with it."""
+    assert_no_shortfall(layout, LEGACY, tmp_path)
 
 
 @pytest.mark.parametrize("layout", TO_MODERN, ids=str)

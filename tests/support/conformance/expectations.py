@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.conformance.client_scenarios import ClientScenario
-from tests.support.conformance.harness import Report, Wire
+from tests.support.conformance.harness import MODERN, Report, Wire
 from tests.support.conformance.layouts import TO_LEGACY, Layout
 
 NO_KEY = "a request of the legacy era has no key: the gateway makes one up, and the harness wants the server's own"
@@ -23,8 +23,8 @@ TOO_SLOW_OVER_STDIO = {
 }
 
 
-def impossible_in(layout: Layout) -> dict[str, str]:
-    if layout not in TO_LEGACY:
+def impossible_in(layout: Layout, wire: Wire) -> dict[str, str]:
+    if layout not in TO_LEGACY or wire is not MODERN:
         return {}
     return IMPOSSIBLE_WITH_LEGACY | (TOO_SLOW_OVER_STDIO if layout.transport == "stdio" else {})
 
@@ -34,7 +34,7 @@ def shortfall(layout: Layout, wire: Wire, report: Report) -> str:
 
     Checks that were left out count as lost: whoever advertises less must not look better.
     """
-    impossible = impossible_in(layout)
+    impossible = impossible_in(layout, wire)
     faults = [check for check in report.faults if check.id not in impossible]
     if faults:
         return "\n".join(map(str, faults))

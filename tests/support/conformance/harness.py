@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 NODE = str(Path(sys.executable).with_name("node"))
 PACKAGES = ROOT / "tools" / "conformance" / "node_modules"
-PATIENCE_S = 100
+PATIENCE_S = 200
 CLIENT_PATIENCE_MS = 60_000
 _RESULT = re.compile(r"(?:server-)?(.+)-\d{4}-\d\d-\d\dT[-\d]+Z")
 _CHATTER = ("incoming-", "outgoing-", "stream-closed", "server-info")
