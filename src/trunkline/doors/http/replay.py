@@ -119,7 +119,7 @@ class Track:
 class Replay:
     """All streams of one session. `primes` says whether a stream begins with an id of its own (2025-11-25)."""
 
-    __slots__ = ("_kept", "_next", "_order", "_size_bytes", "_tracks", "primes")
+    __slots__ = ("_closed", "_kept", "_next", "_order", "_size_bytes", "_tracks", "primes")
 
     def __init__(self, kept: Kept, *, primes: bool) -> None:
         self.primes = primes
@@ -128,6 +128,7 @@ class Replay:
         self._tracks: dict[int, Track] = {}
         self._size_bytes = 0
         self._next = 0
+        self._closed = False
 
     def open(self, id_json: bytes = b"null") -> Track:
         """A new stream; `id_json` is the request that it is for."""
@@ -152,7 +153,13 @@ class Replay:
                 return track.carrier
         return None
 
+    def forget(self, track: Track) -> None:
+        """Nobody can come back to it; what it said is dropped in its turn."""
+        self._tracks.pop(track.number, None)
+
     def keep(self, track: Track, count: int, data: bytes) -> None:
+        if self._closed:
+            return
         track.events.append((count, data))
         self._order.append(track)
         self._grow(len(data))
@@ -183,7 +190,8 @@ class Replay:
         self._kept.size_bytes += size_bytes
 
     def close(self) -> None:
-        """The session is over."""
+        """The session is over; what is still said in it reaches connections that are open, and is not kept."""
+        self._closed = True
         self._kept.size_bytes -= self._size_bytes
         self._size_bytes = 0
         self._order.clear()

@@ -64,6 +64,8 @@ class Session(Conversation):
     def open_stream(self, exchange: HttpExchange) -> None:
         self._now_on(exchange)
         exchange.replay = self.replay
+        if self.replay is not None and self._track is not None:
+            self.replay.forget(self._track)
         exchange.stream()
         self._track = exchange.track
         self._tell_news(exchange)

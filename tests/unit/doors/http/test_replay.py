@@ -91,3 +91,25 @@ def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkey
         track.attach(Connection(), 0)
         track.say(b"answer", last=True)
     assert [events.find(b"%d-0" % number) is None for number in range(5)] == [True, True, True, False, False]
+
+
+def test_what_is_said_after_the_end_of_a_session_is_not_kept() -> None:
+    kept = Kept()
+    events = Replay(kept, primes=True)
+    track, open_connection = events.open(), Connection()
+    track.attach(open_connection, 0)
+    events.close()
+    track.say(b"sorry", last=True)
+    assert kept.size_bytes == 0
+    assert open_connection.events == [(b"0-1", b"sorry")]
+    assert open_connection.ended
+
+
+def test_streams_that_nobody_can_come_back_to_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_EVENTS", 2)
+    events = Replay(Kept(), primes=True)
+    for _ in range(5):
+        track = events.open()
+        track.say(b"news")
+        events.forget(track)
+    assert [events.find(b"%d-1" % number) for number in range(5)] == [None] * 5
