@@ -27,7 +27,6 @@ _NOTIFICATION_S: Final = 10.0
 _STREAM_OPENS_S: Final = 0.5
 """How long a call waits for the server's own stream. Some servers say nothing on it before their first event."""
 _HEADER_MISMATCH: Final = -32020
-_TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RETIRED_AFTER_FAILURES: Final = 3
 
 
@@ -41,6 +40,7 @@ class HttpLane(Lane):
         self.version = ""
         self.session_id = b""
         self.take_back: Callable[[Request], bool] = _keep
+        self.mirror_again: Callable[[Call], bool] = _keep
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
         self._posts: dict[int, Post | Resumption] = {}
@@ -176,11 +176,14 @@ class HttpLane(Lane):
             self.lost.set_result(problem)
 
     def refused(self, request: Request, error: bytes) -> None:
-        """The server's own error. If it says that headers are wrong, its tools are not what they were."""
+        """The server's own error. If it says that headers are wrong, its tools are not what they were, and the call
+        was not run."""
         self.pending.pop(request.upstream_id, None)
-        request.finish(RemoteError(error))
         if self.modern and isinstance(request, Call) and _code_of(error) == _HEADER_MISMATCH:
-            self.on_notification(_TOOLS_CHANGED, b"{}")
+            request.carrier = None
+            if self.mirror_again(request):
+                return
+        request.finish(RemoteError(error))
 
     def resume(self, request: Request, parser: SseParser) -> None:
         """Its stream ended without the answer, and the server keeps the rest."""

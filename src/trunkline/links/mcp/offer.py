@@ -57,6 +57,7 @@ class Offer:
         self._fetching: dict[ListName, asyncio.Task[Listed]] = {}
         self._wanted: set[ListName] = set()
         self._relisting: asyncio.Task[None] | None = None
+        self._afterwards: list[Callable[[], None]] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
@@ -68,6 +69,17 @@ class Offer:
     def changed(self, method: str) -> None:
         """The server announces that lists have changed; whoever was never listed is listed in full."""
         self._want(LISTS if not self._asked_at else CHANGED[method])
+
+    def list_tools_then(self, then: Callable[[], None]) -> None:
+        """The tools are not what they were; `then` is called when they have been listed, or cannot be."""
+        self._afterwards.append(then)
+        self._want(("tools",))
+        if self._relisting is None:
+            self._run_afterwards()
+
+    def definition_of(self, tool: str) -> bytes:
+        """A tool as it was listed last; empty for one that there is not."""
+        return dict(self._known.get("tools", Listed()).items).get(tool, b"")
 
     def missed(self) -> None:
         """Announcements may have been lost."""
@@ -110,9 +122,16 @@ class Offer:
                 self._wanted.clear()
                 began = time.monotonic()
                 await self._relist_once(wanted)
+                self._run_afterwards()
                 await asyncio.wait([lane.lost], timeout=max(_PAUSE_S, time.monotonic() - began))
         finally:
             self._relisting = None
+            self._run_afterwards()
+
+    def _run_afterwards(self) -> None:
+        waiting, self._afterwards = self._afterwards, []
+        for then in waiting:
+            then()
 
     async def _relist_once(self, wanted: frozenset[ListName]) -> None:
         reason: str | None = None

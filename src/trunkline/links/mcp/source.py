@@ -23,6 +23,7 @@ from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
 from trunkline.links.mcp.lanes import ClientLanes, LaneKey, lane_key
+from trunkline.links.mcp.mirror_again import mirror_again
 from trunkline.links.mcp.offer import Offer
 from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
 from trunkline.links.mcp.pool import Pool, needs_seat
@@ -135,6 +136,9 @@ class McpSource:
         asyncio.get_running_loop().call_soon(self._submit_again, request)
         return True
 
+    def _mirror_again(self, call: Call) -> bool:
+        return self._offer is not None and mirror_again(self._offer, self._submit_again, call)
+
     def _submit_again(self, call: Call) -> None:
         if not call.done:
             self.submit(call)
@@ -208,6 +212,7 @@ class McpSource:
         session.lane.on_notification = partial(self._heard, session.lane)
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
+            session.lane.mirror_again = self._mirror_again
             if session.era == "legacy":
                 await self._open_stream(session.lane)
         return session

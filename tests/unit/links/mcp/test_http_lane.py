@@ -660,14 +660,21 @@ def test_a_task_is_named_in_a_header_and_a_notification_says_its_method(loop_fac
 
 
 @both_loops
-def test_a_server_that_finds_headers_wrong_is_listed_again(loop_factory: Loop) -> None:
+def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) -> None:
     async def main() -> None:
         body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no"}}'
         async with scripted(answering(lambda _: http(body, 400))) as server, lane_to(server.url) as lane:
-            heard: list[str] = []
-            lane.on_notification = lambda method, params: heard.append(method)
             lane.speak("2026-07-28", modern=True)
             assert isinstance(await outcome(sent(lane)), RemoteError)
-            assert heard == ["notifications/tools/list_changed"]
+            taken: list[Call] = []
+
+            def take(call: Call) -> bool:
+                taken.append(call)
+                return True
+
+            lane.mirror_again = take
+            call = sent(lane)
+            await until(lambda: taken == [call], "it is handed over")
+            assert (call.done, call.carrier, lane.pending) == (False, None, {})
 
     run_on(loop_factory, main())
