@@ -97,7 +97,7 @@ class Post(Exchange):
             return
         if self._sse is None:
             self._read_body(request, body)
-        if request.done:
+        if not lane.carries(request):
             return
         if self._resumed(request):
             request.noticed(STREAM_CLOSED, b"{}")

@@ -185,6 +185,10 @@ class HttpLane(Lane):
                 return
         request.finish(RemoteError(error))
 
+    def carries(self, request: Request) -> bool:
+        """Whether its answer is still to come, and on this lane."""
+        return not request.done and self.pending.get(request.upstream_id) is request
+
     def resume(self, request: Request, parser: SseParser) -> None:
         """Its stream ended without the answer, and the server keeps the rest."""
         resumption = self._posts[request.upstream_id] = Resumption(self, request, parser)

@@ -49,12 +49,14 @@ async def test_the_tools_are_listed_and_the_call_goes_again_with_new_headers() -
     await stage.offer.close()
 
 
-async def test_what_is_annotated_badly_or_gone_has_no_headers() -> None:
-    for stage in (Stage(annotation=""), Stage()):
-        stage.tool["name"] = "t" if stage.tool["inputSchema"] else "other"
+async def test_a_tool_that_is_annotated_badly_or_gone_has_no_headers() -> None:
+    bad, gone = Stage(annotation=""), Stage()
+    gone.tool["name"] = "other"
+    for stage in (bad, gone):
         call = a_call()
-        if stage.take(call):
-            await until(lambda stage=stage: bool(stage.sent), "it goes again")
+        assert stage.take(call)
+        await until(lambda stage=stage: bool(stage.sent), "it goes again")
+        assert call.headers == []
         await stage.offer.close()
     assert not Stage().take(a_call("prompts/get")), "nothing else has such headers"
 
