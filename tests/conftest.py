@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from tests.support.processes import become_subreaper, descendants, open_files, reap
+from tests.support.processes import become_subreaper, below_lasting, descendants, open_files, reap
 
 LEAK_PATIENCE_S = 5.0
 DEFAULT_TIMEOUT_S = 60.0
@@ -79,7 +79,9 @@ class Census:
         below = descendants(os.getpid())
         for orphan in (process for process in below if process.zombie and process.parent == os.getpid()):
             reap(orphan.pid)
-        self.processes = {process.pid: process for process in below if not is_own_zombie(process)}
+        spared = below_lasting()
+        counted = [process for process in below if not is_own_zombie(process) and process.pid not in spared]
+        self.processes = {process.pid: process for process in counted}
         self.files = open_files()
         self.threads = {thread.ident: thread.name for thread in threading.enumerate()}
 

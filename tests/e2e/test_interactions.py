@@ -6,6 +6,7 @@ clients of `trunkline stdio` each have a gateway of their own, in front of the s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from tests.support.interactions.requirements import CLIENTS, ERAS, REQUIREMENTS,
 from tests.support.interactions.scene import check_of, connect, over_http, over_stdio
 from tests.support.interactions.stage import CHECKS, Stage
 from tests.support.peers.programs import HttpPeer, Journal, Peer
+from tests.support.processes import LASTING, descendants
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.node,
@@ -65,9 +68,10 @@ def driver() -> Iterator[NodeDriver]:
 
 
 class Place:
-    """A server of one era, and the gateway in front of it."""
+    """A server of one era, and the gateway in front of it, which may start and end processes as it likes."""
 
     def __init__(self, server: Peer, gateway: Gateway) -> None:
+        LASTING.add(gateway.process.pid)
         self.server = server
         self.url = f"http://127.0.0.1:{gateway.port}/mcp"
 
@@ -86,6 +90,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Place]]:
+    before = {process.pid for process in descendants(os.getpid())}
     with ExitStack() as stack:
         places: dict[tuple[str, str], Place] = {}
         for wire in ("http", "stdio"):
@@ -96,6 +101,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str,
                     stack.enter_context(server)
                 places[wire, era] = Place(server, stack.enter_context(gateway_of(folder, server)))
         yield places
+    LASTING.clear()
+    wait_until(
+        lambda: {process.pid for process in descendants(os.getpid())} <= before, "whatever the gateways started is gone"
+    )
 
 
 def gateway_of(folder: Path, server: Peer) -> Gateway:
@@ -109,7 +118,7 @@ async def test_it_works_through_the_gateway(
     place = places[case.wire, case.server_era]
     target = place.target(case.door, tmp_path)
     joined = partial(connect, case.kind, case.client_era, target, tmp_path, driver, prefix=PREFIX)
-    stage = Stage(joined, place.journal, case.server_era)
+    stage = Stage(joined, place.journal, case.server_era, tmp_path)
     async with stage.client() as client:
         await check_of(case.row)(client, stage)
 

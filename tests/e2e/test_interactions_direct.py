@@ -43,7 +43,7 @@ async def test_over_http(
     kind: str, era: str, row: str, servers: dict[str, HttpPeer], driver: NodeDriver, tmp_path: Path
 ) -> None:
     server = servers[era]
-    stage = Stage(partial(connect, kind, era, server.url, tmp_path, driver), server.journal, era)
+    stage = Stage(partial(connect, kind, era, server.url, tmp_path, driver), server.journal, era, tmp_path)
     async with stage.client() as client:
         await check_of(row)(client, stage)
 
@@ -51,6 +51,8 @@ async def test_over_http(
 @pytest.mark.parametrize(("kind", "era", "row"), [case for case in CASES if case[2] in OVER_STDIO])
 async def test_over_stdio(kind: str, era: str, row: str, driver: NodeDriver, tmp_path: Path) -> None:
     server = over_stdio(tmp_path, era)
-    stage = Stage(partial(connect, kind, era, server.command, tmp_path, driver, env=server.env), server.journal, era)
+    stage = Stage(
+        partial(connect, kind, era, server.command, tmp_path, driver, env=server.env), server.journal, era, tmp_path
+    )
     async with stage.client() as client:
         await check_of(row)(client, stage)

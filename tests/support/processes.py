@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 PROC = Path("/proc")
+LASTING: set[int] = set()
+"""Processes that outlive a test on purpose, because many tests share them: what is below them is theirs to end."""
 
 
 class Process(NamedTuple):
@@ -56,6 +58,10 @@ def descendants(pid: int) -> list[Process]:
         found += below
         waiting += [process.pid for process in below]
     return found
+
+
+def below_lasting() -> set[int]:
+    return {process.pid for pid in LASTING for process in descendants(pid)}
 
 
 def alive(pid: int) -> bool:

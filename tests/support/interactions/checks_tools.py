@@ -107,11 +107,20 @@ async def tools_param_headers(client: Client, _: Stage) -> None:
 
 
 @checks("calls.progress")
-async def calls_progress(client: Client, _: Stage) -> None:
+async def calls_progress(client: Client, stage: Stage) -> None:
     seen: list[Json] = []
-    assert text_of(await client.call("work", steps=3, progress=seen)) == "3 steps"
-    await until(lambda: len(seen) == 3, "all three steps were reported")
-    assert seen == [{"progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
+    go_on = stage.folder / unique("go-on")
+    call = client.start("work", steps=3, hold=str(go_on), progress=seen)
+    try:
+        await until(lambda: len(seen) == 3, "all three steps were reported")
+    finally:
+        go_on.touch()
+    assert text_of(await call) == "3 steps"
+    if not client.loses_last_progress:
+        assert text_of(await client.call("work", steps=3, progress=seen)) == "3 steps"
+        await until(lambda: len(seen) == 6, "all three steps were reported again")
+    expected = [{"progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
+    assert seen == expected * (len(seen) // 3)
 
 
 @checks("calls.cancel")

@@ -111,6 +111,8 @@ class Client(abc.ABC):
     """Whether its library turns -32002 into -32602 by itself."""
     drops_argument_titles = False
     """Whether its library does not know the titles of prompts' arguments."""
+    loses_last_progress = False
+    """Whether its library forgets progress that it reads together with the result."""
 
     def __init__(self, kind: str, era: Era, person: Person, prefix: str) -> None:
         self.kind = kind

@@ -41,6 +41,7 @@ class NodeDriver:
 class NodeClient(Client):
     hides_old_not_found = True
     drops_argument_titles = True
+    loses_last_progress = True
 
     def __init__(self, era: Era, person: Person, prefix: str, wire: Wire) -> None:
         super().__init__("typescript", era, person, prefix)

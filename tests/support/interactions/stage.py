@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.support.interactions.client import EVERYTHING, Client, Person
@@ -17,11 +18,12 @@ CHECKS: dict[str, Check] = {}
 
 @dataclass
 class Stage:
-    """`connect` makes one more client of the same kind."""
+    """`connect` makes one more client of the same kind; `folder` is one that the server sees too."""
 
     connect: Connect
     journal: Journal
     server_era: str
+    folder: Path
 
     @contextlib.asynccontextmanager
     async def client(

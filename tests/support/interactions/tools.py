@@ -123,10 +123,12 @@ async def echo(asked: Asked) -> dict[str, Any]:
 
 
 async def work(asked: Asked) -> dict[str, Any]:
-    """Report progress, then answer."""
-    steps = asked.arguments["steps"]
+    """Report progress, then answer; with `hold`, once there is a file of that name."""
+    steps, hold = asked.arguments["steps"], asked.arguments.get("hold")
     for step in range(1, steps + 1):
         await asked.ctx.session.report_progress(step, steps, f"step {step}")
+    while hold and not Path(hold).exists():
+        await asyncio.sleep(0.01)
     return text(f"{steps} steps")
 
 
