@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request
-from trunkline.core.errors import CANCELLED, SOURCE_LOST, Problem
+from trunkline.core.errors import CANCELLED, INVALID_PARAMS, SOURCE_LOST, Problem
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.offer import announced_kinds
@@ -145,7 +145,9 @@ class Listen:
         asked, attempt.uris = attempt.uris, attempt.uris & honoured
         self._on_held(attempt.uris)
         if asked != attempt.uris:
-            problem = self._lane.problem(SOURCE_LOST, "does not tell of changes of this resource")
+            source = self._lane.source
+            reason = f"Server {source} does not tell of changes of this resource"
+            problem = Problem(code=INVALID_PARAMS, message=reason, source=source)
             self._on_refused(asked - attempt.uris, Failure(problem))
         self._renew_soon()
 
