@@ -36,7 +36,7 @@ Home = Hashable
 class _Subscription:
     """One resource on one lane. `lane` is set while the server tells of it."""
 
-    __slots__ = ("asking", "backoff", "caller", "home", "lane", "timer", "uri", "was_held", "watches")
+    __slots__ = ("asking", "backoff", "caller", "home", "lane", "on_lost", "timer", "uri", "was_held", "watches")
 
     def __init__(self, home: Home, caller: Caller, uri: str) -> None:
         self.home = home
@@ -47,6 +47,7 @@ class _Subscription:
         self.asking: Call | None = None
         self.was_held = False
         self.timer: asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[asyncio.Future[Problem]], None] | None = None
         self.backoff = Backoff()
 
     @property
@@ -244,10 +245,11 @@ class Watches:
         subscription.was_held = True
         subscription.backoff.up()
         lane.holds += 1
-        lane.lost.add_done_callback(lambda _: self._lost(subscription, lane))
+        subscription.on_lost = partial(self._lost, subscription, lane)
+        lane.lost.add_done_callback(subscription.on_lost)
         subscription.settle(Result(_NOTHING))
 
-    def _lost(self, subscription: _Subscription, lane: Lane) -> None:
+    def _lost(self, subscription: _Subscription, lane: Lane, _: asyncio.Future[Problem]) -> None:
         if subscription.lane is lane:
             subscription.lane = None
             if subscription.wanted and not self._closed:
@@ -269,7 +271,8 @@ class Watches:
             self._release(subscription)
 
     def _remove(self, subscription: _Subscription) -> None:
-        subscription.quiet()
+        if subscription.asking is None:  # else its deadline still counts
+            subscription.quiet()
         key = (subscription.home, subscription.uri)
         if self._subscriptions.get(key) is not subscription:
             return
@@ -287,6 +290,8 @@ class Watches:
         if lane is None:
             return
         lane.holds -= 1
+        if subscription.on_lost is not None:
+            lane.lost.remove_done_callback(subscription.on_lost)
         key = (subscription.home, subscription.uri)
         if not lane.usable or key in self._subscriptions or key in self._leaving:
             return

@@ -289,6 +289,19 @@ async def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(monkeypa
         assert outcome.problem.code is DEADLINE
 
 
+async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watches_module, "_ASKED_S", 0.05)
+    server = Server()
+    server.silent = {"resources/subscribe"}
+    async with living(server) as source:
+        watcher = Watcher(source)
+        await until(lambda: bool(server.asked("resources/subscribe")), "it is asked for")
+        watcher.watch.close()
+        await until(lambda: server.lanes[1].idle, "the lane may be closed")
+
+
 async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches_module, "MAX_PER_LANE", 2)
     async with living(Server()) as source:
