@@ -249,6 +249,16 @@ class Call(Request):
             self.progressed_at = monotonic()
         super().noticed(method, params)
 
+    def question_opened(self) -> None:
+        """Its server asks the client something, and rests meanwhile."""
+        self.asked = True
+        self.questions += 1
+
+    def question_closed(self) -> None:
+        """Its server can go on, and has its whole time for that."""
+        self.questions -= 1
+        self.progressed_at = monotonic()
+
     def cancel(self, why: str) -> bool:
         """The caller no longer wants the answer."""
         problem = Problem(

@@ -41,8 +41,7 @@ class Question:
         self.on_withdrawn: Callable[[], None] | None = None
         self._reply = reply
         for call in calls:
-            call.asked = True
-            call.questions += 1
+            call.question_opened()
 
     def answer(self, result: Json) -> bool:
         """The client's result, as it wrote it. False when the question had ended before."""
@@ -72,5 +71,5 @@ class Question:
         was_open, self.ended = not self.ended, True
         if was_open:
             for call in self.calls:
-                call.questions -= 1
+                call.question_closed()
         return was_open

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.router.fakes import OK, Desk, problem_of
+from tests.unit.router.virtual_clock import run_with_clock
+
+from trunkline.core.errors import DEADLINE
+from trunkline.core.question import ROOTS, Question
+
+
+def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path, call_s=10_000.0)
+        desk.add("s", "t", timeout_s=60.0)
+        call = desk.call("s_t")
+        await asyncio.sleep(59)
+        question = Question("s", ROOTS, b"{}", lambda ending, raw: None, (call,))
+        await asyncio.sleep(300)
+        question.answer(b"{}")
+        await asyncio.sleep(59)
+        assert not call.done
+        await asyncio.sleep(2)
+        assert problem_of(call).code is DEADLINE
+        desk.router.roster.close()
+
+    run_with_clock(monkeypatch, main())
+
+
+def test_a_call_that_was_answered_in_time_leaves_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        source = desk.add("s", "t", timeout_s=60.0)
+        call = desk.call("s_t")
+        source.held[0].finish(OK)
+        await asyncio.sleep(120)
+        assert call.outcome is OK
+        desk.router.roster.close()
+
+    run_with_clock(monkeypatch, main())
