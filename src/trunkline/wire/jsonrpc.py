@@ -168,7 +168,12 @@ def _read_text(raw: Raw, name: str, id_json: bytes) -> str:
 def text_member(members: Members, name: str) -> str | None:
     """A member that must be a string where it is present."""
     raw = members.get(name)
-    return None if raw is None else _read_text(raw, name, b"null")
+    if raw is None:
+        return None
+    try:
+        return _decode_text(raw)
+    except msgspec.MsgspecError:
+        raise BadMessage(INVALID_REQUEST, f"`{name}` must be a string") from None
 
 
 def readable_id(head: bytes) -> int | None:
@@ -182,14 +187,10 @@ def mend_surrogates(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape["half"] else escape[0], text)
 
 
-def is_single_line(data: bytes) -> bool:
-    return b"\n" not in data and b"\r" not in data
-
-
 def single_line(data: Json | Raw) -> bytes:
     """The same JSON on one line; big numbers, key order and string contents stay as written."""
     text = bytes(data)
-    if is_single_line(text):
+    if b"\n" not in text and b"\r" not in text:
         return text
     try:
         return msgspec.json.format(text, indent=-1)

@@ -161,14 +161,15 @@ class RoutedCall:
             pass_on(waiting.asked, method, params)
 
     def _reply(self, call: Call) -> None:
+        asked = self.asked
         if self.parked is not None:
             self.parked.ended(call)
-        elif type(call.outcome) is NeedsInput and self.asked.conversation is not None:
+        elif type(call.outcome) is NeedsInput and asked.conversation is not None:
             if self._rounds is None:
                 self._rounds = Rounds(self)
             self._rounds.go_on(call.source, call.outcome.raw)
         else:
-            self.asked.calls.remove(self.asked.key)
+            asked.calls.remove(asked.key)
             self.deliver(call)
 
     def deliver(self, call: Call) -> None:
