@@ -57,14 +57,20 @@ class Offer:
         self._fetching: dict[ListName, asyncio.Task[Listed]] = {}
         self._wanted: set[ListName] = set()
         self._relisting: asyncio.Task[None] | None = None
+        self._fetching_first = False
         self._afterwards: list[Callable[[], None]] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
     async def fetch_first(self) -> None:
         """Everything, published at least once. Raises GatewayError when the tools cannot be had."""
-        await self._fetch(self._declared)
+        self._fetching_first = True
+        try:
+            await self._fetch(self._declared)
+        finally:
+            self._fetching_first = False
         self._publish(self._snapshot())
+        self._want(())  # what was announced meanwhile
 
     def changed(self, method: str) -> None:
         """The server announces that lists have changed; whoever was never listed is listed in full."""
@@ -109,8 +115,10 @@ class Offer:
         return (ttl_s > 0 or not announces) and time.monotonic() - self._asked_at[name] > max(ttl_s, _HOLDS_S)
 
     def _want(self, names: Collection[ListName]) -> None:
+        """One round at a time, the first one included: a list that is under way is not given up for another try."""
         self._wanted |= self._declared.intersection(names)
-        if self._wanted and self._relisting is None and self._session.lane.usable and not self._closed:
+        busy = self._fetching_first or self._relisting is not None
+        if self._wanted and not busy and self._session.lane.usable and not self._closed:
             self._relisting = self._loop.create_task(self._relist())
 
     async def _relist(self) -> None:

@@ -147,6 +147,23 @@ async def test_a_slow_list_delays_nothing_and_is_published_when_it_comes(monkeyp
         await until(lambda: kept.last == ALL, "so is the last one")
 
 
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
+async def test_a_change_that_is_announced_during_the_first_list_is_one_more_round(kind: str) -> None:
+    server = Server()
+    held = server.slow["tools/list"] = []
+    async with offered(server, first=False) as (offer, kept):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(offer.fetch_first())
+            await until(lambda: held, "the tools are asked for")
+            offer.changed(f"notifications/{kind}/list_changed")
+            del server.slow["tools/list"]
+            server.answer(held[0])
+            server.has["tools"] = ["t", "t2"]
+        assert kept.last["tools"] == ["t"]
+        expected = ["t", "t2"] if kind == "tools" else ["t"]
+        await until(lambda: len(kept.snapshots) == 2 and kept.last["tools"] == expected, "it is listed again")
+
+
 async def test_what_was_known_before_a_reconnect_stays_until_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offer_module, "_GRACE_S", 0.02)
     async with offered(Server()) as (before, _):
