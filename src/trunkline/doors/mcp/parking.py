@@ -238,6 +238,12 @@ class Parking:
     def forget(self, parked: ParkedCall) -> None:
         self._parked.pop(parked.handle, None)
 
+    def clear(self) -> None:
+        """Shutting down: calls whose client is away are not waited for."""
+        for parked in list(self._parked.values()):
+            if parked.waiting is None:
+                parked.give_up("the gateway is shutting down")
+
     def close(self) -> None:
         for parked in list(self._parked.values()):
             parked.cancel("the gateway is shutting down")

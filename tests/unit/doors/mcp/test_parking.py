@@ -154,6 +154,20 @@ async def test_shutting_down_ends_parked_calls(tmp_path: Path) -> None:
     assert asking.error["code"] == -32603
 
 
+async def test_a_shutdown_waits_for_a_client_that_waits_and_not_for_one_that_is_away(tmp_path: Path) -> None:
+    async with modern(tmp_path) as talk:
+        call, _, result = await talk.parked()
+        retry = talk.retry(result, {only_key(result): YES})
+        await until(lambda: not call.questions, "the server has its answer")
+        talk.parking.clear()
+        assert not call.done
+        Asking(call, ELICITATION, FORM)
+        assert (await retry).result["resultType"] == "input_required"
+        talk.parking.clear()
+        assert call.done
+        assert talk.calls_in_flight == len(talk.parking) == 0
+
+
 async def test_closing_the_stream_of_the_request_that_waits_cancels_the_call(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (asking,), result = await talk.parked()
