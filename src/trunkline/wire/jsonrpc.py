@@ -229,9 +229,10 @@ def encode_request(request: Request, upstream_id: int, stamp: bytes) -> bytes:
 
 
 def encode_notification(method: str, params: Json | None = None) -> bytes:
+    """The method is text that a peer may have chosen: as it stands it could end the string, or the line."""
     if params is None:
-        return b'{"jsonrpc":"2.0","method":"%b"}' % method.encode()
-    return b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (method.encode(), params)
+        return b'{"jsonrpc":"2.0","method":%b}' % encode(method)
+    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (encode(method), params)
 
 
 def encode_error(problem: Problem) -> bytes:

@@ -10,6 +10,7 @@ from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
     encode_error,
+    encode_notification,
     has_member,
     members_of,
     parse_message,
@@ -175,3 +176,11 @@ def test_a_problem_becomes_an_error_object() -> None:
     assert error["message"] == 'says "no"\n'
     assert error["data"]["code"] == "TL305"
     assert b"\n" not in encode_error(problem)
+
+
+@pytest.mark.parametrize("method", ['x","id":1,"result":{},"z":"', "x\r\n{}", 'x"}\n{"jsonrpc":"2.0"', "\\", "é"])
+def test_a_method_that_a_peer_chose_stays_one_string_on_one_line(method: str) -> None:
+    for message in (encode_notification(method), encode_notification(method, b'{"a":1}')):
+        assert b"\n" not in message
+        notification = parse_message(message)
+        assert (notification.method, notification.id, notification.result) == (method, None, None)

@@ -14,9 +14,21 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, NeedsInput, Outcome, RemoteError, Request, Result
+from trunkline.core.call import (
+    PROGRESS,
+    SENT,
+    STREAM_CLOSED,
+    Call,
+    Failure,
+    Json,
+    NeedsInput,
+    Outcome,
+    RemoteError,
+    Request,
+    Result,
+)
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
-from trunkline.links.mcp.input_required import MARK, wrong_with_input
+from trunkline.links.mcp.input_required import MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.links.mcp.questions import Questions
 from trunkline.wire.jsonrpc import (
     ServerMessage,
@@ -175,8 +187,8 @@ class Lane:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                asks = self.modern and MARK in text
-                request.finish(self._result_or_question(view, text, request) if asks else Result(view, text))
+                special = self.modern and (MARK in text or TASK_MARK in text)
+                request.finish(self._special_result(view, text, request) if special else Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:
             request.finish(RemoteError(bytes(error)))
@@ -185,12 +197,14 @@ class Lane:
         problem = self.problem(SOURCE_PROTOCOL, "the answer has neither a result object nor an error object", request)
         request.finish(Failure(problem))
 
-    def _result_or_question(self, raw: memoryview, text: bytes, request: Request) -> Outcome:
+    def _special_result(self, raw: memoryview, text: bytes, request: Request) -> Outcome:
+        """A question or a task, if the words mean what they seem to."""
         wrong = wrong_with_input(raw, request)
-        if wrong is None:
-            return Result(raw, text)
-        if not wrong:
+        if wrong == "":
             return NeedsInput(bytes(raw))
+        wrong = wrong or wrong_with_task(raw, request)
+        if not wrong:
+            return Result(raw, text)
         self._count("protocol_errors")
         return Failure(self.problem(SOURCE_PROTOCOL, wrong, request))
 
@@ -222,7 +236,7 @@ class Lane:
 
     def _noticed(self, method: str, params: bytes, stream: Request | None) -> None:
         """It belongs to the call whose stream it came on, or to the only one there is; else to the lane."""
-        if not params.startswith(b"{"):
+        if not params.startswith(b"{") or method == STREAM_CLOSED:  # that is a word between our own parts
             self._count("protocol_errors")
             return
         call = self._only_call() if stream is None else stream

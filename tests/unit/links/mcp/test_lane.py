@@ -6,7 +6,7 @@ import json
 import pytest
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
-from trunkline.core.call import Call, Failure, Outcome, RemoteError, Request, Result
+from trunkline.core.call import STREAM_CLOSED, Call, Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.links.mcp.lane import result_of
 
@@ -417,3 +417,14 @@ async def test_a_call_that_comes_as_the_lane_is_lost_does_not_go_to_it() -> None
     lane.send(Request("tools/call", b"{}", lambda _: usable.append(lane.usable)))
     lane.lose(lane.problem(SOURCE_LOST, "exited"))
     assert usable == [False]
+
+
+async def test_a_server_cannot_say_what_only_our_own_parts_say_to_each_other() -> None:
+    lane = MemoryLane()
+    call = new_call()
+    heard: list[str] = []
+    call.on_notice = lambda method, _: heard.append(method)
+    lane.send(call)
+    lane.say({"method": STREAM_CLOSED, "params": {}})
+    lane.say({"method": "notifications/message", "params": {}})
+    assert heard == ["notifications/message"]
