@@ -28,7 +28,10 @@ from trunkline.wire.mcp.incoming import PROGRESS, cancelled_id, is_modern
 PRINCIPAL: Final = "local"
 SESSION: Final = "stdio"
 """The session of a client that can be asked something."""
-_PROGRESS: Final = encode_notification(PROGRESS)[:-1]
+_PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification("notifications/message")[:-1])
+"""What is of no use to a client that reads it much later."""
+_NOTIFICATION: Final = b'{"jsonrpc":"2.0","method":'
+_MAX_HELD: Final = 1000
 
 
 class StdioDoor:
@@ -37,7 +40,8 @@ class StdioDoor:
         self.pipes = StdioPipes(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
         self.write = self.pipes.write
         self._conversation = Conversation(Caller(PRINCIPAL), server.max_calls, session_if_asked=SESSION)
-        self._conversation.push = self.pipes.write
+        self._conversation.push = self.tell
+        self._held: dict[bytes, None] = {}
         self.unanswered = 0
 
     async def serve(self) -> None:
@@ -63,7 +67,18 @@ class StdioDoor:
     def unread(self, size_bytes: int) -> None:
         """What a client asked for is its own to take; it can ask for no more meanwhile."""
 
-    def room(self) -> None: ...
+    def tell(self, message: bytes) -> None:
+        """News, or a question. Servers may have more to tell than memory holds: of what a client that does not read
+        has waiting each message is kept once, and progress and the log are left out."""
+        if not (self.pipes.crowded and message.startswith(_NOTIFICATION)):
+            self.write(message)
+        elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
+            self._held[message] = None
+
+    def room(self) -> None:
+        held, self._held = self._held, {}
+        for message in held:
+            self.write(message)
 
     # -- messages -------------------------------------------------------------------------------------------------
 
@@ -139,9 +154,8 @@ class StdioAnswer:
             self._door.write(error_message(self._id_json, single_line(raw)))
 
     def notice(self, message: bytes) -> None:
-        """A client that does not read gets no progress for now: a server may report more than memory holds."""
-        if self._open and not (self._door.pipes.crowded and message.startswith(_PROGRESS)):
-            self._door.write(message)
+        if self._open:
+            self._door.tell(message)
 
     def ask(self, message: bytes) -> bool:
         if self._open:
@@ -174,8 +188,7 @@ class _StdioBatch:
         self._door.write(message)
 
     def notice(self, message: bytes) -> None:
-        if not (self._door.pipes.crowded and message.startswith(_PROGRESS)):
-            self._door.write(message)
+        self._door.tell(message)
 
     def ask(self, message: bytes) -> bool:
         self._door.write(message)

@@ -326,6 +326,45 @@ def test_a_client_that_does_not_read_loses_progress_and_nothing_else(loop_factor
     run_on(loop_factory, main())
 
 
+NOTES = "test://notes"
+
+
+def subscribe(era: str) -> dict[str, Any]:
+    if era == "legacy":
+        return {"id": 1, "method": "resources/subscribe", "params": {"uri": NOTES}}
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": [NOTES]}
+    return modern({"id": 1, "method": "subscriptions/listen", "params": {"notifications": wanted}})
+
+
+@both_loops
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads(
+    era: str, loop_factory: Loop, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.house.desk.offer("s", tools=["t"], resources=[NOTES], capabilities={"resources": {"subscribe": True}})
+            await asyncio.sleep(0.1)
+            talk.pipes.send(INITIALIZE, subscribe(era))
+            await until(lambda: talk.source.watches, "it is watched")
+            (watch,) = talk.source.watches
+            watch.settle(OK)
+            talk.pipes.pause()
+            for number in range(8_000):
+                watch.on_updated(json.dumps({"uri": NOTES, "_meta": {"x": "x" * 1000}}).encode())
+                if number % 100 == 0:
+                    await asyncio.sleep(0)
+            talk.house.desk.publish("s", "new")
+            await asyncio.sleep(0.2)
+            talk.pipes.resume()
+            heard: list[str] = []
+            while "notifications/tools/list_changed" not in heard:
+                heard.append((await talk.pipes.next()).get("method", "an answer"))
+            assert 0 < heard.count("notifications/resources/updated") < 4_000
+
+    run_on(loop_factory, main())
+
+
 async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
     door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
     await asyncio.wait_for(door.serve(), 15)
