@@ -64,12 +64,17 @@ class Talk:
         self.serving = serving
         self.calls: list[Call] = []
         self.send = pipes.send
-        self.next = pipes.next
 
     @property
     def conversation(self) -> Any:
         (conversation,) = self.house.server.conversations
         return conversation
+
+    async def next(self) -> dict[str, Any]:
+        """The next message, whatever changed in the lists meanwhile."""
+        while (message := await self.pipes.next()).get("method", "").endswith("/list_changed"):
+            pass
+        return message
 
     async def call(self, number: Any = 1, tool: str = "s_t", **params: Any) -> Call:
         """A call that its source holds now."""
