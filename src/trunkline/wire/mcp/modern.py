@@ -11,7 +11,7 @@ import msgspec
 
 from trunkline.core.call import Json
 from trunkline.core.errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION, Problem
-from trunkline.wire.jsonrpc import BadMessage, Members, encode, has_member, members_of
+from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_members, has_member, members_of
 from trunkline.wire.mcp.versions import LATEST_MODERN, MODERN, SUPPORTED
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -141,10 +141,21 @@ def _looks_encoded(value: bytes) -> bool:
 
 
 def complete(result: Json) -> bytes:
-    """A legacy server's result as a modern one: it says that it is complete."""
+    """A legacy server's result as a modern one: it says that it is complete.
+
+    What may be asked of a client was looked at before; a result that still says it asks comes from a server that may
+    not, or is spelled so that nobody sees.
+    """
     text = bytes(result).lstrip()
     if (b'"resultType"' in text or b"\\u" in text) and has_member(text, "resultType"):
-        return text
+        return _asking_nothing(text)
     rest = text[1:].lstrip()
     comma = b"" if rest.startswith(b"}") else b","
     return b'{"resultType":"complete"%b%b' % (comma, rest)
+
+
+def _asking_nothing(result: bytes) -> bytes:
+    members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    if msgspec.json.decode(members["resultType"]) != "input_required":
+        return result
+    return encode_members({**members, "resultType": b'"complete"'})

@@ -144,6 +144,10 @@ def test_any_text_survives_a_header(text: str) -> None:
         (b'{"resultType":"task"}', b'{"resultType":"task"}'),
         (b'{"x":{"resultType":1}}', b'{"resultType":"complete","x":{"resultType":1}}'),
         (b'{"x":"\\"resultType\\""}', b'{"resultType":"complete","x":"\\"resultType\\""}'),
+        (b'{"resultType":"input_required","x":1.10}', b'{"resultType":"complete","x":1.10}'),
+        (b'{"result\\u0054ype":"input_requ\\u0069red","x":1}', b'{"resultType":"complete","x":1}'),
+        (b'{"resultType":"task","resultType":"input_required"}', b'{"resultType":"complete"}'),
+        (b'{"resultType":1}', b'{"resultType":1}'),
         (b'{"a":1,"a":2,"x":{"resultType":1}}', b'{"resultType":"complete","a":1,"a":2,"x":{"resultType":1}}'),
     ],
 )
