@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -22,6 +23,8 @@ SERVER: Final = "trunkline/server"
 """The member of `_meta` that names the server behind a question."""
 MAX_QUESTIONS: Final = 64
 ROUND_MEMBERS: Final = ("inputResponses", "requestState")
+_OVERWRITES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that would let a message take back the name in front of it on a terminal: CR, backspace, escapes."""
 MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The methods whose answer may be a question."""
 
@@ -84,7 +87,7 @@ def labelled(source: str, method: str, params: Json, *, in_text: bool) -> dict[s
     members["_meta"] = encode_members({**meta, SERVER: encode(source)})
     if in_text and method == ELICITATION:
         message = text_member(members_of(bytes(params), "params"), "message")
-        members["message"] = encode(f"[{source}] {message or ''}")
+        members["message"] = encode(f"[{source}] {_OVERWRITES.sub('', message or '')}")
     return members
 
 

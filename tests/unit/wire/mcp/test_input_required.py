@@ -57,6 +57,13 @@ def test_a_label_leaves_everything_else_as_it_is() -> None:
     assert labelled("s", ELICITATION, b"{}", in_text=True)["message"] == b'"[s] "'
 
 
+def test_no_message_takes_back_the_name_in_front_of_it() -> None:
+    params = b'{"message":"\\r\\u001b[2K\\b[bank] PIN?\\n\\tLine two \\u009b1A"}'
+    assert (
+        json.loads(labelled("s", ELICITATION, params, in_text=True)["message"]) == "[s] [2K[bank] PIN?\n\tLine two 1A"
+    )
+
+
 @pytest.mark.parametrize("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
 def test_a_question_that_cannot_be_read_for_sure_gets_no_label(params: bytes) -> None:
     with pytest.raises(BadMessage):
