@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from trunkline.core.call import Failure, Json, Outcome, RemoteError, Result
-from trunkline.core.errors import CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Problem
+from trunkline.core.errors import CANCELLED, CLIENT_LIMIT, DEADLINE, INVALID_PARAMS, Problem
 from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
@@ -120,10 +120,12 @@ class ResourceSubscriptions:
             subscription.settle(_DONE)
         asked.answer.result(_DONE)
 
-    def forget(self, conversation: Conversation) -> None:
-        """A client is gone, and its subscriptions with it."""
+    def forget(self, conversation: Conversation, why: str) -> None:
+        """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
+        gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
         for subscription in self._of.pop(conversation, {}).values():
             subscription.close()
+            subscription.settle(gone)
 
 
 def _uri_of(asked: Asked) -> str | None:
@@ -137,7 +139,9 @@ def _uri_of(asked: Asked) -> str | None:
 
 
 def _deliver(answer: Answer, outcome: Outcome) -> None:
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, Failure) and outcome.problem.code is CANCELLED:
+        answer.cancelled(outcome.problem)
+    elif isinstance(outcome, Failure):
         answer.error(legacy_error(outcome.problem), outcome.problem)
     elif isinstance(outcome, RemoteError):
         answer.error(for_legacy(outcome.raw, reading=True), None)

@@ -110,7 +110,7 @@ class McpServer:
         """The client is gone, and with it everything that was held for it."""
         self.conversations.discard(conversation)
         conversation.push = None
-        self.subscriptions.forget(conversation)
+        self.subscriptions.forget(conversation, why)
         conversation.calls.cancel_all(why)
         conversation.questions.close()  # after the calls: one that was asking must not go on with a refusal
         if conversation.caller.session is not None:

@@ -106,6 +106,16 @@ async def test_unsubscribing_while_the_server_still_thinks_answers_both(tmp_path
         here.source.watches[0].settle(HOLDS)
 
 
+async def test_a_client_that_ends_its_session_meanwhile_has_every_request_answered(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as client:
+        here.desk.offer("s", resources=["x:1"])
+        waiting = asyncio.ensure_future(client.request(SUBSCRIBE, {"uri": "x:1"}))
+        await until(lambda: here.source.watches, "it is asked for")
+        assert (await client.delete()).status == 200
+        assert (await waiting).error["data"]["code"] == "TL310"
+        assert watched(here) == []
+
+
 async def test_refusals_pass_and_leave_nothing_behind(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
         resourceful(here, "x:1", outcome=RemoteError(b'{"code":-32000,"message":"no","data":{"x":1}}'))
