@@ -15,14 +15,28 @@ _ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
 _LARGEST_BYTES: Final = 16 * 1024
 
 
-@lru_cache(maxsize=512)
 def declared(capabilities: bytes) -> bytes:
     """What servers are told of a client: everything that we pass on, in a fixed order. Raises BadMessage."""
-    if len(capabilities) > _LARGEST_BYTES:
-        return b"{}"
+    return _known(capabilities) if len(capabilities) <= _LARGEST_BYTES else b"{}"
+
+
+@lru_cache(maxsize=512)
+def _known(capabilities: bytes) -> bytes:
+    """Stateless clients say it with every request."""
     members = members_of(capabilities, "`capabilities`")
     known = {name: msgspec.json.format(bytes(members[name]), indent=-1) for name in _DECLARED if name in members}
     return encode_members({name: value for name, value in known.items() if value.startswith(b"{")})
+
+
+@lru_cache(maxsize=512)
+def declared_by_legacy(capabilities: bytes) -> bytes:
+    """The same of a client that speaks no 2026-07-28, and so cannot mean the tasks of that version. Raises BadMessage."""
+    members = members_of(declared(capabilities), "`capabilities`")
+    if TASKS not in extensions(encode_members(members)):
+        return encode_members(members)
+    others = members_of(members["extensions"], "`extensions`")
+    del others[TASKS]
+    return encode_members({**members, "extensions": encode_members(others)})
 
 
 @lru_cache(maxsize=512)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from trunkline.wire.jsonrpc import BadMessage
+from trunkline.wire.mcp.capabilities import askable, declared
+
+
+def test_equal_capabilities_are_equal_bytes() -> None:
+    spaced = b'{ "sampling": {}, "elicitation": { "form": {} }, "vendor": {} }'
+    assert declared(spaced) == declared(b'{"elicitation":{"form":{}},"sampling":{}}')
+    assert askable(declared(b'{"sampling":{},"extensions":{"a/b":{}}}')) == b'{"sampling":{}}'
+
+
+@pytest.mark.parametrize("capabilities", [b"[]", b"1", b'{"roots":{},"roots":{}}'])
+def test_what_is_no_object_is_refused(capabilities: bytes) -> None:
+    with pytest.raises(BadMessage):
+        declared(capabilities)
+
+
+def test_capabilities_too_large_to_be_true_are_neither_declared_nor_kept() -> None:
+    text = b'{"roots":{"x":"%b"}}' % (b"x" * 100_000)
+    before = sys.getrefcount(text)
+    assert declared(text) == b"{}"
+    assert sys.getrefcount(text) == before
