@@ -28,9 +28,8 @@ def _known(capabilities: bytes) -> bytes:
     return encode_members({name: value for name, value in known.items() if value.startswith(b"{")})
 
 
-@lru_cache(maxsize=512)
 def declared_by_legacy(capabilities: bytes) -> bytes:
-    """The same of a client that speaks no 2026-07-28, and so cannot mean the tasks of that version. Raises BadMessage."""
+    """The same of a client from before 2026-07-28, which cannot mean the tasks of that version. Raises BadMessage."""
     members = members_of(declared(capabilities), "`capabilities`")
     if TASKS not in extensions(encode_members(members)):
         return encode_members(members)
