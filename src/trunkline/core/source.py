@@ -10,7 +10,7 @@ from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.question import Question
 from trunkline.core.tool import Snapshot
-from trunkline.core.watch import Watch
+from trunkline.core.watch import TaskWatch, Watch
 
 State = Literal["starting", "ready", "degraded", "down", "disabled", "auth_required"]
 
@@ -63,6 +63,10 @@ class Source(Protocol):
         """Tell `watch` whenever its resource changes, until it is closed. Settles it exactly once."""
         ...
 
+    def watch_tasks(self, watch: TaskWatch, /) -> None:
+        """Tell `watch` how its tasks get on, until it is closed. Settles it once the server has answered."""
+        ...
+
     def tell(self, caller: Caller, method: str, params: Json, /) -> None:
         """A notification of a client, for the servers that work for it."""
         ...
@@ -82,6 +86,9 @@ class ToolsOnly:
     def watch(self, watch: Watch) -> None:
         problem = Problem(code=INVALID_PARAMS, message=f"No such resource: {watch.uri}")
         watch.settle(Failure(problem))
+
+    def watch_tasks(self, watch: TaskWatch) -> None:
+        watch.settle(frozenset())
 
     def tell(self, caller: Caller, method: str, params: Json) -> None:
         """Nothing here works for one client."""

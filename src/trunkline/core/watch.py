@@ -1,4 +1,4 @@
-"""A caller's wish to hear when a resource changes."""
+"""A caller's wish to hear when a resource changes, or how its tasks get on."""
 
 from __future__ import annotations
 
@@ -39,6 +39,46 @@ class Watch:
 
     def owned_by(self, on_closed: Callable[[Watch], None]) -> None:
         """Whoever carries it learns when nobody wants it any more."""
+        self._on_closed = on_closed
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if self._on_closed is not None:
+                self._on_closed(self)
+
+
+class TaskWatch:
+    """One wish to hear of some tasks of one server (2026-07-28), by the ids that it gave them. `on_settled` is called
+    once, with those that the server will tell of. `on_told` gets the id and the parameters of each notification.
+
+    Whoever made it closes it.
+    """
+
+    __slots__ = ("_on_closed", "_settled", "caller", "closed", "on_settled", "on_told", "task_ids")
+
+    def __init__(
+        self,
+        caller: Caller,
+        task_ids: frozenset[str],
+        on_told: Callable[[str, Json], None],
+        on_settled: Callable[[frozenset[str]], None],
+    ) -> None:
+        self.caller = caller
+        self.task_ids = task_ids
+        self.on_told = on_told
+        self.on_settled = on_settled
+        self.closed = False
+        self._settled = False
+        self._on_closed: Callable[[TaskWatch], None] | None = None
+
+    def settle(self, honoured: frozenset[str]) -> None:
+        """What the server said the first time; later losses are mended without a word."""
+        if not self._settled:
+            self._settled = True
+            self.on_settled(honoured)
+
+    def owned_by(self, on_closed: Callable[[TaskWatch], None]) -> None:
         self._on_closed = on_closed
 
     def close(self) -> None:

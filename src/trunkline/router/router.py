@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Final, cast
@@ -28,11 +28,13 @@ from trunkline.router.requests import Requests
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
 from trunkline.router.summary import refresh_lists
+from trunkline.router.task_watches import Settled, TaskNews, TaskWatches, Told
 from trunkline.router.tasks import NOTHING_DECLARED, declares_tasks
 from trunkline.router.waiting import Waiting
 from trunkline.router.watches import ResourceWatch, Watches
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
 from trunkline.wire.mcp.param_headers import param_headers
+from trunkline.wire.mcp.versions import MODERN
 
 TOOLS_CALL: Final = "tools/call"
 _MAX_REPORTED: Final = 1000
@@ -65,6 +67,7 @@ class Router:
         self._waiting = Waiting(self.roster, self._deadlines)
         self._requests = Requests(self.roster, self._deadlines, self._waiting, self.links, self.tasks, self._answers)
         self._watches = Watches(self.roster, self.links, self._waiting, self._loop)
+        self._task_watches = TaskWatches(self.roster, self.tasks, self.links)
 
     def drain(self) -> None:
         """Take no new calls; those that still wait for a server are refused now."""
@@ -182,6 +185,11 @@ class Router:
         caller knows it, until the handle is closed. `on_settled` is called once, maybe before this returns."""
         return self._watches.open(caller, uri, on_updated, on_settled)
 
+    def watch_tasks(self, caller: Caller, task_ids: Sequence[str], on_told: Told, on_settled: Settled) -> TaskNews:
+        """Tell `on_told` how these tasks get on, until the handle is closed. `on_settled` is called for every id once,
+        maybe before this returns; ids that are not this caller's are just not told of."""
+        return self._task_watches.open(caller, task_ids, on_told, on_settled)
+
     def tell(self, caller: Caller, method: str, params: Json) -> None:
         """A notification of a client, for every server that works for it."""
         for gate in list(self.gates.values()):
@@ -212,6 +220,9 @@ class Router:
             gate.admit(call)
 
     def _adapt(self, call: Call, entry: Entry, members: Members) -> None:
+        if "task" in members and call.caller.version in MODERN:
+            # It is a word of 2025-11-25: a server of then would answer in a way that this client cannot read.
+            call.params = tool_params(entry, {name: value for name, value in members.items() if name != "task"})
         tasks = "task" in members or declares_tasks(call.caller)
         if tasks or entry.gives_links:
             self._answers.adapt(call, links=entry.gives_links, tasks=tasks)

@@ -14,7 +14,7 @@ from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health, Sink, State
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.core.watch import Watch
+from trunkline.core.watch import TaskWatch, Watch
 from trunkline.router.definitions import Definitions
 from trunkline.router.options import NameRules, RouterOptions, SourceOptions
 from trunkline.router.roster import SourceSink
@@ -30,6 +30,7 @@ class FakeSource:
         self.held: list[Call] = []
         self.forgotten: list[str] = []
         self.watches: list[Watch] = []
+        self.task_watches: list[TaskWatch] = []
         self.told: list[tuple[Caller, str, bytes]] = []
         self.refreshed = 0
         self.on_submit: Callable[[Call], None] = self.held.append
@@ -46,6 +47,10 @@ class FakeSource:
     def watch(self, watch: Watch) -> None:
         """Kept; a test settles it."""
         self.watches.append(watch)
+
+    def watch_tasks(self, watch: TaskWatch) -> None:
+        """Kept; a test settles it."""
+        self.task_watches.append(watch)
 
     def tell(self, caller: Caller, method: str, params: Json) -> None:
         self.told.append((caller, method, bytes(params)))

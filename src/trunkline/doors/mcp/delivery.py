@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.doors.mcp.parking import Parking
 
 _READ: Final = "resources/read"
+_TASK: Final = "tasks/get"
 _READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 _WITH_CONTENT: Final = frozenset({"tools/call", "prompts/get"})
 _OLD: Final = frozenset(LEGACY[:2])
@@ -35,6 +36,8 @@ def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
         raw = complete(outcome.raw)
         if call.method == _READ:
             raw = _with_hints(raw)
+        elif call.method == _TASK and parking.rules.names_servers() and _has(raw, "inputRequests"):
+            raw = labelled_result(call.source, raw)
         asked.answer.result(Result(raw, outcome.message))
     elif isinstance(outcome, NeedsInput):
         raw = labelled_result(call.source, outcome.raw) if parking.rules.names_servers() else outcome.raw

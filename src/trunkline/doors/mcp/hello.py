@@ -16,7 +16,7 @@ from trunkline.router.router import Router
 from trunkline.router.summary import joined_extensions, joined_instructions
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, text_member
-from trunkline.wire.mcp.capabilities import askable, declared
+from trunkline.wire.mcp.capabilities import askable, declared_by_legacy
 from trunkline.wire.mcp.legacy import initialize_result
 from trunkline.wire.mcp.modern import SERVER_INFO
 from trunkline.wire.mcp.versions import SUPPORTED, negotiate
@@ -106,7 +106,7 @@ class Hello:
 def _declared(asked: Asked) -> bytes | None:
     """What the client can do, in our spelling; None where it was refused for that."""
     try:
-        return declared(bytes(asked.params.get("capabilities", b"{}")))
+        return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")))
     except BadMessage:
         refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
         return None

@@ -45,9 +45,9 @@ class McpServer:
         self.router = router
         self.max_calls = max_calls_per_client
         self.conversations: set[Conversation] = set()
-        self.listens = Listens(router)
-        self.subscriptions = ResourceSubscriptions(router)
         self.rules = Rules(question_s, lambda: len(router.roster.servers()) > 1)
+        self.listens = Listens(router, self.rules.names_servers)
+        self.subscriptions = ResourceSubscriptions(router)
         self.parking = Parking(Sealer(), self.rules)
         self.news = News(router, self.conversations, self.listens)
         self._hello = Hello(router)

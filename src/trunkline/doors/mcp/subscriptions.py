@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
@@ -15,12 +15,13 @@ from trunkline.wire.jsonrpc import members_of
 
 MAX_LISTENS: Final = 4096
 MAX_LISTENS_PER_PRINCIPAL: Final = 1024
-MAX_URIS_PER_PRINCIPAL: Final = 10_000
+MAX_WATCHED_PER_PRINCIPAL: Final = 10_000
 
 
 class Listens:
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, names_servers: Callable[[], bool]) -> None:
         self._router = router
+        self._names_servers = names_servers
         self._open: dict[Hashable, Listen] = {}
 
     def __len__(self) -> int:
@@ -31,21 +32,23 @@ class Listens:
         members = {} if notifications is None else members_of(notifications, "`notifications`")
         wanted = read_wanted(members, asked.caller.capabilities)
         principal = asked.caller.principal
-        refusal = self._refusal(asked.key, principal, len(wanted.uris))
+        refusal = self._refusal(asked.key, principal, wanted.watched)
         if refusal is not None:
             refuse(asked.answer, refusal)
             return
-        listen = self._open[asked.key] = Listen(asked.answer, asked.message.id_json, principal, wanted)
-        listen.begin(partial(self._router.watch, asked.caller))
+        listen = Listen(asked.answer, asked.message.id_json, principal, wanted, self._names_servers)
+        self._open[asked.key] = listen
+        router, caller = self._router, asked.caller
+        listen.begin(partial(router.watch, caller), partial(router.watch_tasks, caller))
 
-    def _refusal(self, key: Hashable, principal: str, uris: int) -> Problem | None:
+    def _refusal(self, key: Hashable, principal: str, watched: int) -> Problem | None:
         if key in self._open:
             return Problem(code=INVALID_REQUEST, message="A request with this `id` is still in flight")
         theirs = [listen for listen in self._open.values() if listen.principal == principal]
         if len(self._open) >= MAX_LISTENS or len(theirs) >= MAX_LISTENS_PER_PRINCIPAL:
             return _too_many(f"Too many subscriptions are open: {len(theirs)} of yours, {len(self._open)} in all")
-        if uris and sum(len(listen.wanted.uris) for listen in theirs) + uris > MAX_URIS_PER_PRINCIPAL:
-            return _too_many(f"More than {MAX_URIS_PER_PRINCIPAL} resources are subscribed to")
+        if watched and sum(listen.wanted.watched for listen in theirs) + watched > MAX_WATCHED_PER_PRINCIPAL:
+            return _too_many(f"More than {MAX_WATCHED_PER_PRINCIPAL} resources and tasks are subscribed to")
         return None
 
     def list_changed(self, method: str) -> None:

@@ -15,6 +15,7 @@ from trunkline.links.mcp.lane import Lane, result_of
 from trunkline.links.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, members_of
+from trunkline.wire.mcp.capabilities import TASKS, extensions
 from trunkline.wire.mcp.legacy import INITIALIZED, ServerHello, decode_hello, initialize_params
 from trunkline.wire.mcp.modern import SERVER_INFO
 from trunkline.wire.mcp.versions import LATEST_MODERN, LEGACY, Era
@@ -105,7 +106,8 @@ def _modern(lane: Lane, outcome: Outcome) -> Session:
     _speak(lane, LATEST_MODERN, modern=True)
     lane.questions.declared = b"{}"  # servers of this era put their questions into results
     hello = decode_hello(raw)
-    lane.prepare = Stamps(logs="logging" in hello.capability_names())
+    tasks = TASKS in extensions(bytes(hello.capabilities))
+    lane.prepare = Stamps(logs="logging" in hello.capability_names(), tasks=tasks)
     hello.protocol_version = LATEST_MODERN
     hello.server_info = _server_info(raw)
     return Session(lane, "modern", hello)

@@ -1,4 +1,4 @@
-"""A modern server's `input_required` result: whether it is one, and whether this server may ask these things."""
+"""Results of modern servers that are not the last word: questions and tasks, and whether its caller takes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from trunkline.core.call import Call, Json, Request
 from trunkline.links.mcp.questions import MAX_OPEN
 from trunkline.wire.jsonrpc import BadMessage, Members, members_of, text_member
 from trunkline.wire.mcp.asking import refusal
+from trunkline.wire.mcp.capabilities import TASKS, extensions
 
 MARK: Final = b"input_required"
-"""Without these bytes a result is none."""
+"""Without these bytes a result is no question."""
+TASK_MARK: Final = b'"task"'
+"""Without these bytes a result is no task."""
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
@@ -40,3 +43,17 @@ def _wrong(result: Members, request: Request) -> str:
         if refusal(request.caller.capabilities, method, bytes(question.get("params", b"{}"))) is not None:
             return f"asks its client for `{method}`, which the client did not declare"
     return ""
+
+
+def wrong_with_task(raw: Json, request: Request) -> str:
+    """What is wrong with a result that may be a task: nothing where it is none, or its caller knows tasks."""
+    try:
+        if bytes(members_of(bytes(raw), "the result").get("resultType", b"")) != TASK_MARK:
+            return ""
+    except (BadMessage, RecursionError):
+        return ""
+    if request.method != "tools/call" or not isinstance(request, Call):
+        return f"made a task of `{request.method}`"
+    if TASKS in extensions(request.caller.capabilities):
+        return ""
+    return f"made a task of the call, though its client did not declare `{TASKS}`"

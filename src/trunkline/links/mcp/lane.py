@@ -60,7 +60,7 @@ class Lane:
 
     `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
     the lane beyond calls (a subscription) counts itself in `holds`. A lane is `mixed` once it has carried calls of
-    more than one principal.
+    more than one principal. `expected` are calls that will be sent here next: what the server asks may be for them.
     """
 
     def __init__(self, source: str, count: Count) -> None:
@@ -72,6 +72,7 @@ class Lane:
         self.principal = ""
         self.mixed = False
         self.pending: dict[int, Request] = {}
+        self.expected: list[Call] = []
         self.questions = Questions(source, self._write_answer, count)
         self.on_notification: Callable[[str, Json], None] = _ignore
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
@@ -135,6 +136,7 @@ class Lane:
 
     def abandon(self, request: Request) -> None:
         """Nobody waits for this answer: tell the server, free the slot, drop what may still come."""
+        self.questions.call_over(request)
         if self.pending.pop(request.upstream_id, None) is None or request.method in _NEVER_CANCELLED:
             return
         if not self.lost.done():
@@ -232,7 +234,8 @@ class Lane:
         """The calls that may be behind what the server asks, the likeliest last."""
         if stream is not None:
             return (stream,) if isinstance(stream, Call) and not stream.done else ()
-        return tuple([request for request in self.pending.values() if isinstance(request, Call)])
+        expected = [call for call in self.expected if not call.done]
+        return (*expected, *[request for request in self.pending.values() if isinstance(request, Call)])
 
     def _noticed(self, method: str, params: bytes, stream: Request | None) -> None:
         """It belongs to the call whose stream it came on, or to the only one there is; else to the lane."""

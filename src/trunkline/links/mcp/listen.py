@@ -1,4 +1,4 @@
-"""The one subscription that is kept at a modern server: for changes of its lists, and for resources that are watched.
+"""A subscription that is kept at a modern server: for changes of its lists and of watched resources, or for tasks.
 
 Whenever what is wanted changes, a new one is opened before the old one is closed, so that nothing falls in between.
 """
@@ -25,6 +25,7 @@ _METHOD: Final = "subscriptions/listen"
 _ACKNOWLEDGED_S: Final = 10.0
 
 Uris = frozenset[str]
+"""Or ids of tasks."""
 
 
 class _Attempt:
@@ -41,7 +42,7 @@ class _Attempt:
 
 class Listen:
     """`on_held` learns which resources the server now tells of, `on_refused` which it does not, and why; `on_missed`
-    that changes of lists may have been lost."""
+    that changes of lists may have been lost. With `tasks` it is tasks that are told of, and nothing else."""
 
     def __init__(
         self,
@@ -49,13 +50,16 @@ class Listen:
         on_held: Callable[[Uris], None],
         on_refused: Callable[[Uris, Outcome], None],
         on_missed: Callable[[], None],
+        *,
+        tasks: bool = False,
     ) -> None:
         self._session = session
         self._lane = session.lane
         self._on_held = on_held
         self._on_refused = on_refused
         self._on_missed = on_missed
-        self._kinds = announced_kinds(session.hello)
+        self._tasks = tasks
+        self._kinds = {} if tasks else announced_kinds(session.hello)
         self._wanted: Uris = frozenset()
         self._active: _Attempt | None = None
         self._asking: _Attempt | None = None
@@ -69,6 +73,11 @@ class Listen:
         """From now on these, and the lists."""
         self._wanted = uris
         self._renew_soon()
+
+    def is_under(self, subscription_id: int | str) -> bool:
+        """Whether the server means this one by that id."""
+        attempts = (self._active, self._asking)
+        return any(attempt is not None and attempt.request.upstream_id == subscription_id for attempt in attempts)
 
     def close(self) -> None:
         self._closed = True
@@ -104,7 +113,7 @@ class Listen:
     def _ask(self) -> None:
         wanted: dict[str, object] = dict(self._kinds)
         if self._wanted:
-            wanted["resourceSubscriptions"] = sorted(self._wanted)
+            wanted["taskIds" if self._tasks else "resourceSubscriptions"] = sorted(self._wanted)
         request = Request(_METHOD, encode({"notifications": wanted}), self._ended)
         self._asking = attempt = _Attempt(request, self._wanted)
         attempt.timer = self._loop.call_later(_ACKNOWLEDGED_S, partial(self._unacknowledged, attempt))
@@ -126,8 +135,11 @@ class Listen:
             said = msgspec.json.decode(params, type=_Acknowledged)
         except (msgspec.MsgspecError, RecursionError):
             said = _Acknowledged()
-        if said.meta.subscription_id in (None, attempt.request.upstream_id):
-            self._hold(attempt, frozenset(said.notifications.resource_subscriptions))
+        own = attempt.request.upstream_id
+        if said.meta.subscription_id != own and (said.meta.subscription_id is not None or self._tasks):
+            return
+        told_of = said.notifications
+        self._hold(attempt, frozenset(told_of.task_ids if self._tasks else told_of.resource_subscriptions))
 
     def _unacknowledged(self, attempt: _Attempt) -> None:
         """Some servers never say so; their lists are listened for all the same."""
@@ -146,7 +158,8 @@ class Listen:
         self._on_held(attempt.uris)
         if asked != attempt.uris:
             source = self._lane.source
-            reason = f"Server {source} does not tell of changes of this resource"
+            what = "this task" if self._tasks else "changes of this resource"
+            reason = f"Server {source} does not tell of {what}"
             problem = Problem(code=INVALID_PARAMS, message=reason, source=source)
             self._on_refused(asked - attempt.uris, Failure(problem))
         self._renew_soon()
@@ -193,6 +206,7 @@ class Listen:
 
 class _Honoured(msgspec.Struct, rename="camel"):
     resource_subscriptions: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
 
 
 class _Meta(msgspec.Struct):

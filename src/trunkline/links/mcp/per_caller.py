@@ -10,6 +10,7 @@ import msgspec
 from trunkline.core.call import Call, Failure, Json, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.version import __version__
+from trunkline.wire.mcp.capabilities import TASKS
 from trunkline.wire.mcp.levels import LEVELS, RANKS
 from trunkline.wire.mcp.modern import stamp
 from trunkline.wire.mcp.versions import LEGACY
@@ -25,9 +26,13 @@ _LEVEL_OF_LEGACY_CLIENTS: Final = "info"
 _SET_LEVEL_S: Final = 10.0
 
 
-def own_stamp() -> bytes:
+_ABOUT_TASKS: Final = frozenset({"subscriptions/listen", "tasks/get"})
+_KNOWS_TASKS: Final = b'{"extensions":{"%b":{}}}' % TASKS.encode()
+
+
+def own_stamp(capabilities: bytes = b"{}") -> bytes:
     """For requests of our own: nobody can be asked anything."""
-    return stamp(CLIENT_NAME, __version__, b"{}")
+    return stamp(CLIENT_NAME, __version__, capabilities)
 
 
 def level_in(params: Json) -> str:
@@ -45,14 +50,15 @@ class _SetLevel(msgspec.Struct):
 class Stamps:
     """A modern server learns it from every request anew. The same callers come again and again, so it is kept."""
 
-    def __init__(self, *, logs: bool) -> None:
+    def __init__(self, *, logs: bool, tasks: bool = False) -> None:
         self._logs = logs
         self._own = own_stamp()
+        self._own_about_tasks = own_stamp(_KNOWS_TASKS) if tasks else self._own
         self._made: dict[tuple[bytes, str, str], bytes] = {}
 
     def __call__(self, request: Request) -> bytes:
         if not isinstance(request, Call):
-            return self._own
+            return self._own_about_tasks if request.method in _ABOUT_TASKS else self._own
         caller = request.caller
         key = (caller.capabilities, caller.log_level, caller.version)
         made = self._made.get(key)

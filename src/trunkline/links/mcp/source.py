@@ -16,7 +16,7 @@ from trunkline.core.call import Call, Caller, Failure, Json, Request
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
 from trunkline.core.tool import Snapshot
-from trunkline.core.watch import Watch
+from trunkline.core.watch import TaskWatch, Watch
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.client_lists import ClientLists
 from trunkline.links.mcp.handshake import Session
@@ -29,6 +29,7 @@ from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
 from trunkline.links.mcp.pool import Pool, needs_seat
 from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.stdio_lane import StdioLane
+from trunkline.links.mcp.task_watches import TaskWatches
 from trunkline.links.mcp.watches import Home, Watches
 from trunkline.wire.mcp.versions import Era
 
@@ -64,6 +65,7 @@ class McpSource:
         self._parked: list[Call] = []
         self._offer: Offer | None = None
         self._watches = Watches(name, self.submit, self._home_of, self._missed_news)
+        self._task_watches = TaskWatches()
         self._lists = ClientLists(name, self._publish_for)
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
@@ -102,6 +104,9 @@ class McpSource:
 
     def watch(self, watch: Watch) -> None:
         self._watches.add(watch)
+
+    def watch_tasks(self, watch: TaskWatch) -> None:
+        self._task_watches.add(watch)
 
     def _home_of(self, caller: Caller) -> Home:
         """Which lane the calls of a caller use, by name; None for the scout."""
@@ -163,6 +168,7 @@ class McpSource:
         finally:
             self._over = True
             self._watches.close()
+            self._task_watches.close()
             self._release_parked(up=False)
             await lanes.close()
             await self._lists.close()
@@ -181,6 +187,7 @@ class McpSource:
                 problem = await self._tend(session)
             finally:
                 self._watches.down()
+                self._task_watches.down()
                 await offer.close()
             self._report_loss(problem, session)
         except GatewayError as error:
@@ -232,6 +239,7 @@ class McpSource:
         self._report("ready")
         self._release_parked(up=True)
         self._watches.up(session)
+        self._task_watches.up(session)
 
     async def _tend(self, session: Session) -> Problem:
         """Follow the server until it is lost, and ask it for signs of life."""
@@ -294,6 +302,7 @@ class McpSource:
     def _nobody_heard(self, lane: Lane, method: str, params: Json) -> None:
         if method in OF_THE_LANE:
             self._watches.heard(lane, method, params)
+            self._task_watches.heard(method, params)
         else:
             self._count("unattributed_notifications")
 

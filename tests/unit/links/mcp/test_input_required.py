@@ -70,7 +70,7 @@ async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, me
     "result",
     [
         b'{"resultType":"complete","content":[{"type":"text","text":"input_required"}]}',
-        b'{"resultType":"task","status":"input_required"}',
+        b'{"resultType":"complete","status":"input_required"}',
         b'{"resultType":"vendor","x":"input_required"}',
         b'{"status":"input_required"}',
         b'{"resultType":["input_required"]}',
