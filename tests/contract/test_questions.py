@@ -126,8 +126,29 @@ def test_a_server_lost_while_it_waits_for_its_client_ends_the_call(tmp_path: Pat
             call = await ended(client.call("ask", die=0.1))
             assert call.outcome is not None
             assert problem(call.outcome).code in (SOURCE_LOST, SOURCE_PROTOCOL)
-            if variant.transport != "http":  # there a call has a connection of its own, and the session outlives it
-                await until(lambda: client.asked[0].ended, "the question is withdrawn")
+            await until(lambda: client.asked[0].ended, "the question is withdrawn")
+
+    play("asyncio", scene())
+
+
+@every_legacy_kind
+def test_a_call_given_up_takes_back_what_its_server_asked(tmp_path: Path, variant: Variant) -> None:
+    async def scene() -> None:
+        async with staged(tmp_path, variant) as stage:
+            client = Client(stage, "one")
+            withdrawn: list[Question] = []
+
+            def asked(question: Question) -> None:
+                client.asked.append(question)
+                question.on_withdrawn = lambda: withdrawn.append(question)
+
+            call = client.call("ask", asked, id="mine")
+            await until(lambda: client.asked, "it is asked")
+            call.cancel("the client took it back")
+            assert withdrawn == client.asked
+            refused = b'{"jsonrpc":"2.0","id":"mine","error":'
+            heard = stage.server.messages
+            await until(lambda: any(raw.startswith(refused) for raw in heard()), "the server is told")
 
     play("asyncio", scene())
 

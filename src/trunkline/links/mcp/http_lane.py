@@ -158,6 +158,7 @@ class HttpLane(Lane):
 
     def fail(self, request: Request, problem: Problem) -> None:
         self.pending.pop(request.upstream_id, None)
+        self.questions.call_over(request)
         request.finish(Failure(problem))
 
     def session_lost(self, request: Request) -> None:

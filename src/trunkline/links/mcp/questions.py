@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.core.call import PROGRESS, Call, Json
+from trunkline.core.call import PROGRESS, Call, Json, Request
 from trunkline.core.question import METHODS, Ending, Question
 from trunkline.wire.jsonrpc import (
     BadMessage,
@@ -148,9 +148,13 @@ class Questions:
     def calls_over(self) -> None:
         """Whatever was asked was for calls that have ended; the next one on this lane may be someone else's."""
         for question in list(self._open.values()):
-            on_withdrawn = question.on_withdrawn
-            if question.refuse(_OVER) and on_withdrawn is not None:
-                on_withdrawn()
+            _end(question)
+
+    def call_over(self, call: Request) -> None:
+        """Nobody waits for this call any more, nor for the answers to what was asked for it alone."""
+        for question in list(self._open.values()):
+            if question.calls == (call,):
+                _end(question)
 
     def withdraw_all(self) -> None:
         """The lane is gone."""
@@ -158,6 +162,13 @@ class Questions:
         self._held.clear()
         for question in questions:
             question.withdraw()
+
+
+def _end(question: Question) -> None:
+    """The server is told that there is no answer, the client that none is wanted."""
+    on_withdrawn = question.on_withdrawn
+    if question.refuse(_OVER) and on_withdrawn is not None:
+        on_withdrawn()
 
 
 class _Cancelled(msgspec.Struct):
