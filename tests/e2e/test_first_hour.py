@@ -207,11 +207,19 @@ ERRAND = in_order(
 )
 
 
+FOR_WHOM_CAN_BE_ASKED = {
+    f"mcp__trunkline__everything_{tool}" for tool in ("get-roots-list", "trigger-elicitation-request")
+}
+
+
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 async def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, way: Way, tmp_path: Path) -> None:
     model = await follow(ERRAND, way, tmp_path)
     offered = {f"mcp__trunkline__{name}" for name in hour.expected}
-    assert [(asked.turn, asked.tools.keys() == offered) for asked in model.asked] == [(turn, True) for turn in range(4)]
+    assert [asked.turn for asked in model.asked] == [0, 1, 2, 3]
+    assert model.asked[0].tools.keys() == offered
+    for asked in model.asked[1:]:  # its own `everything` has seen by now what Claude Code can be asked
+        assert asked.tools.keys() - offered <= FOR_WHOM_CAN_BE_ASKED and asked.tools.keys() >= offered
     groceries, echo, days = (model.result(0, place) for place in range(3))
     assert groceries == text(json.dumps({"content": GROCERIES}, separators=(",", ":")))
     assert (echo, days) == (text("Echo: hello"), text("208"))

@@ -24,6 +24,7 @@ from trunkline.core.errors import (
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, leave
+from trunkline.links.mcp.settling import settle
 
 LaneKey = tuple[str, str | int, bytes]
 """The principal, its session (or a seat in the pool of those without one), and what is declared to the server."""
@@ -59,7 +60,7 @@ class _Slot:
 
     def abandon(self, request: Request) -> None:
         """Let go at once: a server may take a minute to open, and a call may hold megabytes."""
-        self.waiting = [call for call in self.waiting if call is not request]
+        self.waiting[:] = [call for call in self.waiting if call is not request]
 
     def phase_of(self, request: Request) -> Phase:
         return QUEUED
@@ -126,14 +127,35 @@ class ClientLanes:
             self._drop_slot(key, slot, _problem_of(error))
             return
         self._backoff.failures = 0
-        slot.lane = session.lane
-        slot.lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
-        waiting, slot.waiting = slot.waiting, []
+        await self._greet(key, slot, session)
+        lane = session.lane
+        if not lane.usable:
+            self._drop_slot(key, slot, lane.lost.result())
+            self._close_later(key, lane)
+            return
+        slot.lane = lane
+        lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
+        lane.expected, waiting, slot.waiting = [], slot.waiting, []
         for call in waiting:
             if not call.done:
-                slot.lane.send(call)
-        if self._on_opened is not None:  # last: what its server asked at once may be for one of these calls
-            self._on_opened(key, session)
+                lane.send(call)
+
+    async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
+        """What its server asks at once is for the calls that wait, and answered before they are sent."""
+        lane = session.lane
+        lane.expected = slot.waiting
+        try:
+            if self._on_opened is not None:
+                self._on_opened(key, session)
+            if session.era == "legacy" and b'"roots"' in key[2]:
+                await settle(lane)
+            if isinstance(key[1], int) and all(call.done for call in slot.waiting):
+                lane.questions.calls_over()
+        except BaseException:  # the gateway closes, or its client has gone
+            if self._on_closed is not None:
+                self._on_closed(key)
+            await leave(lane)
+            raise
 
     def _drop_slot(self, key: LaneKey, slot: _Slot, problem: Problem) -> None:
         if self._slots.get(key) is slot:

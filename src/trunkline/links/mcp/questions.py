@@ -47,15 +47,28 @@ class Questions:
 
     def __init__(self, source: str, write: Callable[[bytes], None], count: Callable[[str], None]) -> None:
         self.declared = b"{}"
+        self.asked_any = False
         self._source = source
         self._write = write
         self._count = count
         self._open: dict[MessageId, Question] = {}
         self._held: dict[MessageId, Callable[[], None]] = {}
         self._on_question: Callable[[Question], None] | None = None
+        self._on_quiet: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def when_quiet(self, then: Callable[[], None]) -> None:
+        """Once, when nothing is open any more: at once, if that is so."""
+        self._on_quiet.append(then)
+        self._tell_if_quiet()
+
+    def _tell_if_quiet(self) -> None:
+        if not self._open and self._on_quiet:
+            waiting, self._on_quiet = self._on_quiet, []
+            for then in waiting:
+                then()
 
     def attend(self, on_question: Callable[[Question], None]) -> None:
         """Someone takes questions outside calls from now on, and those that came too early."""
@@ -102,6 +115,7 @@ class Questions:
         question = Question(self._source, method, params, partial(self._reply, request_id, id_json), calls)
         question.on_progress = self._progressed
         self._open[request_id] = question
+        self.asked_any = True
         self._hand_over(question)
 
     def _hand_over(self, question: Question) -> None:
@@ -123,6 +137,7 @@ class Questions:
         question = self._open.pop(request_id, None)
         if question is not None:
             question.withdraw()
+            self._tell_if_quiet()
         return question is not None or self._held.pop(request_id, None) is not None
 
     # -- what goes back -------------------------------------------------------------------------------------------
@@ -139,6 +154,7 @@ class Questions:
             self._write(result_message(id_json, text))
         else:
             self._write(error_message(id_json, text))
+        self._tell_if_quiet()
 
     def _progressed(self, params: Json) -> None:
         self._write(encode_notification(PROGRESS, single_line(params)))
@@ -162,6 +178,7 @@ class Questions:
         self._held.clear()
         for question in questions:
             question.withdraw()
+        self._tell_if_quiet()
 
 
 def _end(question: Question) -> None:
