@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trunkline.core.call import Caller, Json, Outcome
+from trunkline.core.call import Caller, Json, Outcome, Result
 
 
 class Watch:
-    """One subscription to one resource, by the URI its server knows. `on_settled` is called once: a `Result` when it
-    holds, anything else when it does not. `on_updated` gets the parameters of the server's notification.
+    """One subscription to one resource, by the URI its server knows. `on_settled` is called with a `Result` when it
+    holds, and with anything else when it does not, or not any more: then it is over. `on_updated` gets the parameters
+    of the server's notification.
 
     Whoever made it closes it; the source then stops listening for the last one of a resource.
     """
@@ -32,8 +33,8 @@ class Watch:
         self._on_closed: Callable[[Watch], None] | None = None
 
     def settle(self, outcome: Outcome) -> None:
-        """How asking the server went, the first time; later losses are mended without a word."""
-        if not self._settled:
+        """How asking the server went, the first time, and that it is over; a loss that is mended is not told."""
+        if not self._settled or not isinstance(outcome, Result):
             self._settled = True
             self.on_settled(outcome)
 

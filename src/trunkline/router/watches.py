@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from trunkline.core.call import Caller, Failure, Json, Outcome, Result
-from trunkline.core.errors import SOURCE_DOWN, Problem
+from trunkline.core.errors import INVALID_PARAMS, SOURCE_DOWN, UNKNOWN_METHOD, UNKNOWN_RESOURCE, Problem
 from trunkline.core.watch import Watch
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
@@ -18,6 +19,10 @@ from trunkline.router.resources import Place
 from trunkline.router.roster import Roster
 from trunkline.router.waiting import Waiting
 from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
+
+_AGAIN_S: Final = 5.0
+_FOR_GOOD: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)
+"""Why a server will not tell of a resource, however often it is asked."""
 
 
 class ResourceWatch:
@@ -30,6 +35,7 @@ class ResourceWatch:
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
         on_closed: Callable[[ResourceWatch], None],
+        on_lost: Callable[[ResourceWatch], None],
     ) -> None:
         self.caller = caller
         self.uri = uri
@@ -40,6 +46,7 @@ class ResourceWatch:
         self._on_updated = on_updated
         self._on_settled = on_settled
         self._on_closed = on_closed
+        self._on_lost = on_lost
         self._settled = False
         self._watch: Watch | None = None
 
@@ -68,13 +75,22 @@ class ResourceWatch:
         return params if shown == uri else encode_members({**members, "uri": encode(shown)})
 
     def settle(self, outcome: Outcome) -> None:
-        """How it went the first time. A watch that does not hold is over."""
+        """How it went. A watch that never held is over; one that held before is tried again, if it may hold."""
         if self._settled:
+            if not isinstance(outcome, Result) and not self.closed:
+                self._lost(outcome)
             return
         self._settled = True
         if not isinstance(outcome, Result):
             self.close()
         self._on_settled(outcome)
+
+    def _lost(self, outcome: Outcome) -> None:
+        self._let_go()
+        if isinstance(outcome, Failure) and outcome.problem.code not in _FOR_GOOD:
+            self._on_lost(self)
+        else:
+            self.close()
 
     def close(self) -> None:
         if not self.closed:
@@ -111,7 +127,7 @@ class Watches:
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
     ) -> ResourceWatch:
-        watch = ResourceWatch(caller, uri, on_updated, on_settled, self._closed)
+        watch = ResourceWatch(caller, uri, on_updated, on_settled, self._closed, self._lost)
         self._open[watch] = None
         self._begin(watch)
         return watch
@@ -162,6 +178,15 @@ class Watches:
                 watch.close()
             else:
                 watch.begin(successor, watch.place, self._links)
+
+    def _lost(self, watch: ResourceWatch) -> None:
+        """Its server took over from another and was not well, or was lost at a bad moment."""
+        watch.gate = None
+        watch.timer = self._loop.call_later(_AGAIN_S, self._begin_again, watch)
+
+    def _begin_again(self, watch: ResourceWatch) -> None:
+        watch.timer = None
+        self._begin(watch)
 
     def _closed(self, watch: ResourceWatch) -> None:
         self._open.pop(watch, None)

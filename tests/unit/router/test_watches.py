@@ -9,7 +9,8 @@ from tests.unit.router.fakes import Desk, FakeSource, whole_offer
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
-from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_RESOURCE
+from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_RESOURCE, Problem
+from trunkline.router.requests import unknown_resource
 from trunkline.router.watches import ResourceWatch
 
 HOLDS = Result(b"{}")
@@ -115,6 +116,46 @@ async def test_a_server_that_is_replaced_is_watched_anew(tmp_path: Path) -> None
     assert listener.settled == [HOLDS]
     listener.handle.close()
     assert watch.closed
+
+
+def test_a_watch_that_its_new_server_cannot_keep_yet_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        desk = two_servers(tmp_path)
+        listener = Listener(desk, "x://1")
+        [watch] = desk.sources["a"].watches
+        watch.settle(HOLDS)
+        desk.health("a", "down")
+        watch.settle(Failure(Problem(code=SOURCE_DOWN, message="it was stopped")))
+        await asyncio.sleep(20)
+        assert not listener.handle.closed
+        desk.health("a", "ready")
+        await asyncio.sleep(20)
+        [_, again] = desk.sources["a"].watches
+        again.settle(HOLDS)
+        says(desk.sources["a"], "x://1")
+        assert listener.updated == ["x://1"]
+        assert listener.settled == [HOLDS]
+        again.settle(Failure(Problem(code=SOURCE_DOWN, message="it was stopped")))
+        listener.handle.close()
+        await asyncio.sleep(20)
+        assert len(desk.sources["a"].watches) == 2
+
+    run_with_clock(monkeypatch, main())
+
+
+async def test_a_watch_that_its_server_ends_for_good_is_over(tmp_path: Path) -> None:
+    desk = two_servers(tmp_path)
+    listeners = [Listener(desk, "x://1"), Listener(desk, "x://1")]
+    for watch in desk.sources["a"].watches:
+        watch.settle(HOLDS)
+    refusals = (RemoteError(b'{"code":-32602,"message":"no"}'), Failure(unknown_resource("x://1")))
+    for watch, refusal in zip(desk.sources["a"].watches, refusals, strict=True):
+        watch.settle(refusal)
+    assert all(listener.handle.closed for listener in listeners)
+    assert [listener.settled for listener in listeners] == [[HOLDS], [HOLDS]]
+    assert len(desk.router._watches) == 0
 
 
 async def test_a_server_that_is_removed_ends_what_was_watched_there(tmp_path: Path) -> None:
