@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from trunkline.cli.ask.waiting import Waiting
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
+_BESIDE_TOOLS: Final = {"prompts": "PROMPTS", "resources": "RESOURCES", "resourceTemplates": "TEMPLATES"}
+"""Columns that are there when a server has such."""
 _WELL: Final = ("ready", "disabled")
 _STARTING: Final = "it has not answered yet"
 _COLOURS: Final = {
@@ -59,8 +61,10 @@ def show_servers(found: Sequence[Status]) -> None:
         click.echo("no servers: `trunkline add` makes the first", err=True)
         return
     from_api = any(status.get("origin") == "api" for status in found)
-    heads = (*_HEADS[:1], "STATE", "FROM", *_HEADS[2:]) if from_api else _HEADS
-    rows = [_row(status, with_origin=from_api) for status in found]
+    beside = [key for key in _BESIDE_TOOLS if any(status.get(key) for status in found)]
+    origin = ["FROM"] if from_api else []
+    heads = (*_HEADS[:2], *origin, "TOOLS", *(_BESIDE_TOOLS[key] for key in beside), *_HEADS[3:])
+    rows = [_row(status, beside, with_origin=from_api) for status in found]
     click.echo(table(heads, rows, [_COLOURS.get(str(status["state"])) for status in found]))
     for status in found:
         _tell_more(status)
@@ -69,13 +73,14 @@ def show_servers(found: Sequence[Status]) -> None:
     click.echo(f"\n{len(found)} server{'' if len(found) == 1 else 's'}: {summary}", err=True)
 
 
-def _row(status: Status, *, with_origin: bool) -> tuple[str, ...]:
+def _row(status: Status, beside: Sequence[str], *, with_origin: bool) -> tuple[str, ...]:
     origin = (_origin(status),) if with_origin else ()
     return (
         str(status["name"]),
         str(status["state"]),
         *origin,
         str(status.get("tools", 0)),
+        *(str(status.get(key, 0)) for key in beside),
         ago(str(status.get("since", ""))),
         str(status.get("restarts", 0)),
         str(status.get("protocolVersion", "")),

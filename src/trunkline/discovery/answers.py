@@ -15,7 +15,7 @@ from trunkline.discovery.facts import facts_of, shortened
 from trunkline.discovery.word_index import WordIndex
 from trunkline.router.catalog import Catalog, Entry
 from trunkline.router.router import Router
-from trunkline.router.status import ServerStatus, server_statuses, status_json
+from trunkline.router.status import ServerStatus, offered_beside_tools, server_statuses, status_json
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import encode
 
@@ -156,6 +156,7 @@ def registry_summary(router: Router, catalog: Catalog, uptime_s: float) -> Answe
     servers = router.roster.servers()
     by_server = Counter(entry.tool.source for entry in _offered(catalog))
     list_bytes = len(catalog.listing)
+    beside = [offered_beside_tools(catalog, name) for name in servers]
     return {
         "version": __version__,
         "uptimeSeconds": int(uptime_s),
@@ -163,6 +164,9 @@ def registry_summary(router: Router, catalog: Catalog, uptime_s: float) -> Answe
         "serversByState": dict(Counter(gate.health.state for gate in servers.values())),
         "tools": by_server.total(),
         "toolsByServer": {name: by_server[name] for name in servers},
+        "prompts": sum(counts["prompts"] for counts in beside),
+        "resources": sum(counts["resources"] for counts in beside),
+        "resourceTemplates": sum(counts["templates"] for counts in beside),
         "listBytes": list_bytes,
         "listTokensEstimate": list_bytes // BYTES_PER_TOKEN,
         "collisions": len(catalog.collisions),

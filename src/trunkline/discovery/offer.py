@@ -36,10 +36,12 @@ def _definition(name: str, title: str, description: str, takes: _Schema, gives: 
     return Tool(RESERVED_SOURCE, name, encode(definition))
 
 
+_BESIDE_TOOLS: Final = {"prompts": _NUMBER, "resources": _NUMBER, "resourceTemplates": _NUMBER}
 _SERVER: Final = _object({"name": _TEXT, "state": _TEXT, "tools": _NUMBER}, {"reason": _TEXT})
 _HEALTH: Final = _object(
     {"name": _TEXT, "kind": _TEXT, "state": _TEXT, "tools": _NUMBER, "restarts": _NUMBER},
-    {"inFlight": _NUMBER, "queued": _NUMBER, "origin": _TEXT, "reason": _TEXT, "hint": _TEXT, "since": _TEXT}
+    {"inFlight": _NUMBER, "queued": _NUMBER, "origin": _TEXT, **_BESIDE_TOOLS}
+    | {"reason": _TEXT, "hint": _TEXT, "since": _TEXT}
     | {"lastError": _TEXT, "stderrTail": _TEXT, "protocolVersion": _TEXT, "server": _TEXT}
     | {"collisions": _TEXTS, "warnings": _TEXTS},
 )
@@ -87,7 +89,7 @@ TOOLS: Final = (
         _object({}),
         _object(
             {"version": _TEXT, "uptimeSeconds": _NUMBER, "servers": _NUMBER, "serversByState": _COUNTS}
-            | {"tools": _NUMBER, "toolsByServer": _COUNTS, "listBytes": _NUMBER}
+            | {"tools": _NUMBER, "toolsByServer": _COUNTS, **_BESIDE_TOOLS, "listBytes": _NUMBER}
             | {"listTokensEstimate": _NUMBER, "collisions": _NUMBER},
         ),
     ),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import msgspec
 
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Snapshot
+from trunkline.router.catalog import Catalog
 from trunkline.router.gate import Gate
 from trunkline.router.router import Router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """`since` is when it came into its state; `server` is what the server calls itself."""
+    """`since` is when it came into its state; `server` is what the server calls itself.
+
+    What it offers is counted as clients see it: nothing, when the server has been away for longer than its grace.
+    """
 
     name: str
     kind: str
@@ -34,21 +38,49 @@ class ServerStatus:
     origin: str
     collisions: tuple[str, ...]
     warnings: tuple[str, ...]
+    prompts: int = 0
+    resources: int = 0
+    templates: int = 0
+
+    @property
+    def offered(self) -> str:
+        """Such as `3 tools, 1 prompt`: the tools always, the rest where there is some."""
+        more = {"prompt": self.prompts, "resource": self.resources, "resource template": self.templates}
+        counts = {"tool": self.tools, **{noun: count for noun, count in more.items() if count}}
+        return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
 
 
 def server_statuses(router: Router) -> list[ServerStatus]:
     """All configured servers, in the order of the file."""
     collisions: dict[str, list[str]] = {}
-    for problem in router.catalog.collisions:
+    catalog = router.catalog
+    for problem in (*catalog.collisions, *catalog.prompts.collisions):
         collisions.setdefault(problem.source, []).append(problem.message)
+    for problem in catalog.resources.collisions:
+        collisions.setdefault(problem.source, []).append(f"{problem.message}: {problem.hint}")
     shown: dict[str, int] = {}
-    for entry in router.catalog.entries():
+    for entry in catalog.entries():
         shown[entry.tool.source] = shown.get(entry.tool.source, 0) + 1
     return [
-        _status(gate, router.catalog.snapshot(name), shown.get(name, 0), tuple(collisions.get(name, ())))
+        replace(
+            _status(gate, catalog.snapshot(name), shown.get(name, 0), tuple(collisions.get(name, ()))),
+            **offered_beside_tools(catalog, name),
+        )
         for name, gate in router.gates.items()
         if name != RESERVED_SOURCE
     ]
+
+
+def offered_beside_tools(catalog: Catalog, source: str) -> dict[str, int]:
+    """How many prompts, resources and templates a server has for those who see this catalog."""
+    snapshot = None if catalog.is_hidden(source) else catalog.snapshot(source)
+    if snapshot is None:
+        return {"prompts": 0, "resources": 0, "templates": 0}
+    return {
+        "prompts": len(snapshot.prompts),
+        "resources": len(snapshot.resources),
+        "templates": len(snapshot.templates),
+    }
 
 
 def _status(gate: Gate, snapshot: Snapshot | None, tools: int, collisions: tuple[str, ...]) -> ServerStatus:
@@ -101,6 +133,9 @@ def status_json(status: ServerStatus) -> dict[str, object]:
     }
     since = datetime.fromtimestamp(status.since, UTC).isoformat(timespec="seconds") if status.since else ""
     sometimes: dict[str, object] = {
+        "prompts": status.prompts,
+        "resources": status.resources,
+        "resourceTemplates": status.templates,
         "reason": status.reason,
         "hint": status.hint,
         "since": since.replace("+00:00", "Z"),

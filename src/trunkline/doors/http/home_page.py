@@ -120,6 +120,9 @@ def _remarks(server: ServerStatus) -> Iterator[str]:
         yield f"<p>{_shown(server.reason)}</p>\n"
     if server.hint:
         yield f'<p class="hint">{_shown(server.hint)}</p>\n'
+    beside = server.offered.partition(", ")[2]
+    if beside:
+        yield f'<p class="quiet">Beside its tools: {escape(beside)}</p>\n'
     for remark in (*server.collisions, *server.warnings)[:_MAX_TOOLS]:
         yield f'<p class="quiet">{_shown(remark)}</p>\n'
 

@@ -87,5 +87,5 @@ def _text(servers: list[ServerStatus]) -> bytes:
     for server in servers:
         since = f" since {datetime.fromtimestamp(server.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if server.since else ""
         reason = f" ({one_line(' '.join(server.reason.split()), _REASON_CHARS)})" if server.reason else ""
-        lines.append(f"{server.name}: {server.state}{since}, {server.tools} tools{reason}")
+        lines.append(f"{server.name}: {server.state}{since}, {server.offered}{reason}")
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")

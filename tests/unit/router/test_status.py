@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.router.fakes import Desk, whole_offer
+
+from trunkline.core.source import Health
+from trunkline.core.tool import Snapshot
+from trunkline.router.status import ServerStatus, server_statuses, status_json
+
+
+def desk_with(folder: Path, **offers: Snapshot) -> Desk:
+    desk = Desk(folder)
+    for name, offered in offers.items():
+        desk.add(name)
+        desk.sinks[name].publish(offered)
+    return desk
+
+
+def only_status(desk: Desk) -> ServerStatus:
+    (status,) = server_statuses(desk.router)
+    return status
+
+
+WIKI = whole_offer("wiki", tools=["find"], prompts=["ask", "sum"], resources=["wiki:1"], templates=["wiki:{page}"])
+
+
+async def test_what_a_server_offers_is_counted(tmp_path: Path) -> None:
+    status = only_status(desk_with(tmp_path, wiki=WIKI))
+    assert status.offered == "1 tool, 2 prompts, 1 resource, 1 resource template"
+    told = status_json(status)
+    assert [told[key] for key in ("tools", "prompts", "resources", "resourceTemplates")] == [1, 2, 1, 1]
+
+
+async def test_a_server_with_tools_alone_is_told_as_ever(tmp_path: Path) -> None:
+    status = only_status(desk_with(tmp_path, git=whole_offer("git", tools=["log", "diff"])))
+    assert status.offered == "2 tools"
+    assert not status_json(status).keys() & {"prompts", "resources", "resourceTemplates"}
+
+
+@pytest.mark.parametrize(("grace_s", "prompts"), [(0, 0), (60, 2)])
+async def test_a_server_that_is_away_offers_what_clients_still_see(
+    tmp_path: Path, grace_s: float, prompts: int
+) -> None:
+    desk = Desk(tmp_path)
+    desk.add("wiki", grace_s=grace_s)
+    desk.sinks["wiki"].publish(WIKI)
+    desk.sinks["wiki"].health(Health(state="down", reason="it ended", since=time.time()))
+    await until(lambda: only_status(desk).prompts == prompts, "it is told so")
+
+
+async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: Path) -> None:
+    desk = desk_with(tmp_path, a=whole_offer("a", resources=["x:1"]), b=whole_offer("b", resources=["x:1"]))
+    first, second = server_statuses(desk.router)
+    told = "`b` has resources whose URIs another server holds, such as `x:1`: they are listed as `trunkline://b/URI`"
+    assert (first.collisions, second.collisions) == ((), (told,))
