@@ -7,17 +7,19 @@ from typing import Final
 
 import msgspec
 
-from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
+from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
 
 Change = Callable[[str], str]
 _Rewrite = Callable[[msgspec.Raw, Change], bytes | None]
 _MARK: Final = b'"resource'
 _CONTENTS: Final = b'"contents"'
+_ESCAPED: Final = b"\\u00"
+"""How a server may spell letters of those so that they are not seen."""
 
 
 def may_have_uris(raw: bytes) -> bool:
     """A cheap test: most results have none and need not be read."""
-    return _MARK in raw or _CONTENTS in raw
+    return _MARK in raw or _CONTENTS in raw or _ESCAPED in raw
 
 
 def map_uris(raw: bytes, change: Change) -> bytes:
@@ -39,15 +41,21 @@ def map_error_uri(raw: bytes, change: Change) -> bytes:
 
 
 def _object(raw: bytes | msgspec.Raw, change: Change, rewrites: dict[str, _Rewrite]) -> bytes | None:
-    """The object with some of its members rewritten, None when that changes nothing."""
-    members = members_of(raw, "result")
+    """The object with some of its members rewritten, None when that changes nothing.
+
+    What has a member twice is written anew with the last one: no client finds another URI in it than we did.
+    """
+    try:
+        members, is_clear = members_of(raw, "result"), True
+    except BadMessage:
+        members, is_clear = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]), False
     changed: dict[str, bytes] = {}
     for name, rewrite in rewrites.items():
         if name in members:
             new = rewrite(members[name], change)
             if new is not None:
                 changed[name] = new
-    return encode_members({**members, **changed}) if changed else None
+    return None if is_clear and not changed else encode_members({**members, **changed})
 
 
 def _list_of(rewrite: _Rewrite) -> _Rewrite:
@@ -75,12 +83,17 @@ def _with_uri(raw: msgspec.Raw, change: Change) -> bytes | None:
 
 def _block(raw: msgspec.Raw, change: Change) -> bytes | None:
     """One block of content: a link, an embedded resource, or something without a URI."""
-    if _MARK not in bytes(raw):
+    text = bytes(raw)
+    if _MARK not in text and _ESCAPED not in text:
         return None
-    kind = text_member(members_of(raw, "content"), "type")
+    kind = msgspec.json.decode(raw, type=_Block).type
     if kind == "resource_link":
         return _with_uri(raw, change)
     return _object(raw, change, {"resource": _with_uri}) if kind == "resource" else None
+
+
+class _Block(msgspec.Struct):
+    type: object = None
 
 
 def _message(raw: msgspec.Raw, change: Change) -> bytes | None:

@@ -56,8 +56,11 @@ class Resources:
     # -- whose a URI is -------------------------------------------------------------------------------------------
 
     def by_address(self, uri: str) -> Place | None:
-        """The place that an address of ours names; its server need not have said yet what it offers."""
-        if not uri.startswith(SCHEME):
+        """The place that an address of ours names; its server need not have said yet what it offers.
+
+        The case of a scheme means nothing: no server's own URI shall look like the address of another's.
+        """
+        if uri[: len(SCHEME)].lower() != SCHEME:
             return None
         name, _, own_uri = uri[len(SCHEME) :].partition("/")
         source = name if name in self._order else self._by_folded_name.get(name.casefold())

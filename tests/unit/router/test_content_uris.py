@@ -48,7 +48,6 @@ def test_uris_are_changed_where_a_result_has_them(result: dict[str, Any]) -> Non
         b'{"content":[{"type":"text","text":"x"}]}',
         b'{"content":[{"type":"resource"}]}',
         b'{"content":[{"type":"resource_link","uri":5}]}',
-        b'{"content":[{"type":"resource_link","uri":"a","uri":"b"}]}',
         b'{"content":"resource"}',
         b'{"contents":{"resource":1}}',
         b'{"messages":[[{"resource":1}]]}',
@@ -92,3 +91,26 @@ def test_the_uri_in_an_error_is_changed() -> None:
 def test_no_result_makes_it_fail(result: object) -> None:
     raw = json.dumps({"content": result, "contents": result, "messages": result, "r": "resource"}).encode()
     json.loads(map_uris(raw, lambda uri: uri + "!"))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b'{"type":"\\u0072esource_link","uri":"x://1"}',
+        b'{"typ\\u0065":"resource_link","\\u0075ri":"x://1"}',
+        b'{"type":"resource_link","uri":"y://1","uri":"x://1"}',
+        b'{"type":"text","type":"resource_link","uri":"x://1"}',
+        b'{"type":"resource_link","uri":"x://1","a":1,"a":2}',
+        b'{"type":"\\u0072esource","\\u0072esource":{"uri":"z://1","uri":"x://1"}}',
+    ],
+)
+@pytest.mark.parametrize("member", [b'"content"', b'"c\\u006fntent"', b'"content":[],"content"'])
+def test_no_spelling_hides_a_uri(member: bytes, block: bytes) -> None:
+    changed = map_uris(b"{%b:[%b]}" % (member, block), lambda uri: "new" if uri == "x://1" else "other")
+    assert b"x://1" not in changed
+    assert json.loads(changed)["content"][0].get("uri", "new") == "new"
+
+
+def test_of_two_uris_only_the_last_is_shown_even_where_that_is_as_it_should_be() -> None:
+    raw = b'{"contents":[{"uri":"hidden://1","uri":"x://1"}]}'
+    assert map_uris(raw, lambda uri: uri) == b'{"contents":[{"uri":"x://1"}]}'
