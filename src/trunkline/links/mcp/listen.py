@@ -154,6 +154,8 @@ class Listen:
         self._backoff.up()
         if before is not None:
             self._end(before)
+        elif self._kinds:
+            self._on_missed()  # lists may have changed between being fetched and being listened for
         asked, attempt.uris = attempt.uris, attempt.uris & honoured
         self._on_held(attempt.uris)
         if asked != attempt.uris:
