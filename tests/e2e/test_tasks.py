@@ -2,70 +2,159 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.support.client import META, HttpClient, ModernClient
+from tests.e2e.test_operator_api import OPERATOR, SERVERS, Api
+from tests.support.answers import BROKE_PROTOCOL
+from tests.support.client import META, HttpClient, ModernClient, encode, modern_headers
 from tests.support.gateway import Gateway
+from tests.support.tasks import (
+    CAPABILITIES,
+    DECLARED,
+    TASKS,
+    HttpTasks,
+    make_task,
+    modern_client,
+    over_stdio,
+    task_servers,
+)
+from tests.support.waiting import until
 
-SERVER = Path(__file__).parents[1] / "support" / "task_server.py"
-TASKS = META + "tasks"
-DECLARED = {"_meta": {META + "clientCapabilities": {"extensions": {TASKS: {}}}}}
-
-
-def source(name: str) -> dict[str, Any]:
-    return {name: {"kind": "mcp_stdio", "command": sys.executable, "args": [str(SERVER), name]}}
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path, source("a"), source("b"), start_wait=30) as running:
-        yield running
-
-
-async def make_task(client: ModernClient, tool: str) -> str:
-    made = (await client.request("tools/call", {"name": tool, **DECLARED})).result
-    assert made["resultType"] == "task"
-    return made["taskId"]
+TRANSPORTS = ["stdio", "http"]
+ANSWERS = {"who": {"action": "accept", "content": {"name": "Ada"}}}
 
 
-async def test_a_task_is_followed_to_its_end_at_the_server_that_has_it(gateway: Gateway) -> None:
-    async with ModernClient(gateway.port) as client:
-        discovered = (await client.request("server/discover")).result
-        assert TASKS in discovered["capabilities"]["extensions"]
-        made = {
-            name: (await client.request("tools/call", {"name": f"{name}_long", **DECLARED})).result for name in "ab"
-        }
-        assert {task["resultType"] for task in made.values()} == {"task"}
-        ids = {name: task["taskId"] for name, task in made.items()}
-        assert ids["a"] != ids["b"]
-        for name, task_id in ids.items():
+@pytest.mark.parametrize("door", TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_task_is_followed_to_its_end_at_the_server_that_has_it(
+    tmp_path: Path, transport: str, door: str
+) -> None:
+    """Over HTTP the server refuses requests whose `Mcp-Name` is not its own id."""
+    with task_servers(transport, "a", "b") as entries:
+        async with modern_client(door, tmp_path, entries) as client:
+            discovered = (await client.request("server/discover")).result
+            assert TASKS in discovered["capabilities"]["extensions"]
+            ids = {name: await make_task(client, f"{name}_long") for name in "ab"}
+            assert ids["a"] != ids["b"]
+            for name, task_id in ids.items():
+                task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
+                assert (task["server"], task["taskId"], task["status"]) == (name, task_id, "working")
+            update = {"taskId": ids["a"], "inputResponses": ANSWERS, **DECLARED}
+            assert (await client.request("tasks/update", update)).result["resultType"] == "complete"
+            await client.request("tasks/cancel", {"taskId": ids["b"], **DECLARED})
+            done = (await client.request("tasks/get", {"taskId": ids["a"], **DECLARED})).result
+            assert (done["status"], done["result"]["structuredContent"]) == ("completed", ANSWERS)
+            other = (await client.request("tasks/get", {"taskId": ids["b"], **DECLARED})).result
+            assert other["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(("names", "message"), [("a", "Who?"), ("ab", "[a] Who?")])
+async def test_what_a_task_asks_says_which_of_several_servers_asks(tmp_path: Path, names: str, message: str) -> None:
+    with Gateway(tmp_path, *map(over_stdio, names), start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            task_id = await make_task(client, "a_ask")
             task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
-            assert (task["server"], task["taskId"], task["status"]) == (name, task_id, "working")
-        update = {"taskId": ids["a"], "inputResponses": {"k": {"action": "accept"}}, **DECLARED}
-        assert (await client.request("tasks/update", update)).result["resultType"] == "complete"
-        await client.request("tasks/cancel", {"taskId": ids["b"], **DECLARED})
-        done = (await client.request("tasks/get", {"taskId": ids["a"], **DECLARED})).result
-        assert (done["status"], done["result"]["structuredContent"]) == ("completed", {"k": {"action": "accept"}})
-        assert (await client.request("tasks/get", {"taskId": ids["b"], **DECLARED})).result["status"] == "cancelled"
+            assert (task["status"], list(task["inputRequests"])) == ("input_required", ["who"])
+            question = task["inputRequests"]["who"]
+            assert (question["method"], question["params"]["message"]) == ("elicitation/create", message)
+            assert question["params"].get("_meta", {}).get("trunkline/server") == ("a" if len(names) > 1 else None)
+            await client.request("tasks/update", {"taskId": task_id, "inputResponses": ANSWERS, **DECLARED})
+            task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
+            assert task["result"]["structuredContent"] == ANSWERS
 
 
-async def test_ids_that_were_not_given_to_this_client_are_unknown(gateway: Gateway) -> None:
-    async with ModernClient(gateway.port) as client, HttpClient(gateway.port) as legacy:
-        task_id = await make_task(client, "a_long")
-        for made_up in ("task-1", task_id[:-1], task_id + "A", "x" * 5000):
-            answer = await client.request("tasks/get", {"taskId": made_up, **DECLARED})
-            assert answer.error["code"] == -32602
-        assert (await legacy.request("tasks/get", {"taskId": task_id})).error["code"] == -32602
+async def test_ids_that_were_not_given_to_this_client_are_unknown(tmp_path: Path) -> None:
+    with Gateway(tmp_path, over_stdio("a"), start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client, HttpClient(gateway.port) as legacy:
+            task_id = await make_task(client, "a_long")
+            for made_up in ("task-1", task_id[:-1], task_id + "A", "x" * 5000):
+                answer = await client.request("tasks/get", {"taskId": made_up, **DECLARED})
+                assert answer.error["code"] == -32602
+            assert (await legacy.request("tasks/get", {"taskId": task_id})).error["code"] == -32602
 
 
-async def test_tasks_must_be_declared(gateway: Gateway) -> None:
-    async with ModernClient(gateway.port) as client:
-        task_id = await make_task(client, "a_long")
-        for method, params in (("tasks/get", {"taskId": task_id}), ("tools/call", {"name": "a_long"})):
-            error = (await client.request(method, params)).error
-            assert error["code"] == -32021
-            assert error["data"]["requiredCapabilities"] == {"extensions": {TASKS: {}}}
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_tasks_must_be_declared(tmp_path: Path, transport: str) -> None:
+    with task_servers(transport, "a") as entries, Gateway(tmp_path, *entries, start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            task_id = await make_task(client, "a_long")
+            listen = {"notifications": {"taskIds": [task_id]}}
+            for method, params in (
+                ("tasks/get", {"taskId": task_id}),
+                ("tools/call", {"name": "a_long"}),
+                ("subscriptions/listen", listen),
+            ):
+                answer = await client.request(method, params)
+                assert answer.reply is not None
+                assert (answer.reply.status, answer.error["code"]) == (400, -32021)
+                assert answer.error["data"]["requiredCapabilities"] == CAPABILITIES
+        legacy = await HttpClient(gateway.port).open(CAPABILITIES)
+        assert (await legacy.request("tools/call", {"name": "a_long"})).error["code"] == -32602
+        await legacy.close()
+
+
+async def test_a_task_that_the_client_did_not_declare_is_a_fault_of_the_server(tmp_path: Path) -> None:
+    with Gateway(tmp_path, over_stdio("a"), start_wait=30) as gateway:
+        legacy = await HttpClient(gateway.port).open(CAPABILITIES)
+        async with ModernClient(gateway.port) as client:
+            for undeclared in (client, legacy):
+                answer = await undeclared.request("tools/call", {"name": "a_rude"})
+                assert answer.situation == BROKE_PROTOCOL
+                assert TASKS in answer.error["message"]
+            await make_task(client, "a_rude")
+        await legacy.close()
+
+
+async def test_the_name_in_the_header_is_the_task_in_the_body(tmp_path: Path) -> None:
+    with Gateway(tmp_path, over_stdio("a"), start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            first, second = [await make_task(client, "a_long") for _ in range(2)]
+            message = client.message("tasks/cancel", {"taskId": first, **DECLARED}, id=5)
+            for name in (second, None):
+                headers = modern_headers("tasks/cancel", {"taskId": name} if name else {})
+                reply = await client.post(encode(message), headers)
+                assert reply.status == 400
+                assert client.answer(reply, 5).error["code"] == -32020
+            task = (await client.request("tasks/get", {"taskId": first, **DECLARED})).result
+            assert task["status"] == "working"
+
+
+async def test_tasks_of_a_server_that_is_down_or_gone(tmp_path: Path) -> None:
+    with (
+        HttpTasks("a") as server,
+        Gateway(tmp_path, server.entry(), over_stdio("b"), operator_token=OPERATOR, start_wait=30) as gateway,
+    ):
+        async with ModernClient(gateway.port) as client:
+            ids = {name: await make_task(client, f"{name}_long") for name in "ab"}
+            server.stop()
+
+            async def situation() -> bool:
+                answer = await client.request("tasks/get", {"taskId": ids["a"], **DECLARED})
+                return answer.situation == (503, "TL201", "no")
+
+            await until(situation, "the server is known to be down")
+            assert (await Api(gateway).ask("DELETE", f"{SERVERS}/b")).status == 200
+            answer = await client.request("tasks/get", {"taskId": ids["b"], **DECLARED})
+            assert (answer.error["code"], answer.error["message"]) == (-32602, "Unknown task")
+
+
+async def test_tasks_are_never_kept_and_given_again(tmp_path: Path) -> None:
+    with Gateway(tmp_path, over_stdio("a", cache={"tools": ["*"]}), start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            made = {await make_task(client, "a_long") for _ in range(3)}
+            assert len(made) == 3
+            task_id = made.pop()
+            get = {"taskId": task_id, **DECLARED}
+            assert (await client.request("tasks/get", get)).result["status"] == "working"
+            await client.request("tasks/cancel", get)
+            assert (await client.request("tasks/get", get)).result["status"] == "cancelled"
+
+
+async def test_the_word_for_tasks_of_before_means_nothing_from_a_modern_client(tmp_path: Path) -> None:
+    legacy = over_stdio("l", "legacy_task_server.py")
+    with Gateway(tmp_path, legacy, start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            for declared in ({}, DECLARED, {"_meta": {META + "clientCapabilities": {"elicitation": {}}}}):
+                answer = await client.request("tools/call", {"name": "l_long", "task": {"ttl": 1}, **declared})
+                assert answer.error["code"] == -32601

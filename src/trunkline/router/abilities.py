@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,20 @@ def announces_changes(capabilities: bytes, ability: str) -> bool:
 @lru_cache(maxsize=1024)
 def extensions_of(capabilities: bytes) -> Mapping[str, msgspec.Raw]:
     return _members(abilities(capabilities).get("extensions", b"{}"))
+
+
+class LegacyTasks(NamedTuple):
+    """What a server of 2025-11-25 says of tasks: whether tools can be run as such, and whether those can be stopped."""
+
+    run_tools: bool
+    cancel: bool
+
+
+@lru_cache(maxsize=1024)
+def tasks_of(capabilities: bytes) -> LegacyTasks:
+    tasks = _members(abilities(capabilities).get("tasks", b"{}"))
+    tools = _members(_members(tasks.get("requests", b"{}")).get("tools", b"{}"))
+    return LegacyTasks(run_tools="call" in tools, cancel="cancel" in tasks)
 
 
 def _members(raw: bytes | msgspec.Raw) -> Members:

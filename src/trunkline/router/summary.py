@@ -1,4 +1,4 @@
-"""What a client is told of all servers together: instructions, extensions, how long a list holds, and what it lacks."""
+"""What a client is told of all servers together: what they say and can do, how long a list holds, and what it lacks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Freshness, ListName, Snapshot
-from trunkline.router.abilities import abilities, announces_changes, extensions_of
+from trunkline.router.abilities import abilities, announces_changes, extensions_of, tasks_of
 from trunkline.router.gate import Gate
 from trunkline.router.roster import Roster
-from trunkline.wire.mcp.versions import MODERN
+from trunkline.wire.mcp.versions import MODERN, WITH_LEGACY_TASKS
 
 INCOMPLETE: Final = "trunkline/incomplete"
 """The member of a list's `_meta` that says which servers it does not show as they are now."""
@@ -64,6 +64,19 @@ def joined_extensions(roster: Roster, caller: Caller) -> dict[str, msgspec.Raw]:
         if offer.protocol_version in MODERN:
             for name, settings in extensions_of(offer.capabilities).items():
                 joined.setdefault(name, settings)
+    return joined
+
+
+def joined_tasks(roster: Roster, caller: Caller) -> dict[str, object]:
+    """The tasks of 2025-11-25, where a server runs tools that way; empty where none does. Nobody lists them: whose they
+    are is in their ids, and only their clients have those."""
+    offers = [offer for _, offer in _shown(roster, caller) if offer.protocol_version == WITH_LEGACY_TASKS]
+    running = [tasks for tasks in (tasks_of(offer.capabilities) for offer in offers) if tasks.run_tools]
+    if not running:
+        return {}
+    joined: dict[str, object] = {"requests": {"tools": {"call": {}}}}
+    if any(tasks.cancel for tasks in running):
+        joined["cancel"] = {}
     return joined
 
 

@@ -13,13 +13,13 @@ from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.router.router import Router
-from trunkline.router.summary import joined_extensions, joined_instructions
+from trunkline.router.summary import joined_extensions, joined_instructions, joined_tasks
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, text_member
 from trunkline.wire.mcp.capabilities import askable, declared_by_legacy
 from trunkline.wire.mcp.legacy import initialize_result
 from trunkline.wire.mcp.modern import SERVER_INFO
-from trunkline.wire.mcp.versions import SUPPORTED, negotiate
+from trunkline.wire.mcp.versions import SUPPORTED, WITH_LEGACY_TASKS, negotiate
 
 INFO: Final = {"name": "trunkline", "title": "Trunkline", "version": __version__}
 CAPABILITIES: Final[dict[str, object]] = {
@@ -66,8 +66,11 @@ class Hello:
         return True
 
     def _greet(self, conversation: Conversation, asked: Asked) -> None:
-        instructions = joined_instructions(self._router.roster, conversation.caller)
-        result = initialize_result(conversation.version, CAPABILITIES, INFO, instructions)
+        roster, caller = self._router.roster, conversation.caller
+        instructions = joined_instructions(roster, caller)
+        tasks = joined_tasks(roster, caller) if conversation.version == WITH_LEGACY_TASKS else {}
+        capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
+        result = initialize_result(conversation.version, capabilities, INFO, instructions)
         asked.answer.result(result_of_ours(result))
 
     def discover(self, asked: Asked) -> None:

@@ -14,6 +14,8 @@ MODERN: Final = ("2026-07-28",)
 LATEST_LEGACY: Final = LEGACY[-1]
 LATEST_MODERN: Final = MODERN[-1]
 SUPPORTED: Final = LEGACY + MODERN
+WITH_LEGACY_TASKS: Final = "2025-11-25"
+"""The only version whose core has tasks; in 2026-07-28 they are an extension, and another protocol."""
 
 
 def negotiate(requested: str) -> str:

@@ -1,0 +1,88 @@
+"""Clients that listen for their tasks: told of them alone, under their own ids, and again after a loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.client import ModernClient
+from tests.support.gateway import Gateway
+from tests.support.tasks import DECLARED, HttpTasks, listening, make_task, modern_client, over_stdio, task_servers
+from tests.support.waiting import until
+
+TRANSPORTS = ["stdio", "http"]
+TOLD = "notifications/tasks"
+
+
+@pytest.mark.parametrize("door", TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_news_of_tasks_of_several_servers_come_under_the_ids_of_the_client(
+    tmp_path: Path, transport: str, door: str
+) -> None:
+    with task_servers(transport, "a", "b") as entries:
+        async with modern_client(door, tmp_path, entries) as client:
+            a, b, other = [await make_task(client, tool) for tool in ("a_long", "b_ask", "a_long")]
+            async with listening(client, [b, "task-1", a, b]) as (told_of, heard):
+                assert told_of == [b, a]
+                news = await heard()
+                assert (news["method"], news["params"]["taskId"]) == (TOLD, b)
+                assert news["params"]["inputRequests"]["who"]["params"]["message"] == "[b] Who?"
+                await client.request("tasks/cancel", {"taskId": other, **DECLARED})
+                await client.request("tasks/update", {"taskId": a, "inputResponses": {"k": {}}, **DECLARED})
+                news = (await heard())["params"]
+                assert (news["taskId"], news["status"], news["server"]) == (a, "completed", "a")
+                assert news["result"]["structuredContent"] == {"k": {}}
+                await client.request("tasks/cancel", {"taskId": b, **DECLARED})
+                news = (await heard())["params"]
+                assert (news["taskId"], news["status"], news["server"]) == (b, "cancelled", "b")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_each_listen_hears_of_its_own_tasks(tmp_path: Path, transport: str) -> None:
+    with task_servers(transport, "a") as entries, Gateway(tmp_path, *entries, start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            one, two = [await make_task(client, "a_long") for _ in range(2)]
+            async with (
+                listening(client, [one], 7) as (_, first),
+                listening(client, [two], "7") as (_, second),
+                listening(client, [one, two], "both") as (_, both),
+            ):
+                for task_id in (two, one):
+                    await client.request("tasks/cancel", {"taskId": task_id, **DECLARED})
+                assert (await first())["params"]["taskId"] == one
+                assert (await second())["params"]["taskId"] == two
+                assert {(await both())["params"]["taskId"] for _ in range(2)} == {one, two}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_what_happened_while_a_subscription_was_lost_is_told_afterwards(tmp_path: Path, transport: str) -> None:
+    with task_servers(transport, "a", "b") as entries, Gateway(tmp_path, *entries, start_wait=30) as gateway:
+        async with ModernClient(gateway.port) as client:
+            a, b = [await make_task(client, f"{name}_long") for name in "ab"]
+            async with listening(client, [a, b]) as (told_of, heard):
+                assert told_of == [a, b]
+                closed = (await client.call("a_hang_up")).structured["closed"]
+                assert closed >= 1
+                news = (await heard())["params"]
+                assert (news["taskId"], news["status"]) == (a, "completed")
+                assert "resultType" not in news
+                await client.request("tasks/cancel", {"taskId": b, **DECLARED})
+                news = (await heard())["params"]
+                assert (news["taskId"], news["status"]) == (b, "cancelled")
+
+
+async def test_a_server_that_is_down_is_not_promised(tmp_path: Path) -> None:
+    with (
+        HttpTasks("a") as server,
+        Gateway(tmp_path, server.entry(), over_stdio("b"), start_wait=30) as gateway,
+    ):
+        async with ModernClient(gateway.port) as client:
+            a, b = [await make_task(client, f"{name}_long") for name in "ab"]
+            server.stop()
+
+            async def is_down() -> bool:
+                return (await client.request("tasks/get", {"taskId": a, **DECLARED})).situation[:2] == (503, "TL201")
+
+            await until(is_down, "the server is known to be down")
+            async with listening(client, [a, b]) as (told_of, _):
+                assert told_of == [b]
