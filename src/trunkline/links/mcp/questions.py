@@ -26,6 +26,7 @@ from trunkline.wire.jsonrpc import (
 from trunkline.wire.mcp.asking import METHOD_NOT_FOUND, refusal
 
 MAX_OPEN: Final = 64
+MAX_OPEN_BYTES: Final = 16 * 1024 * 1024
 NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
 _TOO_MANY: Final = b'{"code":-32603,"message":"Too many questions are open"}'
 _NOT_AN_OBJECT: Final = b'{"code":-32603,"message":"The client gave no valid answer"}'
@@ -102,10 +103,15 @@ class Questions:
         if method not in METHODS:
             return METHOD_NOT_FOUND
         refused = refusal(self.declared, method, params)
-        if refused is None and len(self._open) + len(self._held) >= MAX_OPEN:
+        if refused is None and (len(self._open) + len(self._held) >= MAX_OPEN or self._is_too_much(params)):
             self._count("questions_refused")
             return _TOO_MANY
         return refused
+
+    def _is_too_much(self, params: bytes) -> bool:
+        """People take their time, and what they are asked is kept meanwhile. One question alone may be of any size."""
+        open_bytes = sum(len(question.params) for question in self._open.values())
+        return open_bytes > 0 and open_bytes + len(params) > MAX_OPEN_BYTES
 
     def _ask(self, request_id: MessageId, id_json: bytes, method: str, params: bytes, causes: Causes) -> None:
         calls = causes()

@@ -13,7 +13,7 @@ from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.question import Question
 from trunkline.links.http_client import MAX_WAITING, HttpPool, Target
 from trunkline.links.mcp.http_lane import HttpLane
-from trunkline.links.mcp.questions import MAX_OPEN, refuse_nobody
+from trunkline.links.mcp.questions import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody
 from trunkline.links.mcp.sse_lane import SseLane
 
 EVERYTHING = b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}'
@@ -300,3 +300,16 @@ async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memor
         lane.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)
     assert counted == ["unread_messages_dropped"] * 500
     await lane.close()
+
+
+async def test_questions_that_are_open_together_have_a_size_and_one_alone_may_be_of_any() -> None:
+    lane, asked = lane_that_declares(), []
+    calling(lane, asked)
+    ask(lane, id=1, message="x" * MAX_OPEN_BYTES)
+    ask(lane, id=2, message="small")
+    assert [question.params.count(b"x") for question in asked] == [MAX_OPEN_BYTES]
+    assert [message["error"]["code"] for message in lane.sent] == [-32603]
+    asked[0].answer(b"{}")
+    ask(lane, id=3, message="small")
+    ask(lane, id=4, message="small")
+    assert len(asked) == 3
