@@ -43,6 +43,8 @@ from trunkline.wire.mcp.incoming import CANCELLED
 
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
+_LARGEST_BATCH: Final = 10_000
+"""Messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
@@ -173,6 +175,9 @@ class Lane:
         batch = decode_batch(text)
         if not batch:
             self._broken(text, error)
+        elif len(batch) > _LARGEST_BATCH:
+            self._count("protocol_errors")
+            return
         for raw in batch:
             message = bytes(raw)
             if message.startswith(b"{"):

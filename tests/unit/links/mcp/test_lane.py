@@ -428,3 +428,13 @@ async def test_a_server_cannot_say_what_only_our_own_parts_say_to_each_other() -
     lane.say({"method": STREAM_CLOSED, "params": {}})
     lane.say({"method": "notifications/message", "params": {}})
     assert heard == ["notifications/message"]
+
+
+async def test_a_batch_without_end_is_not_read() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+    lane.received(b"[%b]" % b",".join([answer] * 10_001))
+    assert not request.done
+    lane.received(b"[%b]" % b",".join([answer] * 10_000))
+    assert request.done
