@@ -27,6 +27,9 @@ _NOTIFICATION_S: Final = 10.0
 _STREAM_OPENS_S: Final = 0.5
 """How long a call waits for the server's own stream. Some servers say nothing on it before their first event."""
 _HEADER_MISMATCH: Final = -32020
+_REMEMBERED_HEADS: Final = 10_000
+_REMEMBERED_CHARACTERS: Final = 256
+"""Names longer than this are URIs that clients make up, as large as a message may be."""
 RETIRED_AFTER_FAILURES: Final = 3
 
 
@@ -87,10 +90,12 @@ class HttpLane(Lane):
         return head
 
     def _kept_head(self, method: str, name: str) -> bytes:
+        if len(name) > _REMEMBERED_CHARACTERS:
+            return self._build_head(b"POST", self._mirrors(method, name))
         key = f"{method}\n{name}"
         head = self._heads.get(key)
         if head is None:
-            if len(self._heads) > 10_000:
+            if len(self._heads) > _REMEMBERED_HEADS:
                 self._heads.clear()
             head = self._heads[key] = self._build_head(b"POST", self._mirrors(method, name))
         return head

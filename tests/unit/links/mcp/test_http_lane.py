@@ -678,3 +678,18 @@ def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) 
             assert (call.done, call.carrier, lane.pending) == (False, None, {})
 
     run_on(loop_factory, main())
+
+
+@both_loops
+def test_long_names_are_mirrored_and_not_remembered(loop_factory: Loop) -> None:
+    async def main() -> None:
+        async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
+            lane.speak("2026-07-28", modern=True)
+            uris = [f"x://{number}/" + "y" * 5000 for number in range(3)]
+            before = len(lane._heads)
+            for uri in uris:
+                await outcome(sent(lane, json.dumps({"uri": uri}).encode(), "resources/read"))
+            assert [parts(request)[1]["mcp-name"] for request in server.requests] == uris
+            assert len(lane._heads) == before
+
+    run_on(loop_factory, main())
