@@ -21,6 +21,8 @@ from trunkline.wire.mcp.modern import SUBSCRIPTION_ID, Refused
 from trunkline.wire.mcp.updates import modern_task, modern_update
 
 MAX_WATCHED: Final = 1000
+MAX_CHARACTERS: Final = 8192
+"""Of one URI or id: all of them are kept for as long as the client listens."""
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _SETTLE_S: Final = 3.0
 """How long servers may take to say whether they will tell of a resource."""
@@ -94,6 +96,8 @@ def _distinct(members: Members, name: str) -> tuple[str, ...]:
     distinct = tuple(dict.fromkeys(texts))
     if len(distinct) > MAX_WATCHED:
         raise BadMessage(INVALID_PARAMS, f"`{name}` has more than {MAX_WATCHED} entries")
+    if any(len(text) > MAX_CHARACTERS for text in distinct):
+        raise BadMessage(INVALID_PARAMS, f"`{name}` has an entry of more than {MAX_CHARACTERS} characters")
     return distinct
 
 

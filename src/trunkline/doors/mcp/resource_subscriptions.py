@@ -12,7 +12,7 @@ from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.delivery import legacy_error
-from trunkline.doors.mcp.listen import Watching
+from trunkline.doors.mcp.listen import MAX_CHARACTERS, Watching
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, text_member
 from trunkline.wire.mcp.error_codes import for_legacy
@@ -133,8 +133,10 @@ def _uri_of(asked: Asked) -> str | None:
         uri = text_member(asked.params, "uri")
     except BadMessage:
         uri = None
-    if uri is None:
-        refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.uri` must be a string"))
+    if uri is None or len(uri) > MAX_CHARACTERS:
+        message = f"`params.uri` must be a string of at most {MAX_CHARACTERS} characters"
+        refuse(asked.answer, Problem(code=INVALID_PARAMS, message=message))
+        return None
     return uri
 
 

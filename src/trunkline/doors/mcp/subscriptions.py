@@ -9,9 +9,9 @@ from typing import Final
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
 from trunkline.doors.mcp.answer import refuse
 from trunkline.doors.mcp.asked import Asked
-from trunkline.doors.mcp.listen import Listen, read_wanted
+from trunkline.doors.mcp.listen import MAX_CHARACTERS, Listen, read_wanted
 from trunkline.router.router import Router
-from trunkline.wire.jsonrpc import members_of
+from trunkline.wire.jsonrpc import BadMessage, members_of
 
 MAX_LISTENS: Final = 4096
 MAX_LISTENS_PER_PRINCIPAL: Final = 1024
@@ -28,6 +28,8 @@ class Listens:
         return len(self._open)
 
     def open(self, asked: Asked) -> None:
+        if len(asked.message.id_json) > MAX_CHARACTERS:  # it is said again with all news
+            raise BadMessage(INVALID_REQUEST, f"`id` has more than {MAX_CHARACTERS} characters")
         notifications = asked.params.get("notifications")
         members = {} if notifications is None else members_of(notifications, "`notifications`")
         wanted = read_wanted(members, asked.caller.capabilities)

@@ -136,8 +136,8 @@ async def test_refusals_pass_and_leave_nothing_behind(tmp_path: Path) -> None:
         assert (await client.request(SUBSCRIBE, {"uri": "y:1"})).result == {}
 
 
-@pytest.mark.parametrize("params", [None, {}, {"uri": 7}, {"uri": None}, {"uri": ["x:1"]}])
-async def test_a_uri_is_a_string(tmp_path: Path, params: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("params", [None, {}, {"uri": 7}, {"uri": None}, {"uri": ["x:1"]}, {"uri": "x:" + "1" * 9000}])
+async def test_a_uri_is_a_string_of_some_length(tmp_path: Path, params: dict[str, Any] | None) -> None:
     async with house(tmp_path) as here, here.client() as client:
         for method in (SUBSCRIBE, UNSUBSCRIBE):
             assert (await client.request(method, params)).error["code"] == -32602

@@ -149,14 +149,22 @@ async def test_a_client_that_leaves_before_the_acknowledgement_leaves_nothing(tm
         {"resourceSubscriptions": [1]},
         {"resourceSubscriptions": {"x:1": True}},
         {"resourceSubscriptions": [f"x:{number}" for number in range(1001)]},
+        {"resourceSubscriptions": ["x:" + "1" * 9000]},
         {"taskIds": 7},
     ],
-    ids=range(7),
+    ids=range(8),
 )
 async def test_wishes_that_make_no_sense_are_refused(tmp_path: Path, notifications: dict[str, Any]) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         answer = await client.request("subscriptions/listen", {"notifications": notifications})
         assert answer.error["code"] == -32602
+        assert not len(here.server.listens)
+
+
+async def test_an_id_that_would_be_said_again_and_again_is_not_long(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.modern() as client:
+        answer = await client.request("subscriptions/listen", {"notifications": {}}, id="x" * 9000)
+        assert answer.error["code"] == -32600
         assert not len(here.server.listens)
 
 
