@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import Gateway
+from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.interactions.client import Client, Json, Person, Refused
 from tests.support.interactions.offers import TEXT, WATCHED
 from tests.support.interactions.python_client import python_client
@@ -121,6 +121,27 @@ async def touched(client: Client) -> bool:
     except Refused:
         return False
     return True
+
+
+@pytest.mark.parametrize("server_era", ERAS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_change_in_the_first_moment_of_a_server_is_not_missed(
+    era: str, server_era: str, tmp_path: Path
+) -> None:
+    """The second gateway lists from the start what the first one knew, and calls before it listens for changes."""
+    with over_http(tmp_path, server_era, "peer") as server:
+        config = write_config(tmp_path, server.entry(), start_wait=START_WAIT_S)
+        command = [TRUNKLINE, "stdio", "--alone", "-c", str(config)]
+        for grown in ("first", "second"):
+            log = tmp_path / "client.log"
+            made = python_client("sdk", era, command, log, person=Person())
+            async with made as client, client.watching(lists=["tools"]):
+                await client.call("peer_grow", kind="tools", name=grown)
+
+                async def listed(client: Client = client, grown: str = grown) -> bool:
+                    return f"peer_{grown}" in await client.tools()
+
+                await until(listed, "the new tool is listed")
 
 
 # Paging ---------------------------------------------------------------------------------------------------------------

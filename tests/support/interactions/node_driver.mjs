@@ -15,6 +15,9 @@ const NOTICES = ["tools/list_changed", "prompts/list_changed", "resources/list_c
 const CAPABILITIES = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
 const QUESTIONS = { sampling: "sampling/createMessage", elicitation: "elicitation/create", roots: "roots/list" };
 
+// a class of its own is probed in place: the SDK would start the program of its own class once more, for the probe alone
+class OneProcess extends StdioClientTransport {}
+
 class Driven {
     constructor(socket) {
         this.socket = socket;
@@ -61,7 +64,7 @@ class Driven {
         };
         this.transport = url
             ? new StreamableHTTPClientTransport(new URL(url), { fetch: watched })
-            : new StdioClientTransport({ command: command[0], args: command.slice(1), env, stderr: "ignore" });
+            : new OneProcess({ command: command[0], args: command.slice(1), env, stderr: "ignore" });
         await this.client.connect(this.transport, PATIENCE);
         return {
             version: this.client.getNegotiatedProtocolVersion(),
