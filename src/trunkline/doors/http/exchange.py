@@ -140,7 +140,7 @@ class HttpExchange:
         """A question is never left out: where this stream cannot carry it, the session's own may."""
         if self._over:
             self._say_later(message)
-            return self.track is not None
+            return self.track is not None and not self.track.answered
         if self.takes_events:
             self.stream()
             self.say(message)

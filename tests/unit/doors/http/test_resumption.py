@@ -13,6 +13,7 @@ from tests.unit.doors.rig import House, house
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Result
+from trunkline.core.question import Question
 from trunkline.doors.http.exchange import HttpExchange
 
 STREAM = {"Accept": "text/event-stream, application/json"}
@@ -218,6 +219,28 @@ async def test_a_question_also_takes_the_stream_of_a_call_that_was_come_back_to(
         assert len(await more.rest()) == 1
         await wire.close()
         await again.close()
+
+
+async def test_a_question_that_outlives_the_stream_of_its_call_is_taken_back_on_the_sessions_own(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as here:
+        client = await LatestClient(here.port).open({"roots": {}})
+        own, own_events = await resume(client)
+        await own_events.next()
+        wire, events = await ask(client, call())
+        await events.next()
+        running = await held(here)
+        question = Question("s", "roots/list", b"{}", lambda *_: None, (running,))
+        running.on_question(question)
+        asked = json.loads((await events.next())["data"])
+        running.finish(OK)
+        assert len(await events.rest()) == 1
+        question.withdraw()
+        taken = json.loads((await own_events.next())["data"])
+        assert (taken["method"], taken["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
+        for one in (own, wire, client):
+            await one.close()
 
 
 async def test_ids_of_one_session_mean_nothing_in_another(tmp_path: Path) -> None:
