@@ -11,7 +11,7 @@ from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import LISTS, Freshness
-from trunkline.router.summary import incomplete, joined_extensions, joined_instructions, list_hints
+from trunkline.router.summary import incomplete, joined_extensions, joined_instructions, joined_tasks, list_hints
 
 ME = Caller()
 
@@ -65,6 +65,19 @@ async def test_extensions_are_those_of_all_modern_servers(tmp_path: Path) -> Non
     desk.offer("d", capabilities={"extensions": 5}, **modern)
     joined = joined_extensions(desk.router.roster, ME)
     assert {name: json.loads(bytes(value)) for name, value in joined.items()} == {"x/1": {"n": 1}, "x/2": {}, "x/3": {}}
+
+
+async def test_tasks_of_2025_11_25_are_those_of_servers_of_that_version_that_run_tools_so(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    runs = {"requests": {"tools": {"call": {}}}}
+    desk.offer("a", capabilities={"tasks": {**runs, "cancel": {}}}, protocol_version="2026-07-28")
+    desk.offer("b", capabilities={"tasks": {"cancel": {}, "requests": {}}}, protocol_version="2025-11-25")
+    desk.offer("c", capabilities={"tasks": 5}, protocol_version="2025-11-25")
+    assert joined_tasks(desk.router.roster, ME) == {}
+    desk.offer("d", capabilities={"tasks": {**runs, "list": {}}}, protocol_version="2025-11-25")
+    assert joined_tasks(desk.router.roster, ME) == runs
+    desk.offer("e", capabilities={"tasks": {**runs, "cancel": {}}}, protocol_version="2025-11-25")
+    assert joined_tasks(desk.router.roster, ME) == runs | {"cancel": {}}
 
 
 # How long lists hold -------------------------------------------------------------------------------------------------

@@ -90,3 +90,35 @@ async def test_legacy_servers_have_no_such_results_and_our_own_requests_are_not_
     lane.send(own)
     lane.received(b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"x"}}')
     assert isinstance(own.outcome, Failure)
+
+
+# Tasks ---------------------------------------------------------------------------------------------------------------
+
+TASK = b'{"resultType":"task","taskId":"1","status":"working"}'
+KNOWS_TASKS = b'{"extensions":{"io.modelcontextprotocol/tasks":{}}}'
+
+
+async def test_a_task_arrives_where_the_client_knows_tasks() -> None:
+    outcome = answered(modern_lane(), TASK, capabilities=KNOWS_TASKS).outcome
+    assert isinstance(outcome, Result)
+    assert bytes(outcome.raw) == TASK
+
+
+@pytest.mark.parametrize(
+    ("method", "capabilities"),
+    [("tools/call", b"{}"), ("tools/call", b'{"extensions":{"x/y":{}}}'), ("prompts/get", KNOWS_TASKS)],
+)
+async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, capabilities: bytes) -> None:
+    lane = modern_lane()
+    outcome = answered(lane, TASK, method, capabilities).outcome
+    assert isinstance(outcome, Failure)
+    assert (outcome.problem.code, outcome.problem.executed) == (SOURCE_PROTOCOL, "unknown")
+    assert lane.counted == ["protocol_errors"]
+
+
+@pytest.mark.parametrize(
+    "result", [b'{"content":[],"x":"task"}', b'{"resultType":"complete","structuredContent":"task"}']
+)
+async def test_the_word_alone_makes_no_task(result: bytes) -> None:
+    assert isinstance(answered(modern_lane(), result).outcome, Result)
+    assert isinstance(answered(MemoryLane(), TASK).outcome, Result)

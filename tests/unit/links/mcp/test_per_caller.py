@@ -43,6 +43,16 @@ def test_each_request_says_what_its_caller_can_be_asked_and_wants_to_hear() -> N
         assert own == quiet
 
 
+@pytest.mark.parametrize("tasks", [True, False])
+def test_our_own_requests_about_tasks_say_that_we_know_them_where_the_server_does(tasks: bool) -> None:
+    stamps = Stamps(logs=False, tasks=tasks)
+    known = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    for method, declared in {"subscriptions/listen": known, "tasks/get": known, "tools/list": {}}.items():
+        own = stamped(stamps, Request(method, b"{}", lambda _: None))
+        assert own[CLIENT_CAPABILITIES] == (declared if tasks else {})
+    assert stamped(stamps, call_of(version="2026-07-28"))[CLIENT_CAPABILITIES] == {}
+
+
 def test_a_legacy_client_that_named_no_level_hears_what_is_worth_knowing() -> None:
     assert stamped(Stamps(logs=True), call_of(version="2025-06-18"))[LOG_LEVEL] == "info"
     assert stamped(Stamps(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"

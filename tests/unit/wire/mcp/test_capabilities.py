@@ -5,13 +5,20 @@ import sys
 import pytest
 
 from trunkline.wire.jsonrpc import BadMessage
-from trunkline.wire.mcp.capabilities import askable, declared
+from trunkline.wire.mcp.capabilities import TASKS, askable, declared, declared_by_legacy
 
 
 def test_equal_capabilities_are_equal_bytes() -> None:
     spaced = b'{ "sampling": {}, "elicitation": { "form": {} }, "vendor": {} }'
     assert declared(spaced) == declared(b'{"elicitation":{"form":{}},"sampling":{}}')
     assert askable(declared(b'{"sampling":{},"extensions":{"a/b":{}}}')) == b'{"sampling":{}}'
+
+
+def test_a_client_from_before_cannot_know_the_tasks_of_2026_07_28() -> None:
+    both = b'{"extensions":{"a/b":{},"%b":{}},"roots":{}}' % TASKS.encode()
+    assert declared_by_legacy(both) == b'{"extensions":{"a/b":{}},"roots":{}}'
+    assert declared_by_legacy(b'{"roots": {}}') == b'{"roots":{}}'
+    assert TASKS.encode() in declared(both)
 
 
 @pytest.mark.parametrize("capabilities", [b"[]", b"1", b'{"roots":{},"roots":{}}'])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trunkline.wire.jsonrpc import BadMessage
-from trunkline.wire.mcp.updates import legacy_update, modern_update
+from trunkline.wire.mcp.updates import legacy_update, modern_task, modern_update
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
@@ -19,6 +19,15 @@ def test_an_update_keeps_what_the_server_said_but_for_its_own_hop() -> None:
     }
     told = json.loads(modern_update(params, b'"7"'))
     assert told["params"] == {"uri": "x:1", "title": "t", "_meta": {"own": 1, SUBSCRIPTION: "7"}}
+
+
+def test_news_of_a_task_are_the_whole_task() -> None:
+    params = json.dumps({"taskId": "t", "status": "working", "_meta": {SUBSCRIPTION: 9}}).encode()
+    assert json.loads(modern_task(params, b"7")) == {
+        "jsonrpc": "2.0",
+        "method": "notifications/tasks",
+        "params": {"taskId": "t", "status": "working", "_meta": {SUBSCRIPTION: 7}},
+    }
 
 
 def test_an_update_is_one_line() -> None:
