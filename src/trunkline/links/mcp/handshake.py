@@ -106,8 +106,8 @@ def _modern(lane: Lane, outcome: Outcome) -> Session:
     _speak(lane, LATEST_MODERN, modern=True)
     lane.questions.declared = b"{}"  # servers of this era put their questions into results
     hello = decode_hello(raw)
-    tasks = TASKS in extensions(bytes(hello.capabilities))
-    lane.prepare = Stamps(logs="logging" in hello.capability_names(), tasks=tasks)
+    lane.has_tasks = TASKS in extensions(bytes(hello.capabilities))
+    lane.prepare = Stamps(logs="logging" in hello.capability_names(), tasks=lane.has_tasks)
     hello.protocol_version = LATEST_MODERN
     hello.server_info = _server_info(raw)
     return Session(lane, "modern", hello)

@@ -62,12 +62,14 @@ class Lane:
 
     `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
     the lane beyond calls (a subscription) counts itself in `holds`. A lane is `mixed` once it has carried calls of
-    more than one principal. `expected` are calls that will be sent here next: what the server asks may be for them.
+    more than one principal. One that `has_tasks` may get a task for an answer. `expected` are calls that will be sent
+    here next: what the server asks may be for them.
     """
 
     def __init__(self, source: str, count: Count) -> None:
         self.source = source
         self.modern = False
+        self.has_tasks = False
         self.stamp = b""
         self.prepare: Callable[[Request], bytes] | None = None
         self.holds = 0
@@ -194,7 +196,7 @@ class Lane:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                special = self.modern and (MARK in text or TASK_MARK in text)
+                special = self.modern and (MARK in text or (self.has_tasks and TASK_MARK in text))
                 request.finish(self._special_result(view, text, request) if special else Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:

@@ -19,7 +19,6 @@ from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
 from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.wire.mcp.capabilities import TASKS, extensions
 from trunkline.wire.mcp.modern import SUBSCRIPTION_ID
 from trunkline.wire.mcp.updates import TASK_TOLD
 
@@ -49,7 +48,7 @@ class TaskWatches:
             self._begin(subscription, self._session)
 
     def _begin(self, subscription: _Subscription, session: Session) -> None:
-        if session.era == "modern" and TASKS in extensions(bytes(session.hello.capabilities)):
+        if session.lane.has_tasks:
             subscription.begin(session)
         else:
             self._drop(subscription.watch)

@@ -14,7 +14,7 @@ FORM = {"method": "elicitation/create", "params": {"message": "m", "requestedSch
 
 def modern_lane() -> MemoryLane:
     lane = MemoryLane()
-    lane.modern = True
+    lane.modern = lane.has_tasks = True
     return lane
 
 

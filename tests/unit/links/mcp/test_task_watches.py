@@ -47,7 +47,8 @@ class Server:
         lane = MemoryLane(self.respond)
         lane.modern = self.era == "modern"
         if lane.modern:
-            lane.prepare = Stamps(logs=False, tasks=bool(self.extensions))
+            lane.has_tasks = TASKS in self.extensions
+            lane.prepare = Stamps(logs=False, tasks=lane.has_tasks)
         self.lanes.append(lane)
         hello = {"capabilities": {"extensions": self.extensions}, "protocolVersion": "2025-11-25"}
         return session_on(lane, self.era, json.dumps(hello).encode())
