@@ -214,6 +214,9 @@ FOR_WHOM_CAN_BE_ASKED = {
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 async def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, way: Way, tmp_path: Path) -> None:
+    project = tmp_path / "project"  # where Claude Code works; it tells so to the server of files
+    project.mkdir()
+    (project / "groceries.txt").write_text(GROCERIES)
     model = await follow(ERRAND, way, tmp_path)
     offered = {f"mcp__trunkline__{name}" for name in hour.expected}
     assert [asked.turn for asked in model.asked] == [0, 1, 2, 3]

@@ -1,7 +1,7 @@
 """Claude Code as a test runs it: headless, with a home of its own, its model scripted, and only the MCP servers given.
 
-It has no tools of its own and may call every tool of the servers. Nothing it does leaves the machine: whatever it would
-ask of anyone else goes to the scripted model, which writes that down.
+It has no tools of its own but those that a test names, and may call every tool of the servers. Nothing it does leaves
+the machine: whatever it would ask of anyone else goes to the scripted model, which writes that down.
 """
 
 from __future__ import annotations
@@ -38,12 +38,25 @@ class Finished:
         return {server["name"]: server["status"] for server in start["mcp_servers"]}
 
     @property
+    def commands(self) -> set[str]:
+        """What can be asked of it with a slash, prompts of MCP servers among them."""
+        (start,) = (event for event in self.events if event.get("subtype") == "init")
+        return set(start["slash_commands"])
+
+    @property
     def said(self) -> str:
         """Its last words."""
         return self.events[-1]["result"]
 
 
-async def run_claude(model: ScriptedModel, servers: dict[str, dict[str, Any]], folder: Path) -> Finished:
+async def run_claude(
+    model: ScriptedModel,
+    servers: dict[str, dict[str, Any]],
+    folder: Path,
+    *,
+    prompt: str = "Do as planned",
+    own_tools: tuple[str, ...] = (),
+) -> Finished:
     """Ask once, with these servers as its only ones (`mcpServers`, the way Claude Code writes them)."""
     home, project = folder / "home", folder / "project"
     for place in (home, project):
@@ -51,7 +64,7 @@ async def run_claude(model: ScriptedModel, servers: dict[str, dict[str, Any]], f
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": servers}, indent=2))
     process = await asyncio.create_subprocess_exec(
-        *_command(config, list(servers)),
+        *_command(prompt, config, list(servers), own_tools),
         cwd=project,
         env=_environment(model, home),
         stdin=asyncio.subprocess.DEVNULL,
@@ -71,11 +84,12 @@ async def run_claude(model: ScriptedModel, servers: dict[str, dict[str, Any]], f
     return Finished(process.returncode, [json.loads(line) for line in output.splitlines()], errors.decode())
 
 
-def _command(config: Path, servers: list[str]) -> list[str]:
+def _command(prompt: str, config: Path, servers: list[str], own_tools: tuple[str, ...]) -> list[str]:
+    allowed = [*own_tools, *(f"mcp__{name}" for name in servers)]
     return [
-        *(CLAUDE, "-p", "Do as planned", "--output-format", "stream-json", "--verbose"),
+        *(CLAUDE, "-p", prompt, "--output-format", "stream-json", "--verbose"),
         *("--mcp-config", str(config), "--strict-mcp-config", "--setting-sources", ""),
-        *("--tools", "", "--allowedTools", ",".join(f"mcp__{name}" for name in servers)),
+        *("--tools", ",".join(own_tools), "--allowedTools", ",".join(allowed)),
     ]
 
 
