@@ -33,6 +33,7 @@ async def test_a_task_is_followed_to_its_end_at_the_server_that_has_it(
     """Over HTTP the server refuses requests whose `Mcp-Name` is not its own id."""
     with task_servers(transport, "a", "b") as entries:
         async with modern_client(door, tmp_path, entries) as client:
+            assert await client.tools(), "the servers were heard of"
             discovered = (await client.request("server/discover")).result
             assert TASKS in discovered["capabilities"]["extensions"]
             ids = {name: await make_task(client, f"{name}_long") for name in "ab"}
