@@ -43,6 +43,7 @@ class StdioDoor:
         self._conversation.push = self.tell
         self._held: dict[bytes, None] = {}
         self.unanswered = 0
+        self.stopped = False
 
     async def serve(self) -> None:
         """Until the client closes its end."""
@@ -58,10 +59,13 @@ class StdioDoor:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             pass
-        self._server.end(self._conversation, "the client closed its end")
+        self._server.end(self._conversation, "the gateway is shutting down" if self.stopped else "the client is gone")
+        self._server.close()
         await self.pipes.close()
 
     def stop(self) -> None:
+        """The gateway is to end; what does not end in time is answered all the same."""
+        self.stopped = True
         self.pipes.stop()
 
     def unread(self, size_bytes: int) -> None:
@@ -164,7 +168,10 @@ class StdioAnswer:
 
     def cancelled(self, problem: Problem) -> None:
         """A client that took its request back expects no answer."""
-        self._close()
+        if self._door.stopped:
+            self.error(encode_error(problem), problem)
+        else:
+            self._close()
 
     def pause(self) -> None:
         """A pipe stays open."""

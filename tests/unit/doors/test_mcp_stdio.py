@@ -326,6 +326,25 @@ def test_a_client_that_does_not_read_loses_progress_and_nothing_else(loop_factor
     run_on(loop_factory, main())
 
 
+@both_loops
+def test_a_gateway_that_ends_answers_what_is_in_flight(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        house, pipes = House(tmp_path), Pipes()
+        await pipes.start()
+        door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+        serving = asyncio.get_running_loop().create_task(door.serve())
+        pipes.send(INITIALIZE, call(1), modern(call(2)))
+        await until(lambda: len(house.source.held) == 2, "both calls are on their way")
+        door.stop()
+        await asyncio.wait_for(serving, 15)
+        answers = [message for message in await pipes.rest() if message["id"]]
+        assert {answer["id"]: answer["error"]["data"]["code"] for answer in answers} == {1: "TL310", 2: "TL310"}
+        house.desk.router.roster.close()
+        await pipes.close()
+
+    run_on(loop_factory, main())
+
+
 NOTES = "test://notes"
 
 

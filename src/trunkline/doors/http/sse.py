@@ -23,7 +23,15 @@ from trunkline.doors.mcp.server import McpServer
 from trunkline.wire.batch import VERSION as BATCH_VERSION
 from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.http1 import HttpRequest
-from trunkline.wire.jsonrpc import BadMessage, Message, error_message, parse_message, result_message, single_line
+from trunkline.wire.jsonrpc import (
+    BadMessage,
+    Message,
+    encode_error,
+    error_message,
+    parse_message,
+    result_message,
+    single_line,
+)
 
 MESSAGES: Final = "/messages"
 _SESSION: Final = "session"
@@ -137,7 +145,9 @@ class SseAnswer:
         return self._open and self._session.ask_now(message)
 
     def cancelled(self, problem: Problem) -> None:
-        """A client that took its request back expects no answer."""
+        """A client that took its request back expects no answer; one whose session we end does."""
+        if self._session.push is None:
+            self.error(encode_error(problem), problem)
         self._open = False
 
     def pause(self) -> None:

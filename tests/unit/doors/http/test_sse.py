@@ -106,6 +106,15 @@ async def test_the_end_of_the_stream_is_the_end_of_the_session(tmp_path: Path) -
         assert (await client.post({"jsonrpc": "2.0", "id": 2, "method": "ping"})).status == 404
 
 
+async def test_a_gateway_that_ends_answers_what_is_in_flight(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, SseClient(here.port) as client:
+        await client.post({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "s_t"}})
+        await until(lambda: here.source.held, "the call is on its way")
+        here.server.close()
+        answer = json.loads((await client.event())[1])
+        assert (answer["id"], answer["error"]["data"]["code"]) == (5, "TL310")
+
+
 async def test_a_session_of_one_wire_is_unknown_on_the_other(tmp_path: Path) -> None:
     async with house(tmp_path) as here, SseClient(here.port) as client, HttpClient(here.port) as other:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
