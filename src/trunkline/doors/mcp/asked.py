@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.core.call import Caller
 from trunkline.doors.mcp.answer import Answer
-from trunkline.doors.mcp.calls import ClientCalls
+from trunkline.doors.mcp.client_calls import ClientCalls
 from trunkline.wire.jsonrpc import Members, Message
 
 if TYPE_CHECKING:

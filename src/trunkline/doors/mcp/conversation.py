@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from trunkline.core.call import Caller, Json
 from trunkline.core.question import Question
-from trunkline.doors.mcp.calls import ClientCalls
+from trunkline.doors.mcp.client_calls import ClientCalls
 from trunkline.doors.mcp.questions import ClientQuestions
 
 

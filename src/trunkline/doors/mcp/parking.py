@@ -44,7 +44,7 @@ class ParkedCall:
         self.waiting: RoutedCall | None = first
         self._parking = parking
         self._first = first
-        self._calls = first.asked.calls
+        self._calls = first.calls
         self._open: dict[str, tuple[Question, Asking]] = {}
         self._asked_so_far = 0
         self._outcome: Call | None = None
@@ -83,12 +83,12 @@ class ParkedCall:
         if waiting is None or not self._open:
             return
         self.waiting = None
-        self._calls.remove(waiting.asked.key)
+        self._calls.remove(waiting.key)
         self._calls.add(self, self)
         self._expiry = self._loop.call_later(self._parking.rules.question_s, self.give_up, "the client did not return")
-        state = self._parking.state_of(waiting.asked, self.handle)
+        state = self._parking.state_of(waiting, self.handle)
         asking = encode_input_required({key: asking for key, (_, asking) in self._open.items()}, state)
-        waiting.asked.answer.result(result_of_ours(asking))
+        waiting.answer.result(result_of_ours(asking))
 
     # -- answers in -----------------------------------------------------------------------------------------------
 
@@ -96,11 +96,11 @@ class ParkedCall:
         """The client is back: this request waits from now on. The problem when it cannot."""
         if self.waiting is not None:
             return Problem(code=INVALID_PARAMS, message="Another request with this `requestState` waits already")
-        answers = answers_in(routed.asked.params)
+        answers = answers_in(routed.params)
         if isinstance(answers, Problem):
             return answers
         self._calls.remove(self)
-        refusal = self._calls.refusal(routed.asked.key)
+        refusal = self._calls.refusal(routed.key)
         if refusal is not None:
             self._calls.add(self, self)
             return refusal
@@ -114,7 +114,7 @@ class ParkedCall:
             routed.deliver(self._outcome)
             return
         self.waiting = routed
-        self._calls.add(routed.asked.key, self)
+        self._calls.add(routed.key, self)
         for key in [key for key in self._open if key in answers]:
             question, _ = self._open.pop(key)
             question.answer(answers[key])
@@ -130,7 +130,7 @@ class ParkedCall:
         self._outcome = call
         if waiting is not None:
             self._stop_clocks()
-            self._calls.remove(waiting.asked.key)
+            self._calls.remove(waiting.key)
             self._parking.forget(self)
             waiting.deliver(call)
 
@@ -175,7 +175,7 @@ class Parking:
 
     def ask(self, routed: RoutedCall, question: Question) -> None:
         """A server's question during this call."""
-        refused = why_not(routed.asked.caller, question.method, question.params)
+        refused = why_not(routed.caller, question.method, question.params)
         if refused is not None:
             question.refuse(refused)
             return
@@ -186,7 +186,7 @@ class Parking:
 
     def takes(self, routed: RoutedCall, router: Router) -> bool:
         """Whether a request with a `requestState` is answered here; if not it goes on to its server."""
-        asked = routed.asked
+        asked = routed
         try:
             state = text_member(asked.params, "requestState") or ""
         except BadMessage:

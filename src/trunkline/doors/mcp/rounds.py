@@ -53,12 +53,12 @@ class Rounds:
         except BadMessage as error:
             self._fail(SOURCE_PROTOCOL, f"asked for input that cannot be given: {error}")
             return
-        if self._routed.asked.message.method not in MAY_ASK:
+        if self._routed.message.method not in MAY_ASK:
             self._fail(SOURCE_PROTOCOL, "asked for input where the protocol allows none")
             return
         self._state = required.state
         self._answers = {}
-        self._routed.asked.calls.add(self._routed.asked.key, self)
+        self._routed.calls.add(self._routed.key, self)
         if required.asked:
             self._ask(required.asked)
         else:
@@ -69,7 +69,7 @@ class Rounds:
 
     def _ask(self, asked: dict[str, Asking]) -> None:
         """Everything at once; a question may be refused before the next one is put."""
-        conversation, answer = self._routed.asked.conversation, self._routed.asked.answer
+        conversation, answer = self._routed.conversation, self._routed.answer
         assert conversation is not None
         self._questions = [
             Question(self._source, one.method, _with_id(one), partial(self._answered, key, one.method))
@@ -91,9 +91,7 @@ class Rounds:
     def _again(self) -> None:
         """The same request with what the client answered, and the server's state as it wrote it."""
         self._pause = None
-        members: Members = {
-            name: value for name, value in self._routed.asked.params.items() if name not in ROUND_MEMBERS
-        }
+        members: Members = {name: value for name, value in self._routed.params.items() if name not in ROUND_MEMBERS}
         if self._questions:
             members["inputResponses"] = msgspec.Raw(encode_members(self._answers))
         if self._state is not None:
@@ -108,16 +106,16 @@ class Rounds:
         if self._over:
             return False
         self._end()
-        self._routed.asked.answer.cancelled(self._problem(CANCELLED, f"Call cancelled: {why}"))
+        self._routed.answer.cancelled(self._problem(CANCELLED, f"Call cancelled: {why}"))
         return True
 
     def _fail(self, code: Code, reason: str) -> None:
         self._end()
-        refuse(self._routed.asked.answer, self._problem(code, f"Server {self._source}: {reason}"))
+        refuse(self._routed.answer, self._problem(code, f"Server {self._source}: {reason}"))
 
     def _end(self) -> None:
         self._over = True
-        self._routed.asked.calls.remove(self._routed.asked.key)
+        self._routed.calls.remove(self._routed.key)
         if self._pause is not None:
             self._pause.cancel()
         questions, self._questions = self._questions, []

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from trunkline.core.call import Caller
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import UNKNOWN_METHOD, Problem
 from trunkline.core.seal import Sealer
 from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
-from trunkline.doors.mcp.calls import ClientCalls, RoutedCall
+from trunkline.doors.mcp.calls import RoutedCall
 from trunkline.doors.mcp.conversation import Conversation
-from trunkline.doors.mcp.hello import Hello, client_name
+from trunkline.doors.mcp.hello import Hello
 from trunkline.doors.mcp.lists import Lists
-from trunkline.doors.mcp.logs import set_level, stated_level
+from trunkline.doors.mcp.logs import set_level
 from trunkline.doors.mcp.news import News
 from trunkline.doors.mcp.parking import Parking
 from trunkline.doors.mcp.questions import Rules
 from trunkline.doors.mcp.resource_subscriptions import ResourceSubscriptions
+from trunkline.doors.mcp.stateless import StatelessClients
 from trunkline.doors.mcp.subscriptions import Listens
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, members_of
-from trunkline.wire.mcp.capabilities import declared
 from trunkline.wire.mcp.incoming import cancelled_id
-from trunkline.wire.mcp.modern import CLIENT_CAPABILITIES, CLIENT_INFO, Refused, check_meta, check_version
+from trunkline.wire.mcp.modern import Refused, check_meta, check_version
 
 _LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 _ROUTED: Final = (
@@ -52,7 +51,7 @@ class McpServer:
         self.news = News(router, self.conversations, self.listens)
         self._hello = Hello(router)
         self._lists = Lists(router, Sealer())
-        self._stateless: dict[str, ClientCalls] = {}
+        self._stateless = StatelessClients(max_calls_per_client)
         common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
         common |= dict.fromkeys(_ROUTED, self._route)
         self._legacy: Final[dict[str, Handler]] = {
@@ -77,9 +76,14 @@ class McpServer:
             params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
             meta = params.get("_meta")
             members = None if meta is None else members_of(meta, "`_meta`", message.id_json)
-            asked = Asked(
-                message, params, members, answer, conversation.caller, conversation.calls, message.id, conversation
-            )
+            caller, calls = conversation.caller, conversation.calls
+            if message.method == "tools/call":
+                call = RoutedCall(
+                    message, params, members, answer, caller, calls, message.id, conversation, self.parking
+                )
+                call.call_tool(self.router)
+                return
+            asked = Asked(message, params, members, answer, caller, calls, message.id, conversation)
             self._serve(asked, self._legacy)
         except BadMessage as error:
             refuse(answer, error.problem)
@@ -135,17 +139,12 @@ class McpServer:
             if check is not None:
                 check(version, message.method or "", params)
             check_version(version)
-            calls = self._stateless.get(principal)
-            if calls is None:
-                calls = self._stateless[principal] = ClientCalls(self.max_calls)
-            caller = Caller(
-                principal,
-                client=client_name(bytes(meta.get(CLIENT_INFO, b"{}"))),
-                capabilities=declared(bytes(meta[CLIENT_CAPABILITIES])),
-                log_level=stated_level(meta),
-                version=version,
-            )
-            self._serve(Asked(message, params, meta, answer, caller, calls, key), self._modern)
+            calls, caller = self._stateless.calls_of(principal), self._stateless.caller(principal, meta, version)
+            if message.method == "tools/call":
+                call = RoutedCall(message, params, meta, answer, caller, calls, key, None, self.parking)
+                call.call_tool(self.router)
+            else:
+                self._serve(Asked(message, params, meta, answer, caller, calls, key), self._modern)
         except Refused as refused:
             refuse(answer, refused.problem, dict(refused.extra) if refused.extra is not None else None)
         except BadMessage as error:
@@ -153,9 +152,8 @@ class McpServer:
 
     def cancel_modern(self, principal: str, key: Hashable, why: str) -> None:
         """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
-        calls = self._stateless.get(principal)
-        if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)) and calls is not None:
-            calls.cancel(key, why)
+        if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)):
+            self._stateless.calls_of(principal).cancel(key, why)
 
     def end_subscriptions(self) -> None:
         """For a door that closes: every open one is answered."""
@@ -165,9 +163,6 @@ class McpServer:
 
     def _serve(self, asked: Asked, table: dict[str, Handler]) -> None:
         method = asked.message.method or ""
-        if method == "tools/call":
-            RoutedCall(asked, self.parking).call_tool(self.router)
-            return
         handler = table.get(method)
         if handler is None:
             refuse(asked.answer, Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {method}"))
@@ -175,14 +170,13 @@ class McpServer:
             handler(asked)
 
     def _route(self, asked: Asked) -> None:
-        RoutedCall(asked, self.parking).request(self.router)
+        RoutedCall.of(asked, self.parking).request(self.router)
 
     def close(self) -> None:
         self.news.close()
         for conversation in list(self.conversations):
             self.end(conversation, "the gateway is shutting down")
-        for calls in self._stateless.values():
-            calls.cancel_all("the gateway is shutting down")
+        self._stateless.cancel_all("the gateway is shutting down")
         self.parking.close()
 
 

@@ -158,8 +158,7 @@ class Modern:
 
     @property
     def calls_in_flight(self) -> int:
-        calls = self.house.server._stateless.get("local")
-        return 0 if calls is None else len(calls)
+        return len(self.house.server._stateless.calls_of("local"))
 
 
 @contextlib.asynccontextmanager

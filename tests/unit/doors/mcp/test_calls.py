@@ -12,7 +12,7 @@ from tests.unit.router.fakes import OK, whole_offer
 
 from trunkline.core.call import RemoteError, Result
 from trunkline.core.errors import CAPABILITY_MISSING, HEADER_MISMATCH, UNKNOWN_RESOURCE, Problem
-from trunkline.doors.mcp.calls import ClientCalls
+from trunkline.doors.mcp.client_calls import ClientCalls
 from trunkline.doors.mcp.delivery import legacy_error
 
 URI = "file:///x"
