@@ -11,10 +11,11 @@ from tests.support.tasks import DECLARED, HttpTasks, listening, make_task, moder
 from tests.support.waiting import until
 
 TRANSPORTS = ["stdio", "http"]
+DOORS = [*TRANSPORTS, "joined"]
 TOLD = "notifications/tasks"
 
 
-@pytest.mark.parametrize("door", TRANSPORTS)
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_news_of_tasks_of_several_servers_come_under_the_ids_of_the_client(
     tmp_path: Path, transport: str, door: str

@@ -22,10 +22,11 @@ from tests.support.tasks import (
 from tests.support.waiting import until
 
 TRANSPORTS = ["stdio", "http"]
+DOORS = [*TRANSPORTS, "joined"]
 ANSWERS = {"who": {"action": "accept", "content": {"name": "Ada"}}}
 
 
-@pytest.mark.parametrize("door", TRANSPORTS)
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_task_is_followed_to_its_end_at_the_server_that_has_it(
     tmp_path: Path, transport: str, door: str

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.client import META, Client, HttpClient, ModernClient, encode, modern_headers
-from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway
 from tests.support.peers.direct import ModernStdioClient
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, until, wait_until
@@ -72,14 +72,16 @@ def task_servers(transport: str, *names: str) -> Iterator[list[dict[str, Any]]]:
 
 @contextlib.asynccontextmanager
 async def modern_client(door: str, folder: Path, entries: list[dict[str, Any]]) -> AsyncIterator[Client]:
-    """A client of 2026-07-28 at either door of a gateway before these servers."""
+    """A client of 2026-07-28 at either door of a gateway before these servers, or joined to one that runs."""
     if door == "stdio":
         plain = stdio_gateway(folder, *entries, start_wait=30)
         async with ModernStdioClient(plain.command, plain.log_path) as client:
             yield client
         return
     with Gateway(folder, *entries, start_wait=30) as gateway:
-        async with ModernClient(gateway.port) as client:
+        command = [TRUNKLINE, "stdio", "--url", f"http://127.0.0.1:{gateway.port}/mcp"]
+        joined = ModernStdioClient(command, folder / "relay.log")
+        async with joined if door == "joined" else ModernClient(gateway.port) as client:
             yield client
 
 
