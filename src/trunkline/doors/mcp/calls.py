@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Call, Caller, Json, NeedsInput
-from trunkline.core.errors import SOURCE_PROTOCOL, Problem
+from trunkline.core.errors import INTERNAL, SOURCE_PROTOCOL, Problem
 from trunkline.core.question import Question
 from trunkline.doors.mcp.answer import Answer, refuse
 from trunkline.doors.mcp.asked import Asked
@@ -173,6 +173,9 @@ class RoutedCall(Asked):
                 deliver_legacy(self, self.conversation, call, self._router)
         except (BadMessage, RecursionError):  # its lane could just read it, and we are some calls deeper
             refuse(self.answer, _too_deep(call))
+        except Exception:  # a bug of ours: the client gets its answer, and the router tells the operator
+            refuse(self.answer, Problem(code=INTERNAL, message="Internal error", executed="unknown"))
+            raise
 
 
 def _too_deep(call: Call) -> Problem:

@@ -156,6 +156,8 @@ def complete(result: Json) -> bytes:
 
 def _asking_nothing(result: bytes) -> bytes:
     members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-    if msgspec.json.decode(members["resultType"]) != "input_required":
+    try:
+        asks = msgspec.json.decode(members["resultType"], type=str) == "input_required"
+    except msgspec.MsgspecError:
         return result
-    return encode_members({**members, "resultType": b'"complete"'})
+    return encode_members({**members, "resultType": b'"complete"'}) if asks else result
