@@ -257,6 +257,13 @@ class Router:
         except Exception as error:  # a bug on the caller's side must not reach the source's other calls
             self.events.note("error", "internal", f"{type(error).__name__}: {error}", source=call.source)
         self.events.call_ended(call, monotonic() - call.started_at)
+        # Whoever listens to a call holds it as well: such a circle would keep its megabytes until the collector runs.
+        call.reply = _nobody
+        call.on_notice = call.on_question = None
+
+
+def _nobody(call: Call) -> None:
+    """A call that has ended owes nobody anything."""
 
 
 def tool_params(entry: Entry, members: Members) -> bytes:

@@ -6,13 +6,17 @@ from trunkline.doors.batches import Batch, as_array
 from trunkline.doors.http.exchange import HttpExchange
 
 
-class HttpBatch:
+def batch_of(exchange: HttpExchange) -> Batch:
+    batch = Batch(_HttpBatch(exchange))
+    exchange.on_streaming = batch.flush
+    return batch
+
+
+class _HttpBatch:
     """How the answers of one batch leave."""
 
     def __init__(self, exchange: HttpExchange) -> None:
         self._exchange = exchange
-        self.batch = Batch(self)
-        exchange.on_streaming = self.batch.flush
 
     @property
     def one_by_one(self) -> bool:

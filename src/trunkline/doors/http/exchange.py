@@ -255,19 +255,26 @@ class HttpExchange:
         self._over = True
         if self.track is not None:
             self.track.detach(self)
-        if self.on_gone is not None:
-            self.on_gone()
+        on_gone = self.on_gone
+        self._let_go()
+        if on_gone is not None:
+            on_gone()
 
     def _write(self, parts: list[Json]) -> None:
         self._connection.write(parts)
 
     def _end(self) -> None:
         self._over = True
+        self._let_go()
         if self.track is not None:
             self.track.detach(self)
         self._connection.exchange_over(
             keep_alive=self._request.keep_alive and not (self.streaming and self._request.http10)
         )
+
+    def _let_go(self) -> None:
+        """Those who wait for its end know it as well: such a circle would keep its body until the collector runs."""
+        self.on_gone = self.on_streaming = None
 
 
 class _ErrorCode(msgspec.Struct):

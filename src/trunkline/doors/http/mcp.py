@@ -16,7 +16,7 @@ from trunkline.core.errors import (
 )
 from trunkline.doors.batches import BatchAnswer
 from trunkline.doors.http.access import Denied
-from trunkline.doors.http.batch import HttpBatch
+from trunkline.doors.http.batch import batch_of
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.posted import accepted, check_type, takes_stream
 from trunkline.doors.http.sessions import Session, Sessions
@@ -129,7 +129,7 @@ class McpRoute:
         def request_of(message: Message, answer: BatchAnswer) -> None:
             self._server.legacy_request(session, message, answer)
 
-        HttpBatch(exchange).batch.serve(texts, request_of, lambda message: self._post_other(session, message))
+        batch_of(exchange).serve(texts, request_of, lambda message: self._post_other(session, message))
         return True
 
     def _open_session(self, exchange: HttpExchange, message: Message, principal: str) -> None:
