@@ -31,7 +31,7 @@ def features() -> str:
 
 
 def _group(group: str, title: str) -> str:
-    rows = [row for row in REQUIREMENTS if row.name.partition(".")[0] == group]
+    rows = [row for row in REQUIREMENTS if row.group == group]
     lines = [f"### {title}", "", "| what works | old client, new server | new client, old server |", "|---|---|---|"]
     return "\n".join([*lines, *map(_row, rows)])
 

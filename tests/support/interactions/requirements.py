@@ -35,9 +35,9 @@ class Requirement:
     backward: str = AS_IS
     lacking: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
-
-def lacks(kind: str, era: str) -> str:
-    return f"{kind} in the {era} era"
+    @property
+    def group(self) -> str:
+        return self.name.partition(".")[0]
 
 
 _ASKS_FORWARD = "asked"
