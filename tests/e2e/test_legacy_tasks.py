@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.client import CLIENT_INFO, Client, HttpClient, ModernClient, encode
-from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway
+from tests.support.peers.programs import HERE, NODE, NODE_PACKAGES, everything
 from tests.support.tasks import over_stdio
 
 RELATED = "io.modelcontextprotocol/related-task"
@@ -82,3 +84,42 @@ async def test_they_are_offered_where_a_server_has_them_and_the_client_may_know_
             message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
             greeting = other.answer(await other.post(encode(message)), 1)
             assert greeting.result["capabilities"].get("tasks") == offered
+
+
+@pytest.mark.node
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("door", ["joined", "http"])
+async def test_the_typescript_sdk_follows_a_task_of_the_reference_server_that_asks_something(
+    tmp_path: Path, transport: str, door: str
+) -> None:
+    with (
+        everything(tmp_path, transport) as peer,
+        Gateway(tmp_path, peer.entry(), entry("a"), start_wait=30) as gateway,
+    ):
+        async with HttpClient(gateway.port) as first:
+            assert await first.tools(), "the servers were heard of"
+        url = f"http://127.0.0.1:{gateway.port}/mcp"
+        report = await run_client(*([url] if door == "http" else [TRUNKLINE, "stdio", "--url", url]))
+    assert report["offered"] == OFFERED
+    assert "error" not in report
+    [task_id] = set(report["ids"])
+    assert report["states"][0] == "working"
+    [asked] = report["asked"]
+    assert asked["message"].startswith('[peer] The research query "python"')
+    assert asked["related"] == task_id
+    assert report["text"].startswith("# Research Report: python (snake)")
+    assert report["after"] == "completed"
+
+
+async def run_client(*target: str) -> dict[str, Any]:
+    program = [NODE, str(HERE / "task_client.mjs"), str(NODE_PACKAGES / "sdk"), "peer_simulate-research-query"]
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    client = await asyncio.create_subprocess_exec(*program, *target, stdin=nothing, stdout=pipe)
+    try:
+        async with asyncio.timeout(60):
+            output, _ = await client.communicate()
+    finally:
+        if client.returncode is None:
+            client.kill()
+            await client.wait()
+    return json.loads(output)

@@ -11,7 +11,7 @@ import msgspec
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Freshness, ListName, Snapshot
-from trunkline.router.abilities import abilities, announces_changes, extensions_of, tasks_of
+from trunkline.router.abilities import LegacyTasks, abilities, announces_changes, extensions_of, tasks_of
 from trunkline.router.gate import Gate
 from trunkline.router.roster import Roster
 from trunkline.wire.mcp.versions import MODERN, WITH_LEGACY_TASKS
@@ -68,16 +68,24 @@ def joined_extensions(roster: Roster, caller: Caller) -> dict[str, msgspec.Raw]:
 
 
 def joined_tasks(roster: Roster, caller: Caller) -> dict[str, object]:
-    """The tasks of 2025-11-25, where a server runs tools that way; empty where none does. Nobody lists them: whose they
-    are is in their ids, and only their clients have those."""
+    """The tasks of 2025-11-25, where a server runs tools that way, or may yet say so; empty where none does. Nobody
+    lists them: whose they are is in their ids, and only their clients have those."""
     offers = [offer for _, offer in _shown(roster, caller) if offer.protocol_version == WITH_LEGACY_TASKS]
     running = [tasks for tasks in (tasks_of(offer.capabilities) for offer in offers) if tasks.run_tools]
+    if _may_still_say(roster):
+        running.append(LegacyTasks(run_tools=True, cancel=True))
     if not running:
         return {}
     joined: dict[str, object] = {"requests": {"tools": {"call": {}}}}
     if any(tasks.cancel for tasks in running):
         joined["cancel"] = {}
     return joined
+
+
+def _may_still_say(roster: Roster) -> bool:
+    """Whether a server starts that nobody knows yet. A greeting cannot be taken back, nor added to."""
+    unknown = [gate for source, gate in roster.servers().items() if roster.catalog.snapshot(source) is None]
+    return any(gate.health.state == "starting" for gate in unknown)
 
 
 def _shown(roster: Roster, caller: Caller) -> Iterator[tuple[str, Snapshot]]:

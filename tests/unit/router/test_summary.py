@@ -80,6 +80,16 @@ async def test_tasks_of_2025_11_25_are_those_of_servers_of_that_version_that_run
     assert joined_tasks(desk.router.roster, ME) == runs | {"cancel": {}}
 
 
+async def test_tasks_are_promised_for_a_server_that_has_not_said_yet_whether_it_has_them(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.add("a", state=None)
+    assert joined_tasks(desk.router.roster, ME) == {"requests": {"tools": {"call": {}}}, "cancel": {}}
+    desk.health("a", "down")
+    assert joined_tasks(desk.router.roster, ME) == {}
+    desk.offer("a", capabilities={"tools": {}}, protocol_version="2025-11-25")
+    assert joined_tasks(desk.router.roster, ME) == {}
+
+
 # How long lists hold -------------------------------------------------------------------------------------------------
 
 
