@@ -34,7 +34,7 @@ class RoutedCall(Asked):
     `parked` is set once a modern client had to be asked: then the answer may belong to a later request.
     """
 
-    __slots__ = ("_parking", "_rounds", "_router", "call", "parked")
+    __slots__ = ("_parking", "_router", "call", "parked", "rounds")
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RoutedCall(Asked):
         self.call: Call | None = None
         self.parked: ParkedCall | None = None
         self._parking = parking
-        self._rounds: Rounds | None = None
+        self.rounds: Rounds | None = None
 
     @classmethod
     def of(cls, asked: Asked, parking: Parking) -> RoutedCall:
@@ -157,10 +157,11 @@ class RoutedCall(Asked):
         if self.parked is not None:
             self.parked.ended(call)
         elif type(call.outcome) is NeedsInput and self.conversation is not None:
-            if self._rounds is None:
-                self._rounds = Rounds(self)
-            self._rounds.go_on(call.source, call.outcome.raw)
+            if self.rounds is None:
+                self.rounds = Rounds(self)
+            self.rounds.go_on(call.source, call.outcome.raw)
         else:
+            self.rounds = None
             self.calls.remove(self.key)
             self.deliver(call)
 

@@ -128,6 +128,7 @@ class ParkedCall:
         self._refuse_all(_OVER)
         waiting, self.waiting = self.waiting, None
         self._outcome = call
+        self._first.parked = None  # a circle would keep both until the collector runs
         if waiting is not None:
             self._stop_clocks()
             self._calls.remove(waiting.key)

@@ -115,6 +115,7 @@ class Rounds:
 
     def _end(self) -> None:
         self._over = True
+        self._routed.rounds = None
         self._routed.calls.remove(self._routed.key)
         if self._pause is not None:
             self._pause.cancel()

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import until
+from tests.unit.doors.mcp.talks import YES, Modern, legacy, make_modern, modern
 from tests.unit.doors.rig import House, echo, house
+from tests.unit.router.fakes import OK
 
-from trunkline.core.call import Call, Result
+from trunkline.core.call import Call, NeedsInput, Result
 from trunkline.doors.http.exchange import HttpExchange
+from trunkline.doors.mcp.calls import RoutedCall
 
 _TIMES = 5
 
@@ -55,3 +59,35 @@ async def test_a_batch_that_was_answered_leaves_nothing_behind(tmp_path: Path) -
             for _ in range(_TIMES):
                 await client.post(batch)
             assert alive(here) <= before
+
+
+def routed_alive() -> int:
+    return sum(isinstance(one, RoutedCall) for one in gc.get_objects())
+
+
+async def test_calls_that_asked_a_modern_client_leave_nothing_behind(tmp_path: Path) -> None:
+    async def ask(talk: Modern) -> None:
+        call, (asking,), result = await talk.parked()
+        retry = talk.retry(result, dict.fromkeys(result["inputRequests"], YES))
+        await until(lambda: not call.questions, "the server has its answer")
+        call.finish(OK)
+        assert (await retry).result["resultType"] == "complete"
+        del asking.question  # the tests' own circle
+
+    async with modern(tmp_path) as talk:
+        for _ in range(_TIMES):
+            await ask(talk)
+        assert routed_alive() == 0
+
+
+async def test_calls_made_again_with_the_answers_of_a_legacy_client_leave_nothing_behind(tmp_path: Path) -> None:
+    question = b'{"a":{"method":"elicitation/create","params":{"message":"Who?"}}}'
+    async with legacy(tmp_path) as talk:
+        make_modern(talk.house)
+        for _ in range(_TIMES):
+            (await talk.call()).finish(NeedsInput(b'{"resultType":"input_required","inputRequests":%b}' % question))
+            talk.send({"id": (await talk.next())["id"], "result": YES})
+            (await talk.held()).finish(OK)
+            assert "result" in await talk.next()
+            talk.calls.clear()
+        assert routed_alive() == 0
