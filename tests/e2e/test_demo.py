@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -13,8 +14,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import mcp
+import mcp_types as types
 import pytest
+from mcp.client.streamable_http import streamable_http_client
 from tests.support.client import HttpClient
 from tests.support.gateway import TRUNKLINE
 from tests.support.peers.programs import ROOT
@@ -24,8 +29,8 @@ from tests.support.waiting import wait_until
 
 CONFIG = ROOT / "src" / "trunkline" / "demo" / "trunkline.yaml"
 TOOLS = {
-    *("clock_now", "clock_days_between", "clock_add_days"),
-    *("text_count", "text_reverse", "text_diff", "text_replace", "text_hash"),
+    *("clock_now", "clock_days_between", "clock_add_days", "clock_count_down"),
+    *("text_count", "text_reverse", "text_diff", "text_replace", "text_hash", "text_sign_letter"),
     *("notes_add", "notes_list", "notes_search", "notes_remove"),
     *("calc_calculate", "calc_convert"),
 }
@@ -115,6 +120,38 @@ async def test_it_lists_the_tools_of_every_server_and_runs_them(demo: Demo) -> N
             "unit": "C",
         }
         assert (await client.call("calc_calculate", {"expression": "1 / 0"})).result["isError"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_it_has_something_of_everything_that_a_client_can_use(demo: Demo, era: str) -> None:
+    asked: list[str] = []
+    progress: list[float] = []
+
+    async def on_question(_: Any, question: Any) -> types.ElicitResult:
+        asked.append(question.message)
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def on_progress(done: float, total: float | None, message: str | None) -> None:
+        progress.append(done)
+
+    transport = streamable_http_client(f"http://127.0.0.1:{demo.port}/mcp")
+    async with asyncio.timeout(60), mcp.Client(transport, mode=era, elicitation_callback=on_question) as client:
+        (resource,) = (await client.list_resources()).resources
+        (template,) = (await client.list_resource_templates()).resource_templates
+        assert (resource.uri, template.uri_template) == ("clock://now/UTC", "clock://now/{+timezone}")
+        assert "+00:00" in (await client.read_resource("clock://now/UTC")).contents[0].text
+        assert "+09:00" in (await client.read_resource("clock://now/Asia/Tokyo")).contents[0].text
+        (prompt,) = (await client.list_prompts()).prompts
+        reference = types.PromptReference(type="ref/prompt", name=prompt.name)
+        offered = await client.complete(reference, {"name": "style", "value": "f"})
+        assert (prompt.name, offered.completion.values) == ("text_proofread", ["formal", "friendly"])
+        got = await client.get_prompt(prompt.name, {"text": "helo", "style": "formal"})
+        assert "formal style" in got.messages[0].content.text
+        letter = await client.call_tool("text_sign_letter", {"text": "Dear all"})
+        assert letter.content[0].text == "Dear all\n\nYours, Ada"
+        assert asked == ["[text] Who signs the letter?"]
+        await client.call_tool("clock_count_down", {"seconds": 1}, progress_callback=on_progress)
+        assert progress == [0, 1]
 
 
 async def test_a_note_of_one_client_is_read_by_another(demo: Demo) -> None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Final
 
+from trunkline.demo.library import Library
 from trunkline.demo.rpc import RpcServer
 from trunkline.demo.toolbox import Toolbox
 
@@ -19,6 +20,17 @@ TOOLBOXES: Final = {
     "notes": "trunkline.demo.notes:notes_toolbox",
     "text": "trunkline.demo.text:TEXT",
 }
+
+
+LIBRARIES: Final = {"clock": "trunkline.demo.clock:CLOCK_LIBRARY", "text": "trunkline.demo.text:TEXT_LIBRARY"}
+"""What some of them have beside tools."""
+
+
+def load_library(name: str) -> Library | None:
+    if name not in LIBRARIES:
+        return None
+    module, _, attribute = LIBRARIES[name].partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def load_toolbox(name: str) -> Toolbox:
@@ -33,7 +45,7 @@ def main() -> None:
     parser.add_argument("server", choices=TOOLBOXES)
     parser.add_argument("--http", metavar="PORT", type=int, help="serve HTTP on this port of 127.0.0.1, not stdio")
     options = parser.parse_args()
-    server = RpcServer(load_toolbox(options.server))
+    server = RpcServer(load_toolbox(options.server), load_library(options.server))
     if options.http is None:
         from trunkline.demo.stdio import serve_stdio
 

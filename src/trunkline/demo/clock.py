@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
+from trunkline.demo.library import Library, Resource, Template
+from trunkline.demo.talk import Talk
 from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, toolbox
 
 _LONGEST_DAYS = 3_660_000  # about ten thousand years, which is all the calendar there is
@@ -12,8 +16,26 @@ _DATE = {"type": "string", "format": "date", "maxLength": 10, "description": "A 
 
 
 def _now(arguments: Arguments) -> Answer:
-    now = datetime.now(UTC).astimezone(_zone(arguments["timezone"]))
-    return Answer(f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}")
+    return Answer(_time_in(arguments["timezone"]))
+
+
+def _time_in(zone: str) -> str:
+    now = datetime.now(UTC).astimezone(_zone(zone))
+    return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
+
+
+def _zones() -> Iterable[str]:
+    return {"UTC", *available_timezones()}
+
+
+def _count_down(arguments: Arguments, talk: Talk) -> Answer:
+    seconds = arguments["seconds"]
+    talk.log("info", f"Counting down from {seconds}")
+    for done in range(seconds):
+        talk.progress(done, seconds, f"{seconds - done} left")
+        time.sleep(1)
+    talk.progress(seconds, seconds, "done")
+    return Answer(f"{seconds} seconds are over")
 
 
 def _days_between(arguments: Arguments) -> Answer:
@@ -82,4 +104,26 @@ CLOCK = toolbox(
             },
         },
     ),
+    Tool(
+        "count_down",
+        "Count down",
+        "Wait some seconds, with progress and a line in the log: to see whether a client shows them.",
+        _count_down,
+        {"seconds": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3, "description": "How many"}},
+        talks=True,
+    ),
+)
+
+CLOCK_LIBRARY = Library(
+    resources=[Resource("clock://now/UTC", "Now", "The current date and time, in UTC.", lambda: _time_in("UTC"))],
+    templates=[
+        Template(
+            "clock://now/",
+            "timezone",
+            "Now in a time zone",
+            "The current date and time in an IANA time zone, such as Europe/Berlin.",
+            _time_in,
+            _zones,
+        )
+    ],
 )

@@ -6,31 +6,31 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, cast
 
+from trunkline.demo.library import Library
+from trunkline.demo.rpc_errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    RpcError,
+)
+from trunkline.demo.talk import Client, Talk, known_level
 from trunkline.demo.toolbox import Answer, Refusal, Toolbox
 from trunkline.version import __version__
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
-
 Json = dict[str, Any]
 
 
-class RpcError(Exception):
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class RpcServer:
-    """One toolbox as an MCP server of the versions with a handshake."""
+    """One toolbox, and what a server has beside tools, as an MCP server of the versions with a handshake."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(self, toolbox: Toolbox, library: Library | None = None) -> None:
+        self.client = Client()
         self._toolbox = toolbox
+        self._library = library or Library()
+        self._talks = any(tool.talks for tool in toolbox.tools.values())
 
     def answer(self, data: bytes) -> bytes | None:
         """The bytes to send back; None when nothing is to be: a notification, or an answer to somebody."""
@@ -59,7 +59,7 @@ class RpcServer:
         try:
             result = self._result(request)
         except RpcError as error:
-            return _failed(number, error.code, str(error)) if "id" in request else None
+            return _failed(number, error.code, str(error), error.data) if "id" in request else None
         except Exception as error:
             return _failed(number, INTERNAL_ERROR, f"{type(error).__name__}: {error}") if "id" in request else None
         return {"jsonrpc": "2.0", "id": number, "result": result} if "id" in request else None
@@ -82,14 +82,17 @@ class RpcServer:
                 return {"tools": [tool.definition for tool in self._toolbox.tools.values()]}
             case "tools/call":
                 return self._call(params)
+            case "logging/setLevel" if self._talks:
+                return self._set_level(params.get("level"))
             case _:
-                raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {method}")
+                return self._library.answer(method, params)
 
     def _initialize(self, params: Json) -> Json:
-        asked = params.get("protocolVersion")
+        asked, declared = params.get("protocolVersion"), params.get("capabilities")
+        self.client.declared = cast(Json, declared) if isinstance(declared, dict) else {}
         return {
             "protocolVersion": asked if asked in VERSIONS else VERSIONS[-1],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {}, **self._library.capabilities, **({"logging": {}} if self._talks else {})},
             "serverInfo": {
                 "name": f"trunkline-demo-{self._toolbox.name}",
                 "title": self._toolbox.title,
@@ -106,9 +109,20 @@ class RpcServer:
         if not isinstance(arguments, dict):
             raise RpcError(INVALID_PARAMS, "`arguments` is an object")
         try:
-            return _shown(tool.call(cast(Json, arguments)))
+            return _shown(tool.call(cast(Json, arguments), Talk(self.client, _progress_token(params))))
         except Refusal as refusal:
             return {"content": [{"type": "text", "text": str(refusal)}], "isError": True}
+
+    def _set_level(self, level: Any) -> Json:
+        if not known_level(level):
+            raise RpcError(INVALID_PARAMS, f"Unknown level: {level}")
+        self.client.level = level
+        return {}
+
+
+def _progress_token(params: Json) -> Any:
+    meta = params.get("_meta")
+    return cast(Json, meta).get("progressToken") if isinstance(meta, dict) else None
 
 
 def _shown(answer: Answer) -> Json:
@@ -122,8 +136,9 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _failed(number: str | int | None, code: int, message: str) -> Json:
-    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
+def _failed(number: str | int | None, code: int, message: str, data: Any = None) -> Json:
+    error: Json = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return {"jsonrpc": "2.0", "id": number, "error": error}
 
 
 def _encoded(message: Mapping[str, Any] | list[Json] | None) -> bytes | None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections.abc import Mapping
 
+from trunkline.demo.library import Library, Prompt, PromptArgument
+from trunkline.demo.talk import Talk
 from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, toolbox
 
 _ALGORITHMS = ("sha256", "sha1", "md5", "blake2b")
+_STYLES = ("plain", "formal", "friendly", "terse")
 _LONGEST = 200_000
 _LONGEST_LINES = 2_000  # comparing takes time that grows with the square of the lines
 _TEXT = {"type": "string", "maxLength": _LONGEST, "description": "Any text"}
@@ -45,6 +49,23 @@ def _replace(arguments: Arguments) -> Answer:
 def _hash(arguments: Arguments) -> Answer:
     data = arguments["text"].encode("utf-8", "surrogatepass")
     return Answer(hashlib.new(arguments["algorithm"], data, usedforsecurity=False).hexdigest())
+
+
+def _letter(arguments: Arguments, talk: Talk) -> Answer:
+    form = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "title": "Your name", "maxLength": 100}},
+        "required": ["name"],
+    }
+    answer = talk.ask("Who signs the letter?", form)
+    if answer is None:
+        raise Refusal("Nobody said who signs; a client that takes questions (elicitation) would have asked its user")
+    return Answer(f"{arguments['text']}\n\nYours, {answer.get('name', '')}")
+
+
+def _proofread(arguments: Mapping[str, str]) -> str:
+    style = arguments.get("style") or _STYLES[0]
+    return f"Proofread this text in a {style} style. Say what you changed, and why.\n\n{arguments['text']}"
 
 
 TEXT = toolbox(
@@ -94,4 +115,27 @@ TEXT = toolbox(
             },
         },
     ),
+    Tool(
+        "sign_letter",
+        "Sign a letter",
+        "A text with the user's name below; the user is asked for it (elicitation).",
+        _letter,
+        {"text": {"type": "string", "maxLength": _LONGEST, "description": "The letter"}},
+        talks=True,
+    ),
+)
+
+TEXT_LIBRARY = Library(
+    prompts=[
+        Prompt(
+            "proofread",
+            "Proofread a text",
+            "Have a text corrected, with reasons.",
+            _proofread,
+            {
+                "text": PromptArgument("What to read"),
+                "style": PromptArgument("How it is to sound", required=False, words=_STYLES),
+            },
+        )
+    ]
 )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from trunkline.demo.talk import Client, Talk
+
 Arguments = Mapping[str, Any]
 Schema = Mapping[str, Any]
 
@@ -27,16 +29,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. Arguments are required unless their schema has a default."""
+    """One tool. Arguments are required unless their schema has a default. One that `talks` takes a Talk too."""
 
     name: str
     title: str
     description: str
-    run: Callable[[Arguments], Answer]
+    run: Callable[..., Answer]
     arguments: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     result: Mapping[str, Schema] | None = None
     read_only: bool = True
     destructive: bool = False
+    talks: bool = False
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -53,9 +56,10 @@ class Tool:
             definition["outputSchema"] = _object(self.result, list(self.result))
         return definition
 
-    def call(self, arguments: Arguments) -> Answer:
+    def call(self, arguments: Arguments, talk: Talk | None = None) -> Answer:
         """Run it; raises Refusal when the arguments are not what it takes."""
-        return self.run(_checked(arguments, self.arguments))
+        checked = _checked(arguments, self.arguments)
+        return self.run(checked, talk or Talk(Client())) if self.talks else self.run(checked)
 
     def _annotations(self) -> dict[str, bool]:
         if self.read_only:
