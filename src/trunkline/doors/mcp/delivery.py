@@ -36,11 +36,11 @@ def deliver_modern(asked: Asked, call: Call, parking: Parking) -> None:
         raw = complete(outcome.raw)
         if call.method == _READ:
             raw = _with_hints(raw)
-        elif call.method == _TASK and parking.rules.names_servers() and _has(raw, "inputRequests"):
-            raw = labelled_result(call.source, raw)
+        elif call.method == _TASK and _has(raw, "inputRequests"):
+            raw = labelled_result(call.source, raw, in_text=parking.rules.names_servers())
         asked.answer.result(Result(raw, outcome.message))
     elif isinstance(outcome, NeedsInput):
-        raw = labelled_result(call.source, outcome.raw) if parking.rules.names_servers() else outcome.raw
+        raw = labelled_result(call.source, outcome.raw, in_text=parking.rules.names_servers())
         asked.answer.result(Result(raw))
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
         _modern_error(asked, call, outcome.raw, parking)

@@ -187,7 +187,7 @@ class Listen:
         if self._held is None and task_id not in self._task_ids:
             return
         try:
-            shown = labelled_result(source, params) if self._names_servers() else params
+            shown = labelled_result(source, params, in_text=self._names_servers())
             self._tell(modern_task(shown, self._id_json))
         except (BadMessage, RecursionError):
             return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from trunkline.core.call import Call, Json, Request
 from trunkline.links.mcp.questions import MAX_OPEN
 from trunkline.wire.jsonrpc import BadMessage, Members, members_of, text_member
@@ -14,6 +16,8 @@ MARK: Final = b"input_required"
 """Without these bytes a result is no question."""
 TASK_MARK: Final = b'"task"'
 """Without these bytes a result is no task."""
+ESCAPED: Final = b"\\u00"
+"""How letters of either may be spelled instead."""
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
@@ -21,11 +25,11 @@ def wrong_with_input(raw: Json, request: Request) -> str | None:
     """What is wrong with a result that may ask for input: empty for nothing, None when it does not ask."""
     try:
         result = members_of(bytes(raw), "the result")
-        if bytes(result.get("resultType", b"")) != b'"%b"' % MARK:
+        if _type_of(result) != "input_required":
             return None
         return _wrong(result, request)
     except (BadMessage, RecursionError) as error:
-        return f"asks for input in a way that is not valid: {error}"
+        return f"asks for input in a way that is not valid: {error}" if MARK in bytes(raw) else None
 
 
 def _wrong(result: Members, request: Request) -> str:
@@ -48,7 +52,7 @@ def _wrong(result: Members, request: Request) -> str:
 def wrong_with_task(raw: Json, request: Request) -> str:
     """What is wrong with a result that may be a task: nothing where it is none, or its caller knows tasks."""
     try:
-        if bytes(members_of(bytes(raw), "the result").get("resultType", b"")) != TASK_MARK:
+        if _type_of(members_of(bytes(raw), "the result")) != "task":
             return ""
     except (BadMessage, RecursionError):
         return ""
@@ -57,3 +61,7 @@ def wrong_with_task(raw: Json, request: Request) -> str:
     if TASKS in extensions(request.caller.capabilities):
         return ""
     return f"made a task of the call, though its client did not declare `{TASKS}`"
+
+
+def _type_of(result: Members) -> object:
+    return msgspec.json.decode(result["resultType"]) if "resultType" in result else None

@@ -28,7 +28,7 @@ from trunkline.core.call import (
     Result,
 )
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
-from trunkline.links.mcp.input_required import MARK, TASK_MARK, wrong_with_input, wrong_with_task
+from trunkline.links.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.links.mcp.questions import Questions
 from trunkline.wire.jsonrpc import (
     ServerMessage,
@@ -196,7 +196,7 @@ class Lane:
         if error is UNSET and result is not UNSET:
             view = memoryview(result)
             if view[0] == _OPEN_BRACE:
-                special = self.modern and (MARK in text or (self.has_tasks and TASK_MARK in text))
+                special = self.modern and (MARK in text or ESCAPED in text or (self.has_tasks and TASK_MARK in text))
                 request.finish(self._special_result(view, text, request) if special else Result(view, text))
                 return
         elif error is not UNSET and result is UNSET and memoryview(error)[0] == _OPEN_BRACE:

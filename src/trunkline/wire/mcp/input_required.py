@@ -91,16 +91,29 @@ def labelled(source: str, method: str, params: Json, *, in_text: bool) -> dict[s
     return members
 
 
-def labelled_result(source: str, raw: Json) -> bytes:
-    """A modern server's own `input_required` with every question labelled; all else stays as it was written."""
+def labelled_result(source: str, raw: Json, *, in_text: bool) -> bytes:
+    """A modern server's own `input_required` with every question labelled; all else stays as it was written.
+
+    Where there is only one server (not `in_text`) nothing is changed, unless it gives itself a name in our place.
+    """
     members: dict[str, Json] = {name: bytes(value) for name, value in members_of(bytes(raw), "the result").items()}
     if "inputRequests" not in members:
         return bytes(raw)
     requests: dict[str, Json] = {}
+    is_needed = in_text
     for key, value in members_of(bytes(members["inputRequests"]), "`inputRequests`").items():
         request: dict[str, Json] = {name: bytes(part) for name, part in members_of(value, "a question").items()}
         method = text_member(members_of(value, "a question"), "method") or ""
-        request["params"] = encode_members(labelled(source, method, request.get("params", b"{}"), in_text=True))
+        params = request.get("params", b"{}")
+        is_needed = is_needed or _names_itself(params)
+        request["params"] = encode_members(labelled(source, method, params, in_text=in_text))
         requests[key] = encode_members(request)
+    if not is_needed:
+        return bytes(raw)
     members["inputRequests"] = encode_members(requests)
     return encode_members(members)
+
+
+def _names_itself(params: Json) -> bool:
+    members = members_of(bytes(params), "params")
+    return "_meta" in members and SERVER in members_of(members["_meta"], "`_meta`")

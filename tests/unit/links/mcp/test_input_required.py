@@ -122,3 +122,11 @@ async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, 
 async def test_the_word_alone_makes_no_task(result: bytes) -> None:
     assert isinstance(answered(modern_lane(), result).outcome, Result)
     assert isinstance(answered(MemoryLane(), TASK).outcome, Result)
+
+
+async def test_no_spelling_hides_what_a_result_is() -> None:
+    asks = b'{"result\\u0054ype":"input_requir\\u0065d","requestState":"x"}'
+    assert answered(modern_lane(), asks).outcome == NeedsInput(asks)
+    assert isinstance(answered(modern_lane(), b'{"resultType":"t\\u0061sk","taskId":"1"}').outcome, Failure)
+    sloppy = b'{"resultType":"complete","x":"\\u00e9","x":1}'
+    assert isinstance(answered(modern_lane(), sloppy).outcome, Result)

@@ -72,4 +72,13 @@ def test_a_question_that_cannot_be_read_for_sure_gets_no_label(params: bytes) ->
 
 def test_a_result_without_questions_needs_no_labels() -> None:
     raw = b'{"resultType":"input_required" ,"requestState":"x"}'
-    assert labelled_result("s", raw) == raw
+    assert labelled_result("s", raw, in_text=True) == raw
+
+
+@pytest.mark.parametrize("name", [b"trunkline/server", b"tr\\u0075nkline/server"])
+def test_the_only_server_keeps_its_words_but_may_not_name_itself(name: bytes) -> None:
+    raw = b'{"inputRequests":{"k" : {"method":"elicitation/create","params":{"message":"m","_meta":{"a":1}}}}}'
+    assert labelled_result("s", raw, in_text=False) == raw
+    asked = json.loads(labelled_result("s", raw.replace(b'"a":1', b'"%b":"bank"' % name), in_text=False))
+    params = asked["inputRequests"]["k"]["params"]
+    assert params == {"message": "m", "_meta": {"trunkline/server": "s"}}
