@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from trunkline.cli.ask.waiting import Waiting
 
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
-_BESIDE_TOOLS: Final = {"prompts": "PROMPTS", "resources": "RESOURCES", "resourceTemplates": "TEMPLATES"}
-"""Columns that are there when a server has such."""
+_BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}
+"""Columns that are there when a server has such, and what they count."""
 _WELL: Final = ("ready", "disabled")
 _STARTING: Final = "it has not answered yet"
 _COLOURS: Final = {
@@ -61,9 +61,9 @@ def show_servers(found: Sequence[Status]) -> None:
         click.echo("no servers: `trunkline add` makes the first", err=True)
         return
     from_api = any(status.get("origin") == "api" for status in found)
-    beside = [key for key in _BESIDE_TOOLS if any(status.get(key) for status in found)]
+    beside = [head for head in _BESIDE_TOOLS if any(_count(status, head) for status in found)]
     origin = ["FROM"] if from_api else []
-    heads = (*_HEADS[:2], *origin, "TOOLS", *(_BESIDE_TOOLS[key] for key in beside), *_HEADS[3:])
+    heads = (*_HEADS[:2], *origin, "TOOLS", *beside, *_HEADS[3:])
     rows = [_row(status, beside, with_origin=from_api) for status in found]
     click.echo(table(heads, rows, [_COLOURS.get(str(status["state"])) for status in found]))
     for status in found:
@@ -80,12 +80,16 @@ def _row(status: Status, beside: Sequence[str], *, with_origin: bool) -> tuple[s
         str(status["state"]),
         *origin,
         str(status.get("tools", 0)),
-        *(str(status.get(key, 0)) for key in beside),
+        *(str(_count(status, head)) for head in beside),
         ago(str(status.get("since", ""))),
         str(status.get("restarts", 0)),
         str(status.get("protocolVersion", "")),
         _why(status),
     )
+
+
+def _count(status: Status, head: str) -> int:
+    return sum(count for key in _BESIDE_TOOLS[head] if isinstance(count := status.get(key), int))
 
 
 def _origin(status: Status) -> str:

@@ -75,10 +75,10 @@ def test_servers_that_came_over_the_api_are_told_apart(capsys: pytest.CaptureFix
 
 
 def test_prompts_and_resources_have_a_column_when_there_are_some(capsys: pytest.CaptureFixture[str]) -> None:
-    show_servers([status("git"), status("wiki", prompts=2, resourceTemplates=4)])
+    show_servers([status("git"), status("wiki", prompts=2, resources=1, resourceTemplates=4)])
     head, git, wiki = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert head[:6] == ["SERVER", "STATE", "TOOLS", "PROMPTS", "TEMPLATES", "SINCE"]
-    assert (git[2:5], wiki[2:5]) == (["3", "0", "0"], ["3", "2", "4"])
+    assert head[:6] == ["SERVER", "STATE", "TOOLS", "PROMPTS", "RESOURCES", "SINCE"]
+    assert (git[2:5], wiki[2:5]) == (["3", "0", "0"], ["3", "2", "5"])
 
 
 def test_without_servers_the_way_to_the_first_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
