@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -45,6 +46,8 @@ Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
 _LARGEST_BATCH: Final = 10_000
 """Messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
+_LINGERS_S: Final = 60.0
+"""How long a server may go on with a call that was given up."""
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
@@ -82,6 +85,8 @@ class Lane:
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._count = count
         self._next_id = 0
+        self._shared = False
+        self._given_up: dict[int, float] = {}
 
     # -- requests out ---------------------------------------------------------------------------------------------
 
@@ -99,6 +104,7 @@ class Lane:
         if principal != self.principal:
             self.mixed = bool(self.principal)
             self.principal = self.principal or principal
+        self._shared = True
         self.send(call)
 
     def notify(self, method: str, params: Json | None = None) -> None:
@@ -143,6 +149,8 @@ class Lane:
         self.questions.call_over(request)
         if self.pending.pop(request.upstream_id, None) is None or request.method in _NEVER_CANCELLED:
             return
+        if self._shared and isinstance(request, Call):
+            self._given_up[request.upstream_id] = monotonic()
         if not self.lost.done():
             self.notify("notifications/cancelled", b'{"requestId":%d}' % request.upstream_id)
 
@@ -221,9 +229,12 @@ class Lane:
         if message.id is UNSET:
             return None
         try:
-            return self.pending.pop(int(bytes(message.id)), None)
+            upstream_id = int(bytes(message.id))
         except ValueError:
             return None
+        if self._given_up:
+            self._given_up.pop(upstream_id, None)
+        return self.pending.pop(upstream_id, None)
 
     def _told(self, message: ServerMessage, method: str, stream: Request | None) -> None:
         """A notification, or a request of the server's own."""
@@ -257,7 +268,7 @@ class Lane:
 
     def _only_call(self) -> Call | None:
         """The one that must be meant, unless it may be what is left of a call of someone else."""
-        if self.mixed:
+        if self.mixed or self._given_up_lately():
             return None
         only: Call | None = None
         for request in self.pending.values():
@@ -266,6 +277,13 @@ class Lane:
                     return None
                 only = request
         return only
+
+    def _given_up_lately(self) -> bool:
+        """Whether the server may still be at work for a caller who is gone. Some tell when they have stopped."""
+        horizon = monotonic() - _LINGERS_S
+        while self._given_up and next(iter(self._given_up.values())) < horizon:
+            del self._given_up[next(iter(self._given_up))]
+        return bool(self._given_up)
 
     def _progressed(self, params: bytes) -> None:
         try:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
@@ -438,3 +439,29 @@ async def test_a_batch_without_end_is_not_read() -> None:
     assert not request.done
     lane.received(b"[%b]" % b",".join([answer] * 10_000))
     assert request.done
+
+
+async def test_what_a_shared_server_still_says_of_a_call_given_up_is_not_the_next_callers() -> None:
+    lane, heard = MemoryLane(), []
+    first, second = new_call(), new_call()
+    second.on_notice = lambda method, _: heard.append(method)
+    lane.send_shared(first)
+    first.cancel("its client left")
+    lane.send_shared(second)
+    lane.say({"method": "notifications/message", "params": {"data": "of the first"}})
+    assert heard == []
+    lane.say({"id": first.upstream_id, "error": {"code": 0, "message": "Request cancelled"}})
+    lane.say({"method": "notifications/message", "params": {"data": "of the second"}})
+    assert heard == ["notifications/message"]
+
+
+async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, heard = MemoryLane(), []
+    first, second = new_call(), new_call()
+    second.on_notice = lambda method, _: heard.append(method)
+    lane.send_shared(first)
+    first.cancel("its client left")
+    lane.send_shared(second)
+    monkeypatch.setattr("trunkline.links.mcp.lane.monotonic", lambda: time.monotonic() + 61)
+    lane.say({"method": "notifications/message", "params": {}})
+    assert heard == ["notifications/message"]
