@@ -14,6 +14,7 @@ from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.server import McpServer
 
 _MAX_WAITING_NEWS: Final = 64
+_MAX_WAITING_BYTES: Final = 1024 * 1024
 _SILENT_S: Final = 60.0
 _HEAD_BYTES: Final = 128
 """Where the id and the method of a message of ours stand."""
@@ -58,8 +59,15 @@ class Session(Conversation):
         carrier = self.replay.carrier() if self.replay is not None and is_question(message) else None
         if isinstance(carrier, HttpExchange):
             carrier.event(message)
-        elif message not in self._news and len(self._news) < _MAX_WAITING_NEWS:
+        elif message not in self._news and self._may_wait(message):
             self._news.append(message)
+
+    def _may_wait(self, message: bytes) -> bool:
+        """A server may say more than memory holds. Questions are few, and their servers wait for the answer."""
+        if is_question(message):
+            return len(self._news) < 2 * _MAX_WAITING_NEWS
+        size_bytes = sum(map(len, self._news)) + len(message)
+        return len(self._news) < _MAX_WAITING_NEWS and size_bytes <= _MAX_WAITING_BYTES
 
     def open_stream(self, exchange: HttpExchange) -> None:
         self._now_on(exchange)

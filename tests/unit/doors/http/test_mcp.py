@@ -529,6 +529,22 @@ def test_changes_of_the_list_are_told_on_the_stream_and_wait_for_it(loop_factory
     run_on(loop_factory, main())
 
 
+async def test_news_that_wait_have_a_size_and_leave_room_for_questions(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as client:
+        session = here.sessions._sessions[str(client.session).encode()]
+        for number in range(200):
+            session.tell("s", "notifications/message", b'{"level":"error","data":"%d%b"}' % (number, b"x" * 100_000))
+            session.tell("s", "notifications/x", b'{"n":%d}' % number)
+        assert session.push is not None
+        session.push(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
+        async with client.listen() as stream:
+            waited = [await anext(stream)]
+            while b"roots/list" not in waited[-1]:
+                waited.append(await anext(stream))
+    assert len(waited) == 65
+    assert 1_000_000 < sum(map(len, waited)) < 1_100_000
+
+
 @both_loops
 def test_a_session_has_one_stream_at_a_time(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
