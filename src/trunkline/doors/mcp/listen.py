@@ -27,6 +27,7 @@ _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _SETTLE_S: Final = 3.0
 """How long servers may take to say whether they will tell of a resource."""
 _MAX_HELD: Final = 1000
+_MAX_HELD_BYTES: Final = 1024 * 1024
 _LISTS: Final = {
     "toolsListChanged": LIST_CHANGED,
     "promptsListChanged": PROMPTS_CHANGED,
@@ -197,7 +198,7 @@ class Listen:
             return
         if self._held is None:
             self.answer.notice(message)
-        elif len(self._held) < _MAX_HELD:
+        elif len(self._held) < _MAX_HELD and sum(map(len, self._held)) + len(message) <= _MAX_HELD_BYTES:
             self._held[message] = None
 
     # -- ending ---------------------------------------------------------------------------------------------------

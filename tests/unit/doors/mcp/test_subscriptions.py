@@ -93,6 +93,22 @@ async def test_nothing_is_said_before_the_acknowledgement(tmp_path: Path) -> Non
             ]
 
 
+async def test_what_is_held_back_until_the_acknowledgement_has_a_size(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        here.desk.offer("s", resources=["x:1", "x:2"])
+        async with opened(here, {"resourceSubscriptions": ["x:1", "x:2"]}) as heard:
+            await until(lambda: len(here.source.watches) == 2, "both are asked for")
+            here.source.watches[0].settle(HOLDS)
+            for number in range(20):
+                update(here, "x:1", padding=f"{number}" + "x" * 100_000)
+            here.source.watches[1].settle(HOLDS)
+            update(here, "x:1", last=True)
+            messages = [await heard()]
+            while "last" not in messages[-1]["params"]:
+                messages.append(await heard())
+            assert len(messages) == 1 + 10 + 1
+
+
 async def test_a_server_that_does_not_answer_does_not_hold_up_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
