@@ -180,4 +180,4 @@ async def test_what_claude_desktop_would_start_reaches_the_gateway(desk: Desk, t
         await client.open()
         assert "clock_days_between" in await client.tool_names()
         days = await client.call("clock_days_between", {"first": "2026-01-01", "last": "2026-07-28"})
-        assert days.text == "208"
+        assert days.text == "208 days"

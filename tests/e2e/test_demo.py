@@ -111,7 +111,7 @@ async def test_it_lists_the_tools_of_every_server_and_runs_them(demo: Demo) -> N
     async with HttpClient(demo.port) as client:
         assert await client.tool_names() >= TOOLS
         days = await client.call("clock_days_between", {"first": "2026-01-01", "last": "2026-07-28"})
-        assert days.text == "208"
+        assert days.text == "208 days"
         assert (await client.call("text.reverse", {"text": "live"})).text == "evil"
         assert (await client.call("calc_convert", {"value": 72, "from": "F", "to": "C"})).result[
             "structuredContent"

@@ -225,7 +225,7 @@ async def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, way
         assert asked.tools.keys() - offered <= FOR_WHOM_CAN_BE_ASKED and asked.tools.keys() >= offered
     groceries, echo, days = (model.result(0, place) for place in range(3))
     assert groceries == text(json.dumps({"content": GROCERIES}, separators=(",", ":")))
-    assert (echo, days) == (text("Echo: hello"), text("208"))
+    assert (echo, days) == (text("Echo: hello"), text("208 days"))
     total, picture, failed, refused = (model.result(1, place) for place in range(4))
     assert total == text('{"total":5,"parts":[2,3],"note":null}')
     assert [(block["type"], block["source"]["media_type"]) for block in picture.content] == [("image", "image/png")]

@@ -39,7 +39,8 @@ def _count_down(arguments: Arguments, talk: Talk) -> Answer:
 
 
 def _days_between(arguments: Arguments) -> Answer:
-    return Answer(str((_date(arguments, "last") - _date(arguments, "first")).days))
+    days = (_date(arguments, "last") - _date(arguments, "first")).days
+    return Answer(f"{days} day{'' if abs(days) == 1 else 's'}")  # never a bare number: some clients take that for data
 
 
 def _add_days(arguments: Arguments) -> Answer:
