@@ -23,6 +23,7 @@ class _Dialer:
         self._name = name
         self._section = section
         self._limit_bytes = parts.message_bytes
+        self._redact = parts.redact
         self._transport = section.transport
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
@@ -50,6 +51,7 @@ class _Dialer:
 
     async def _open_streamable(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
         lane = HttpLane(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
+        lane.redact = self._redact
         try:
             return await shake_hands(lane, era, capabilities, self._section.start_timeout)
         except BaseException:

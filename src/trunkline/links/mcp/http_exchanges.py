@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EVENTS: Final = b"text/event-stream"
 SESSION_ID: Final = b"mcp-session-id"
 _EXCERPT_BYTES: Final = 1024
+_SHOWN_CHARACTERS: Final = 120
 _NO_SESSION: Final = re.compile(
     rb"(?:no valid|invalid|missing|unknown|expired) (?:mcp[- ])?session|mcp-session-id|session[ _]id|"
     rb"session (?:was )?not found|server not initialized",
@@ -136,8 +137,14 @@ class Post(Exchange):
         if 300 <= self._status < 400:
             return f"answered HTTP {self._status}; redirects are not followed"
         if self._status == 200:
-            return f"the answer is not the JSON-RPC response that was asked for: {_excerpt(body)}"
-        return f"answered HTTP {self._status}: {_excerpt(body)}"
+            return f"the answer is not the JSON-RPC response that was asked for: {self._excerpt(body)}"
+        return f"answered HTTP {self._status}: {self._excerpt(body)}"
+
+    def _excerpt(self, body: bytes) -> str:
+        """Some servers repeat what they were sent, our credentials too. Half of one would not be recognised, so it is
+        cut last."""
+        text = self._lane.redact(body[:_EXCERPT_BYTES].decode(errors="replace"))
+        return repr(text[:_SHOWN_CHARACTERS])
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         lane, request = self._lane, self._request
@@ -202,7 +209,3 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _excerpt(body: bytes) -> str:
-    return repr(body[:120].decode(errors="replace"))

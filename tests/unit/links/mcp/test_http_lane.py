@@ -693,3 +693,19 @@ def test_long_names_are_mirrored_and_not_remembered(loop_factory: Loop) -> None:
             assert len(lane._heads) == before
 
     run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_server_that_repeats_our_credential_does_not_tell_it_to_callers(loop_factory: Loop) -> None:
+    async def main() -> None:
+        def repeats(_: Any) -> bytes:
+            body = b"x" * 110 + b"key s3cr3t-value was wrong"
+            return b"HTTP/1.1 500 X\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+        async with scripted(answering(repeats)) as server, lane_to(server.url) as lane:
+            lane.redact = lambda text: text.replace("s3cr3t-value", "***")
+            problem = await failed(sent(lane))
+            assert "s3cr" not in problem.message
+            assert problem.message.endswith("xkey *** wa'")
+
+    run_on(loop_factory, main())
