@@ -38,6 +38,10 @@ def lane_key(caller: Caller) -> LaneKey | None:
     return None if caller.session is None else (caller.principal, caller.session, caller.capabilities)
 
 
+class NoLanes(Exception):
+    """The server takes no conversation with one client: its calls go where all others go."""
+
+
 class _Slot:
     """One client's lane: on its way, open, or lost. It carries the calls that wait until it is open."""
 
@@ -76,8 +80,10 @@ class ClientLanes:
         idle_s: float,
         on_opened: Callable[[LaneKey, Session], None] | None = None,
         on_closed: Callable[[LaneKey], None] | None = None,
+        elsewhere: Callable[[Call], None] | None = None,
     ) -> None:
         self._source = source
+        self._elsewhere = elsewhere
         self._open_session = open_session
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -122,6 +128,9 @@ class ClientLanes:
     async def _open(self, key: LaneKey, slot: _Slot) -> None:
         try:
             session = await self._open_session(key[2])
+        except NoLanes:
+            self._send_elsewhere(key, slot)
+            return
         except Exception as error:  # whatever it was, those that wait get an answer
             self._not_before = self._loop.time() + self._backoff.next_delay_s()
             self._drop_slot(key, slot, _problem_of(error))
@@ -163,6 +172,15 @@ class ClientLanes:
         waiting, slot.waiting = slot.waiting, []
         for call in waiting:
             self._refuse(call, SOURCE_START_FAILED, problem.message, hint=problem.hint)
+
+    def _send_elsewhere(self, key: LaneKey, slot: _Slot) -> None:
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+        waiting, slot.waiting = slot.waiting, []
+        for call in waiting:
+            if not call.done and self._elsewhere is not None:
+                call.carrier = None
+                self._elsewhere(call)
 
     def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
         """The next call opens a new lane; what was in flight on this one has been answered, or will be."""

@@ -22,7 +22,7 @@ from trunkline.links.mcp.client_lists import ClientLists
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import LISTS_CHANGED, OF_THE_LANE, Lane, leave
-from trunkline.links.mcp.lanes import ClientLanes, LaneKey, lane_key
+from trunkline.links.mcp.lanes import ClientLanes, LaneKey, NoLanes, lane_key
 from trunkline.links.mcp.mirror_again import mirror_again
 from trunkline.links.mcp.offer import Offer
 from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
@@ -57,6 +57,7 @@ class McpSource:
         self._opener = opener
         self._tuning = tuning
         self._era: Era | None = None
+        self._is_modern_only = False
         self._probe_may_hurt = False
         self._scout: Session | None = None
         self._lanes: ClientLanes | None = None
@@ -81,7 +82,7 @@ class McpSource:
             )
             call.finish(Failure(problem))
             return
-        if self._one_for_all or self._lanes is None or self._pool is None:
+        if self._shares(call.caller) or self._lanes is None or self._pool is None:
             self._submit_to_scout(call)
             return
         key = lane_key(call.caller)
@@ -92,9 +93,13 @@ class McpSource:
         else:
             self._submit_to_scout(call)
 
-    @property
-    def _one_for_all(self) -> bool:
-        return self._tuning.shared or self._era == "modern"
+    def _shares(self, caller: Caller) -> bool:
+        """Whether a caller meets the same server as everybody.
+
+        A server of 2026-07-28 keeps nothing between calls, so all may share it. Most speak the older versions too, and
+        ask their clients things only there: a client with a session gets what it would have got from them directly.
+        """
+        return self._tuning.shared or (self._era == "modern" and (caller.session is None or self._is_modern_only))
 
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:
@@ -110,13 +115,13 @@ class McpSource:
 
     def _home_of(self, caller: Caller) -> Home:
         """Which lane the calls of a caller use, by name; None for the scout."""
-        if self._one_for_all:
+        if self._shares(caller):
             return None
         return (caller.principal, caller.capabilities) if needs_seat(caller) else lane_key(caller)
 
     def tell(self, caller: Caller, method: str, params: Json) -> None:
         """A modern server knows no news of clients, and one that all share could not tell whose it is."""
-        lane = None if self._one_for_all or self._lanes is None else self._lanes.lane_of(caller)
+        lane = None if self._shares(caller) or self._lanes is None else self._lanes.lane_of(caller)
         if lane is None or not lane.usable:
             return
         if method != SET_LEVEL:
@@ -154,11 +159,12 @@ class McpSource:
         self._sink = sink
         self._lanes = lanes = ClientLanes(
             self.name,
-            self._open,
+            self._open_for_client,
             max_lanes=self._tuning.max_lanes,
             idle_s=self._tuning.lane_idle_s,
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
+            elsewhere=self.submit,
         )
         self._pool = Pool(lanes)
         try:
@@ -180,6 +186,7 @@ class McpSource:
         session: Session | None = None
         try:
             session = await self._open(b"{}")
+            self._is_modern_only = False
             self._offer = offer = Offer(session, self.name, sink.publish, self._listed, before=self._offer)
             try:
                 await offer.fetch_first()
@@ -216,13 +223,31 @@ class McpSource:
                 self._era = None  # it may have been replaced by one of the other era
             raise
         self._era = session.era
+        await self._furnish(session)
+        return session
+
+    async def _open_for_client(self, capabilities: bytes) -> Session:
+        """A server of 2026-07-28 is asked whether it can hold a conversation as well."""
+        if self._era != "modern":
+            return await self._open(capabilities)
+        try:
+            session = await self._opener("legacy", capabilities, self._count)
+        except GatewayError as error:
+            if error.problem.code is not SOURCE_PROTOCOL:
+                raise
+            self._is_modern_only = True
+            self._watches.move()
+            raise NoLanes from None
+        await self._furnish(session)
+        return session
+
+    async def _furnish(self, session: Session) -> None:
         session.lane.on_notification = partial(self._heard, session.lane)
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
             session.lane.mirror_again = self._mirror_again
             if session.era == "legacy":
                 await self._open_stream(session.lane)
-        return session
 
     async def _open_stream(self, lane: HttpLane) -> None:
         """The server's own stream, before the first call: what happens meanwhile is told there."""

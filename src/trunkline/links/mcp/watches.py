@@ -160,6 +160,17 @@ class Watches:
                 subscription.watches.clear()
                 self._drop(subscription)
 
+    def move(self) -> None:
+        """Callers that had a lane of their own, or should have had one, now share the one that is always there."""
+        for subscription in list(self._subscriptions.values()):
+            if subscription.home != self._home_of(subscription.caller):
+                self._remove(subscription)
+                asking, subscription.asking = subscription.asking, None
+                if asking is not None:
+                    asking.finish(Failure(self._problem(CANCELLED, "is asked in another way")))
+                for watch in subscription.watches:
+                    self._join(watch)
+
     def close(self) -> None:
         self._closed = True
         for watch in list(self._early):
@@ -178,7 +189,7 @@ class Watches:
         self._is_up = True
         if session.era == "modern":
             self._listen = Listen(session, self._held, self._refused, self._on_missed)
-            self._listen.want(frozenset(self._by_uri))
+            self._listen_anew()
         else:
             for subscription in list(self._subscriptions.values()):
                 if subscription.waits_for_scout:
@@ -200,7 +211,7 @@ class Watches:
     def _ask(self, subscription: _Subscription) -> None:
         subscription.quiet()
         key = (subscription.home, subscription.uri)
-        if self._listen is not None or (subscription.home is None and not self._is_up):
+        if subscription.home is None and (self._listen is not None or not self._is_up):
             subscription.timer = asyncio.get_running_loop().call_later(_ASKED_S, self._never_held, subscription)
             self._listen_anew()
             return
@@ -264,7 +275,7 @@ class Watches:
     def _drop(self, subscription: _Subscription) -> None:
         """Nobody watches it any more."""
         self._remove(subscription)
-        if self._listen is not None:
+        if self._listen is not None and subscription.home is None:
             subscription.lane = None
             self._listen_anew()
         elif subscription.lane is not None:
@@ -317,7 +328,10 @@ class Watches:
 
     def _listen_anew(self) -> None:
         if self._listen is not None:
-            self._listen.want(frozenset(self._by_uri))
+            subscriptions = self._subscriptions.values()
+            self._listen.want(
+                frozenset(subscription.uri for subscription in subscriptions if subscription.home is None)
+            )
 
     def _held(self, uris: Uris) -> None:
         session = self._session
@@ -336,7 +350,8 @@ class Watches:
         self._listen_anew()
 
     def _all_of(self, uris: Uris) -> list[_Subscription]:
-        return [subscription for uri in uris for subscription in self._by_uri.get(uri, ())]
+        found = (self._subscriptions.get((None, uri)) for uri in uris)
+        return [subscription for subscription in found if subscription is not None]
 
     # -- news -----------------------------------------------------------------------------------------------------
 

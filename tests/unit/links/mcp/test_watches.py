@@ -12,7 +12,16 @@ from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
 from tests.unit.links.mcp.test_source import Book
 
 from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
-from trunkline.core.errors import DEADLINE, QUEUE_FULL, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_METHOD
+from trunkline.core.errors import (
+    DEADLINE,
+    QUEUE_FULL,
+    SOURCE_DOWN,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    UNKNOWN_METHOD,
+    GatewayError,
+    Problem,
+)
 from trunkline.core.watch import Watch
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp import watches as watches_module
@@ -40,6 +49,8 @@ class Server:
         self.honours: Callable[[list[str]], list[str]] = lambda uris: uris
 
     async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+        if (era, self.era) == ("legacy", "modern"):
+            raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="`initialize` was refused"))
         lane = MemoryLane(self.respond)
         lane.modern = self.era == "modern"
         self.lanes.append(lane)
