@@ -113,6 +113,13 @@ class StdioClient(Client):
         """Close our end of its output, as a client that crashed would."""
         self._output.close()
 
+    def stop_listening(self) -> None:
+        """Leave what it says in the pipe, until `listen_again`."""
+        self._output.pause_reading()
+
+    def listen_again(self) -> None:
+        self._output.resume_reading()
+
     async def wait(self) -> int:
         """Its exit status."""
         await until(lambda: self.process.poll() is not None, "the program ends")

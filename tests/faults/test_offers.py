@@ -1,0 +1,223 @@
+"""Servers whose lists and watched resources are in trouble: nobody else notices, and what was lost comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.client import HttpClient, encode
+from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.processes import alive, peak_memory_mib
+from tests.support.servers import kill
+from tests.support.told import Told, own_stream, posting
+from tests.support.waiting import until
+
+PROGRAM = str(Path(__file__).parents[1] / "support" / "offering_server.py")
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+UPDATED = "notifications/resources/updated"
+CHANGED = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+MANY = 20_000
+
+
+class Offering:
+    """A server with lists, by what it is told to do."""
+
+    def __init__(self, folder: Path, name: str, **options: Any) -> None:
+        self.name = name
+        self.journal = folder / f"{name}.journal"
+        self.options = {"name": name, "journal": str(self.journal), **options}
+
+    def entry(self, **more: Any) -> dict[str, Any]:
+        options = json.dumps({**self.options, **more})
+        return {self.name: {"kind": "mcp_stdio", "command": sys.executable, "args": ["-I", "-S", PROGRAM, options]}}
+
+    @property
+    def lines(self) -> list[str]:
+        return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+    @property
+    def pids(self) -> list[int]:
+        started = [int(line.split()[1]) for line in self.lines if line.startswith("start ")]
+        return [pid for pid in started if alive(pid)]
+
+
+async def listed(client: HttpClient, method: str) -> list[dict[str, Any]]:
+    """Every page of a list."""
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, Any] = {}
+    while True:
+        page = (await client.request(method, cursor)).result
+        found += page[LISTS[method]]
+        if "nextCursor" not in page:
+            return found
+        cursor = {"cursor": page["nextCursor"]}
+
+
+async def missing(client: HttpClient) -> dict[str, bool]:
+    """Which servers a list does not show as they are, and whether they are shown as they were."""
+    page = (await client.request("resources/list")).result
+    return {note["server"]: note["stale"] for note in page.get("_meta", {}).get("trunkline/incomplete", ())}
+
+
+# Lists ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_servers_in_trouble_of_every_kind_leave_the_lists_of_the_others_alone(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    hanging = Offering(tmp_path, "hanging", gate=str(gate))
+    servers = [
+        Offering(tmp_path, "well"),
+        hanging,
+        Offering(tmp_path, "slow", list_s=60),
+        Offering(tmp_path, "large", resources=MANY),
+        Offering(tmp_path, "loud", news_per_s=1000),
+        Offering(tmp_path, "mortal", dies_of="prompts/list"),
+    ]
+    dead = {"dead": {"kind": "mcp_stdio", "command": "/bin/false", "args": []}}
+    with Gateway(tmp_path, dead, *(server.entry() for server in servers), start_wait=1) as gateway:
+        async with gateway.client() as client, gateway.client() as other, own_stream(client) as news:
+            trouble = {"dead", "hanging", "slow", "mortal"}
+            await until(lambda: shows_only(client, trouble), "the others are there", 30)
+            tools = {tool["name"] for tool in await listed(client, "tools/list")}
+            assert tools == {"well_pid", "large_pid", "loud_pid"}
+            assert len(await listed(client, "prompts/list")) == 3
+            assert len(await listed(client, "resources/list")) == MANY + 2
+            assert (await client.call("well_pid")).text
+            news.messages.clear()
+            gate.unlink()
+            await until(lambda: shows_only(other, trouble - {"hanging"}), "it is there too", 30)
+            for method in CHANGED:
+                await news.first(method)
+            assert hanging.pids
+        assert peak_memory_mib(gateway.process.pid) < 300
+
+
+async def shows_only(client: HttpClient, trouble: set[str]) -> bool:
+    return (await missing(client)).keys() == trouble
+
+
+@pytest.mark.parametrize("method", ["completion/complete", "resources/read", "prompts/get"])
+async def test_a_server_that_dies_of_a_request_costs_that_request(tmp_path: Path, method: str) -> None:
+    server = Offering(tmp_path, "o", dies_of=method)
+    params = {
+        "completion/complete": {"ref": {"type": "ref/prompt", "name": "o_p"}, "argument": {"name": "a", "value": ""}},
+        "resources/read": {"uri": "offer://o/0"},
+        "prompts/get": {"name": "o_p"},
+    }
+    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+        async with gateway.client() as client:
+            assert (await client.request(method, params[method])).failed
+            assert (await client.call("o_pid")).text
+            await client.delete()
+
+
+async def test_a_list_that_hangs_when_it_is_asked_for_again_shows_what_it_showed(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    server = Offering(tmp_path, "o", gate=str(gate), news_per_s=1, resources=5)
+    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+        async with gateway.client() as client:
+            assert len(await listed(client, "resources/list")) == 5
+            gate.touch()
+            asked = server.lines.count("resources/list")
+            await until(lambda: server.lines.count("resources/list") > asked, "it is asked again")
+            for method in LISTS:
+                await client.request(method)
+            assert len(await listed(client, "resources/list")) == 5
+
+
+# Watched resources ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def watching(gateway: Gateway, era: str, uri: str) -> AsyncIterator[Told]:
+    if era == "legacy":
+        async with gateway.client() as client, own_stream(client) as told:
+            assert (await client.request("resources/subscribe", {"uri": uri})).result == {}
+            yield told
+            await client.delete()
+    else:
+        client = gateway.modern()
+        wanted = {"notifications": {"resourceSubscriptions": [uri], "resourcesListChanged": True}}
+        async with posting(client, "subscriptions/listen", wanted) as told:
+            first = await told.first("notifications/subscriptions/acknowledged")
+            assert first["params"]["notifications"]["resourceSubscriptions"] == [uri]
+            yield told
+        await client.close()
+
+
+async def hears(told: Told) -> None:
+    told.messages.clear()
+    await until(lambda: told.of(UPDATED), "an update is heard", 30)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_resource_is_watched_again_whatever_becomes_of_its_server(tmp_path: Path, era: str) -> None:
+    server = Offering(tmp_path, "o", updates_per_s=50)
+    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+        async with gateway.client() as client:
+            await until(lambda: listed(client, "resources/list"), "it is listed")
+        async with watching(gateway, era, "offer://o/0") as told:
+            await hears(told)
+            for pid in server.pids:
+                kill(pid)
+            await hears(told)
+            before = set(server.pids)
+            rewrite(gateway, server.entry(page=7))
+            await until(lambda: not before & set(server.pids), "its successor has taken over", 30)
+            await hears(told)
+            assert not told.answers
+        await until(lambda: len(server.pids) <= 1 or era == "modern", "nothing is held for who is gone")
+
+
+def rewrite(gateway: Gateway, *sources: dict[str, Any]) -> None:
+    document = json.loads(gateway.config.read_text())
+    document["sources"] = {name: entry for source in sources for name, entry in source.items()}
+    scratch = gateway.config.with_suffix(".new")
+    scratch.write_text(json.dumps(document))
+    scratch.replace(gateway.config)
+    gateway.process.send_signal(signal.SIGHUP)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_every_list_of_a_server_that_is_removed_and_added_is_announced_once(tmp_path: Path, era: str) -> None:
+    gone, stays = Offering(tmp_path, "gone"), Offering(tmp_path, "stays", updates_per_s=50)
+    with Gateway(tmp_path, gone.entry(), stays.entry(), start_wait=10) as gateway:
+        async with gateway.client() as client:
+            await until(lambda: shows_only(client, set()), "all is listed")
+        async with watching(gateway, era, "offer://stays/0") as told:
+            pids = set(stays.pids)
+            for sources in ([stays.entry()], [stays.entry(), gone.entry()]):
+                told.messages.clear()
+                rewrite(gateway, *sources)
+                await told.first(CHANGED[2])
+                await hears(told)
+                assert len(told.of(CHANGED[2])) == 0
+            assert pids <= set(stays.pids)
+
+
+async def test_a_client_on_stdio_that_does_not_read_is_not_told_everything_later(tmp_path: Path) -> None:
+    server = Offering(tmp_path, "o", updates_per_s=10_000, resources=3)
+    async with stdio_gateway(tmp_path, server.entry(), start_wait=10) as client:
+        await client.open()
+        await client.request("tools/list")
+        client.stop_listening()
+        for number in range(3):
+            request = {"id": f"s{number}", "method": "resources/subscribe", "params": {"uri": f"offer://o/{number}"}}
+            client.send(encode({"jsonrpc": "2.0", **request}))
+        await until(lambda: server.lines.count("10000 updates") >= 6, "the server has much to tell", 30)
+        client.listen_again()
+        assert (await client.request("ping")).result == {}
+        heard = [notice for notice in client.notices if notice["method"] == UPDATED]
+        assert 3 <= len(heard) < 40_000
