@@ -129,8 +129,8 @@ async def test_a_list_that_hangs_when_it_is_asked_for_again_shows_what_it_showed
     with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
         async with gateway.client() as client:
             assert len(await listed(client, "resources/list")) == 5
-            gate.touch()
             asked = server.lines.count("resources/list")
+            gate.touch()
             await until(lambda: server.lines.count("resources/list") > asked, "it is asked again")
             for method in LISTS:
                 await client.request(method)
