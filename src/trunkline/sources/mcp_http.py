@@ -60,6 +60,7 @@ class _Dialer:
 
     async def _open_sse(self, capabilities: bytes, count: Callable[[str], None]) -> Session:
         lane = SseLane(self._name, count, self._pool(), self._section.headers, self._limit_bytes)
+        lane.redact = self._redact
         try:
             await lane.connect(self._section.start_timeout)
             return await shake_hands(lane, "legacy", capabilities, self._section.start_timeout)

@@ -11,7 +11,7 @@ import msgspec
 from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.links.mcp.http_lane import HttpLane
-from trunkline.links.mcp.lane import Lane, result_of
+from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, members_of
@@ -100,7 +100,7 @@ def _is_modern(outcome: Outcome) -> bool:
 
 
 def _modern(lane: Lane, outcome: Outcome) -> Session:
-    raw = result_of(outcome)
+    raw = lane.result_of(outcome)
     if not _is_modern(outcome):
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"does not serve protocol version {LATEST_MODERN}"))
     _speak(lane, LATEST_MODERN, modern=True)
@@ -157,7 +157,7 @@ async def _initialize(lane: Lane, capabilities: bytes, timeout_s: float) -> Sess
     params = initialize_params(CLIENT_NAME, __version__, capabilities)
     outcome = await lane.ask("initialize", params, timeout_s)
     try:
-        hello = decode_hello(result_of(outcome))
+        hello = decode_hello(lane.result_of(outcome))
     except msgspec.MsgspecError as error:
         raise GatewayError(lane.problem(SOURCE_PROTOCOL, f"its `initialize` result is not valid: {error}")) from None
     except GatewayError as error:

@@ -44,8 +44,6 @@ class HttpLane(Lane):
         self.session_id = b""
         self.take_back: Callable[[Request], bool] = _keep
         self.mirror_again: Callable[[Call], bool] = _keep
-        self.redact: Callable[[str], str] = str
-        """Takes secrets out of what the server says before others see it."""
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._heads: dict[str, bytes] = {}
         self._posts: dict[int, Post | Resumption] = {}

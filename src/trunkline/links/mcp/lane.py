@@ -44,6 +44,8 @@ from trunkline.wire.mcp.incoming import CANCELLED
 
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
+_EXCERPT_BYTES: Final = 2048
+_SHOWN_CHARACTERS: Final = 300
 _LARGEST_BATCH: Final = 10_000
 """Messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
 _LINGERS_S: Final = 60.0
@@ -76,6 +78,8 @@ class Lane:
         self.stamp = b""
         self.prepare: Callable[[Request], bytes] | None = None
         self.holds = 0
+        self.redact: Callable[[str], str] = str
+        """Takes secrets out of what the server says before others see it."""
         self.principal = ""
         self.mixed = False
         self.pending: dict[int, Request] = {}
@@ -323,14 +327,22 @@ class Lane:
             request.finish(Failure(_about(problem, request)))
 
     def problem(self, code: Code, reason: str, request: Request | None = None, hint: str = "") -> Problem:
-        problem = Problem(
-            code=code, message=f"Server {self.source}: {reason}", source=self.source, retryable=True, hint=hint
-        )
+        message = f"Server {self.source}: {self.redact(reason)}"
+        problem = Problem(code=code, message=message, source=self.source, retryable=True, hint=hint)
         return problem if request is None else _about(problem, request)
 
     def login_problem(self, status: int) -> Problem:
         hint = "give it a credential under `headers` in the configuration"
         return self.problem(SOURCE_AUTH_REQUIRED, f"answered HTTP {status}", hint=hint)
+
+    def result_of(self, outcome: Outcome) -> bytes:
+        """The result of a request of our own, or a GatewayError that says why there is none."""
+        if isinstance(outcome, Result):
+            return bytes(outcome.raw)
+        if isinstance(outcome, Failure):
+            raise GatewayError(outcome.problem)
+        text = self.redact(bytes(outcome.raw)[:_EXCERPT_BYTES].decode(errors="replace"))
+        raise GatewayError(Problem(code=SOURCE_PROTOCOL, message=f"refused: {text[:_SHOWN_CHARACTERS]}"))
 
     async def settled(self) -> None:
         """Until a lost lane has answered what it still carries. Most wires lose everything at once."""
@@ -360,13 +372,3 @@ async def leave(lane: Lane) -> None:
     if lane.lost.done():
         await lane.settled()
     await lane.close()
-
-
-def result_of(outcome: Outcome) -> bytes:
-    """The result of a request of our own, or a GatewayError that says why there is none."""
-    if isinstance(outcome, Result):
-        return bytes(outcome.raw)
-    if isinstance(outcome, Failure):
-        raise GatewayError(outcome.problem)
-    text = bytes(outcome.raw)[:300].decode(errors="replace")
-    raise GatewayError(Problem(code=SOURCE_PROTOCOL, message=f"refused: {text}"))

@@ -15,7 +15,7 @@ from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
-from trunkline.links.mcp.lane import Lane, result_of
+from trunkline.links.mcp.lane import Lane
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
 from trunkline.wire.mcp.param_headers import BadAnnotation, mirrors_of
 
@@ -143,7 +143,7 @@ class _Pages:
         outcome = await self._lane.ask(self.kind.method, params, LIST_TIMEOUT_S)
         if self.kind.name == "templates" and _unknown_method(outcome):
             return None  # many servers have resources and have never heard of templates
-        return result_of(outcome)
+        return self._lane.result_of(outcome)
 
     def _read(self, raw: bytes, *, first: bool) -> tuple[list[msgspec.Raw], str | None]:
         try:

@@ -30,7 +30,7 @@ class StdioLane(Lane):
     ) -> None:
         super().__init__(source, count)
         self.child = child
-        self._redact = redact
+        self.redact = redact
         self._limit_bytes = limit_bytes
         self._framer = LineFramer(limit_bytes)
         self._out: list[bytes] = []
@@ -144,7 +144,7 @@ class StdioLane(Lane):
         """The end of what the server wrote to stderr, safe to show. Half a secret would not be recognised as one, so
         it is cut last."""
         text = _UNPRINTABLE.sub("", self._stderr.decode(errors="replace"))
-        return self._redact(text).strip()[-_SHOWN_TAIL_CHARACTERS:]
+        return self.redact(text).strip()[-_SHOWN_TAIL_CHARACTERS:]
 
     # -- the end --------------------------------------------------------------------------------------------------
 

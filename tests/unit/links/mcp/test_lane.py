@@ -9,7 +9,6 @@ from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import STREAM_CLOSED, Call, Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.links.mcp.lane import result_of
 
 
 def request_on(lane: MemoryLane, params: bytes = b"{}") -> tuple[Request, list[Outcome | None]]:
@@ -373,7 +372,7 @@ async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None
 async def test_asking_gives_the_outcome() -> None:
     lane = MemoryLane(lambda lane, message: lane.answer(message, {"ok": True}))
     outcome = await lane.ask("x", b'{"a":1}', 5)
-    assert json.loads(result_of(outcome)) == {"ok": True}
+    assert json.loads(lane.result_of(outcome)) == {"ok": True}
     assert lane.sent[0]["params"] == {"a": 1}
 
 
@@ -405,10 +404,10 @@ async def test_an_asker_that_is_cancelled_leaves_nothing_in_flight() -> None:
 
 async def test_the_result_of_a_refusal_is_an_error_that_says_what_came() -> None:
     with pytest.raises(GatewayError, match="refused"):
-        result_of(RemoteError(b'{"code":-32601,"message":"refused by me"}'))
+        MemoryLane().result_of(RemoteError(b'{"code":-32601,"message":"refused by me"}'))
     problem = Problem(code=SOURCE_LOST, message="gone")
     with pytest.raises(GatewayError) as failed:
-        result_of(Failure(problem))
+        MemoryLane().result_of(Failure(problem))
     assert failed.value.problem is problem
 
 
@@ -465,3 +464,11 @@ async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(m
     monkeypatch.setattr("trunkline.links.mcp.lane.monotonic", lambda: time.monotonic() + 61)
     lane.say({"method": "notifications/message", "params": {}})
     assert heard == ["notifications/message"]
+
+
+async def test_secrets_that_a_server_repeats_are_not_in_what_we_say_of_it() -> None:
+    lane = MemoryLane()
+    lane.redact = lambda text: text.replace("s3cr3t", "***")
+    with pytest.raises(GatewayError, match=r"refused: .*key \*\*\* is wrong"):
+        lane.result_of(RemoteError(b'{"code":-1,"message":"key s3cr3t is wrong"}'))
+    assert lane.problem(SOURCE_LOST, "said s3cr3t").message == "Server s: said ***"
