@@ -106,6 +106,9 @@ def repeat(per_s: float, say: Any) -> None:
 
 
 def announce() -> None:
+    """Where lists can be made to hang, only while they do."""
+    if OPTIONS.get("gate") and not Path(OPTIONS["gate"]).exists():
+        return
     for kind in ("tools", "prompts", "resources"):
         send({"method": f"notifications/{kind}/list_changed"})
 
