@@ -194,7 +194,7 @@ def test_progress_comes_before_the_answer_under_the_clients_token(loop_factory: 
                 assert call.on_notice is not None
                 call.on_notice("notifications/progress", b'{"progress":1,\n"progressToken":1}')
                 call.finish(OK)
-                call.on_notice("notifications/progress", b'{"progress":2,"progressToken":1}')
+                call.noticed("notifications/progress", b'{"progress":2,"progressToken":1}')
 
             talk.source.on_submit = works
             talk.pipes.send(call(1, _meta={"progressToken": "mine"}))
