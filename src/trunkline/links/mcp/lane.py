@@ -48,8 +48,8 @@ _EXCERPT_BYTES: Final = 2048
 _SHOWN_CHARACTERS: Final = 300
 _LARGEST_BATCH: Final = 10_000
 """Messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
-_LINGERS_S: Final = 60.0
-"""How long a server may go on with a call that was given up."""
+_LINGERS_S: Final = 5.0
+"""How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
