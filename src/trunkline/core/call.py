@@ -187,8 +187,8 @@ class Call(Request):
     """A caller's request: what the router adds to a request.
 
     `on_question` takes what the server asks of the client meanwhile, None where the client cannot be asked; while
-    `questions` are open the deadline rests. Once it `asked` something its result is for that answer alone. `headers`
-    are those that an HTTP server wants to see beside the body.
+    `questions` are open the deadline rests, and `rested_s` is how long it did, once none is open. Once it `asked`
+    something its result is for that answer alone. `headers` are those that an HTTP server wants to see beside the body.
     """
 
     __slots__ = (
@@ -202,6 +202,7 @@ class Call(Request):
         "progressed_at",
         "questions",
         "reply",
+        "rested_s",
         "retried",
         "source",
         "started_at",
@@ -230,6 +231,7 @@ class Call(Request):
         self.keeper: Keeper | None = None
         self.on_question: Callable[[Question], None] | None = None
         self.questions = 0
+        self.rested_s = 0.0
         self.retried = False
         self.source = ""
         self.tool = ""
@@ -251,13 +253,17 @@ class Call(Request):
 
     def question_opened(self) -> None:
         """Its server asks the client something, and rests meanwhile."""
+        if not self.questions:
+            self.rested_s -= monotonic()
         self.asked = True
         self.questions += 1
 
     def question_closed(self) -> None:
         """Its server can go on, and has its whole time for that."""
         self.questions -= 1
-        self.progressed_at = monotonic()
+        self.progressed_at = now = monotonic()
+        if not self.questions:
+            self.rested_s += now
 
     def cancel(self, why: str) -> bool:
         """The caller no longer wants the answer."""

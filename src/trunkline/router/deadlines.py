@@ -16,7 +16,7 @@ class Deadlines:
     def __init__(self, loop: asyncio.AbstractEventLoop, longest_s: float) -> None:
         self._loop = loop
         self.longest_s = longest_s
-        """What no call may take, however much progress it shows."""
+        """What no call may take, however much progress it shows; what its client took to answer is not counted."""
 
     def set(self, call: Call, timeout_s: float) -> None:
         """Give the call this long from its start; it may have ended when this returns."""
@@ -35,7 +35,7 @@ class Deadlines:
         if call.questions:  # each has a deadline of its own
             call.timer = self._loop.call_later(call.timeout, self._expired, call)
             return
-        end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s)
+        end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s + call.rested_s)
         if call.progressed_at and end > now:
             call.timer = self._loop.call_later(end - now, self._expired, call)
             return

@@ -31,6 +31,29 @@ def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(
     run_with_clock(monkeypatch, main())
 
 
+def test_the_longest_time_of_a_call_does_not_count_what_its_client_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path, call_s=100.0)
+        desk.add("s", "t", timeout_s=60.0)
+        call = desk.call("s_t")
+        for _ in range(2):
+            await asyncio.sleep(20)
+            both = [Question("s", ROOTS, b"{}", lambda ending, raw: None, (call,)) for _ in range(2)]
+            await asyncio.sleep(300)
+            both[0].answer(b"{}")
+            await asyncio.sleep(300)
+            both[1].answer(b"{}")
+        await asyncio.sleep(55)
+        assert not call.done
+        await asyncio.sleep(65)
+        assert problem_of(call).code is DEADLINE
+        desk.router.roster.close()
+
+    run_with_clock(monkeypatch, main())
+
+
 def test_a_call_that_was_answered_in_time_leaves_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         desk = Desk(tmp_path)
