@@ -80,6 +80,7 @@ async def test_a_call_that_was_left_is_finished_by_coming_back(url: str) -> None
         async with left_alone(client, "test_tool_with_progress") as (wire, reply):
             event_id = event_id_of(await anext(wire.body_parts(reply)))
         assert await fetched(client, event_id) == 1
+        await client.delete()  # its own server goes with it
 
 
 async def test_a_server_that_closes_its_stream_in_the_middle_has_ours_closed_too(tmp_path: Path) -> None:
