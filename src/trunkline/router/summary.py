@@ -19,6 +19,7 @@ from trunkline.wire.mcp.versions import MODERN, WITH_LEGACY_TASKS
 INCOMPLETE: Final = "trunkline/incomplete"
 """The member of a list's `_meta` that says which servers it does not show as they are now."""
 _LONGEST_INSTRUCTIONS: Final = 16 * 1024
+_LONGEST_ALONE: Final = 64 * 1024
 _ABILITY: Final[dict[ListName, str]] = {
     "tools": "tools",
     "prompts": "prompts",
@@ -44,9 +45,23 @@ def joined_instructions(roster: Roster, caller: Caller) -> str:
     offers = _shown(roster, caller)
     told = [(source, offer.instructions) for source, offer in offers if offer.instructions.strip()]
     if len(roster.servers()) == 1 and told:
-        return told[0][1]
-    share = _LONGEST_INSTRUCTIONS // max(1, len(told))
+        return _cut(told[0][1], _LONGEST_ALONE)
+    share = _fair_share([_size(text.strip()) for _, text in told])
     return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in told)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _fair_share(sizes: list[int]) -> int:
+    """How much each may say: what the brief ones leave goes to the others."""
+    left, others = _LONGEST_INSTRUCTIONS, len(sizes)
+    for size in sorted(sizes):
+        if size > left // others:
+            return left // others
+        left, others = left - size, others - 1
+    return _LONGEST_INSTRUCTIONS
 
 
 def _cut(text: str, limit_bytes: int) -> str:

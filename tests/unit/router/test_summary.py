@@ -30,6 +30,22 @@ async def test_the_instructions_of_the_only_server_are_given_as_they_are(tmp_pat
     assert instructions_of(desk) == " Be kind.\n" * 5000
 
 
+async def test_even_the_only_server_has_an_end(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", instructions="x" * 1_000_000)
+    assert len(instructions_of(desk)) < 65 * 1024
+
+
+async def test_what_brief_servers_leave_is_for_the_others(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.offer("a", instructions="Be brief.")
+    desk.offer("b", instructions="x" * 10_000)
+    desk.offer("c", instructions="y" * 10_000)
+    joined = instructions_of(desk)
+    assert "Be brief." in joined
+    assert joined.count("x") == joined.count("y") == (16 * 1024 - len("Be brief.")) // 2
+
+
 async def test_the_instructions_of_several_servers_say_whose_they_are(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.offer("a", instructions="Be kind.\n")
@@ -44,7 +60,7 @@ async def test_long_instructions_are_cut_with_a_note(tmp_path: Path) -> None:
     desk.offer("b", instructions="Be brief.")
     joined = instructions_of(desk)
     assert len(joined.encode()) < 17 * 1024
-    assert "[cut by the gateway: 91808 bytes more]" in joined
+    assert "[cut by the gateway: 83625 bytes more]" in joined
     assert joined.endswith("## b\n\nBe brief.")
 
 
