@@ -39,11 +39,11 @@ async def test_even_the_only_server_has_an_end(tmp_path: Path) -> None:
 async def test_what_brief_servers_leave_is_for_the_others(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.offer("a", instructions="Be brief.")
-    desk.offer("b", instructions="x" * 10_000)
-    desk.offer("c", instructions="y" * 10_000)
+    desk.offer("b", instructions="X" * 10_000)
+    desk.offer("c", instructions="Y" * 10_000)
     joined = instructions_of(desk)
     assert "Be brief." in joined
-    assert joined.count("x") == joined.count("y") == (16 * 1024 - len("Be brief.")) // 2
+    assert joined.count("X") == joined.count("Y") == (16 * 1024 - len("Be brief.")) // 2
 
 
 async def test_the_instructions_of_several_servers_say_whose_they_are(tmp_path: Path) -> None:
