@@ -308,6 +308,19 @@ async def test_the_end_of_input_ends_the_session_and_what_was_in_flight(tmp_path
         await until(nothing_is_left, "the session is gone")
 
 
+async def test_a_relay_that_is_told_to_end_answers_what_is_in_flight(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "s")
+    with Gateway(tmp_path, server.entry()) as gateway:
+        async with attached(tmp_path, gateway) as client:
+            await client.open()
+            hanging = asyncio.ensure_future(client.call("s_hang"))
+            (called,) = await server.wait_for("call", tool="hang")
+            client.process.send_signal(signal.SIGTERM)
+            assert (await hanging).situation[1:] == ("TL310", "unknown")
+            assert await client.wait() == 0
+            await server.wait_for("cancelled", requestId=called["id"])
+
+
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "INT"])
 async def test_a_signal_ends_the_relay_and_not_the_gateway(tmp_path: Path, sent: int, status: int) -> None:
     with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry()) as gateway:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, Problem
 from trunkline.core.events import Events
 from trunkline.doors.batches import Batch, as_array
@@ -37,6 +38,9 @@ _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 _MAX_NOTICES: Final = 1024
 _LISTEN: Final = "subscriptions/listen"
+_STOPPED: Final = Problem(
+    code=CALL_CANCELLED, message="Call cancelled: this relay is shutting down", phase="sent", executed="unknown"
+)
 
 
 class Relay:
@@ -59,6 +63,7 @@ class Relay:
         self._notices: set[Notice] = set()
         self._held_bytes = 0
         self._max_in_flight = max_in_flight
+        self._stopped = False
         self.asked = False
         """Whether the client ever asked for anything."""
 
@@ -74,6 +79,8 @@ class Relay:
         while self._owed() and not self.pipes.out_gone and self.link.now < end:
             await asyncio.sleep(0.01)
         for request in list(self.requests.values()):
+            if self._stopped:
+                request.fail(_STOPPED)
             request.drop()
         await self.session.close()
         await self.link.close()
@@ -84,6 +91,8 @@ class Relay:
         return bool(self._notices) or any(request.message.method != _LISTEN for request in self.requests.values())
 
     def stop(self) -> None:
+        """We are to end; what is then still open is answered all the same."""
+        self._stopped = True
         self.pipes.stop()
 
     # -- to the client --------------------------------------------------------------------------------------------
