@@ -85,7 +85,9 @@ class LimitSettings(Section):
         Seconds(maximum=30 * ONE_DAY_S), default=1800.0, doc="Seconds after which an unused server of a client ends"
     )
     call_seconds: float = key(
-        Seconds(maximum=ONE_DAY_S), default=900.0, doc="Seconds a call may take at most, even while it shows progress"
+        Seconds(maximum=ONE_DAY_S),
+        default=900.0,
+        doc="Seconds a call may take at most, even while it shows progress; what its client takes to answer is extra",
     )
     question_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
