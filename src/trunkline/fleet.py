@@ -125,10 +125,18 @@ class Fleet:
         """A source's whole life. A bug in it takes down that source and nothing else."""
         try:
             await source.run(sink)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._died(name, sink, error)  # nobody ended it: it took the end of something else for its own
         except Exception as error:
-            reason = f"internal error: {type(error).__name__}: {error}"
-            self._events.note("error", "internal", reason, source=name)
-            sink.health(Health(state="down", reason=reason, since=time.time(), last_error=reason))
+            self._died(name, sink, error)
+
+    def _died(self, name: str, sink: Sink, error: BaseException) -> None:
+        reason = f"internal error: {type(error).__name__}: {error}"
+        self._events.note("error", "internal", reason, source=name)
+        sink.health(Health(state="down", reason=reason, since=time.time(), last_error=reason))
 
     # -- leaving --------------------------------------------------------------------------------------------------
 

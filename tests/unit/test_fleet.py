@@ -92,6 +92,22 @@ async def test_a_source_that_cannot_be_built_is_down_and_all_others_come_and_go(
     await sea.fleet.close()
 
 
+class Mutinous(Ship):
+    """Takes the end of something that it waited for to be its own."""
+
+    async def run(self, sink: Sink) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_a_source_that_ends_itself_is_down_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    sea.build = Mutinous
+    sea.apply(one="1")
+    await sea.states(one="down")
+    assert "CancelledError" in sea.desk.router.gates["one"].health.reason
+    await sea.fleet.close()
+
+
 async def test_a_source_that_lacks_something_is_down_until_it_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
