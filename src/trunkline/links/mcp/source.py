@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from trunkline.core.call import Call, Caller, Failure, Json, Request
+from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
 from trunkline.core.source import Health, Sink, State
 from trunkline.core.tool import Snapshot
@@ -57,7 +57,7 @@ class McpSource:
         self._opener = opener
         self._tuning = tuning
         self._era: Era | None = None
-        self._is_modern_only = False
+        self._talks: bool | None = None  # whether one of 2026-07-28 speaks an older version too, if that is known
         self._probe_may_hurt = False
         self._scout: Session | None = None
         self._lanes: ClientLanes | None = None
@@ -99,7 +99,7 @@ class McpSource:
         A server of 2026-07-28 keeps nothing between calls, so all may share it. Most speak the older versions too, and
         ask their clients things only there: a client with a session gets what it would have got from them directly.
         """
-        return self._tuning.shared or (self._era == "modern" and (caller.session is None or self._is_modern_only))
+        return self._tuning.shared or (self._era == "modern" and (caller.session is None or self._talks is False))
 
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:
@@ -186,7 +186,7 @@ class McpSource:
         session: Session | None = None
         try:
             session = await self._open(b"{}")
-            self._is_modern_only = False
+            self._talks = self._talks or None  # it may have been replaced by one that does
             self._offer = offer = Offer(session, self.name, sink.publish, self._listed, before=self._offer)
             try:
                 await offer.fetch_first()
@@ -233,13 +233,22 @@ class McpSource:
         try:
             session = await self._opener("legacy", capabilities, self._count)
         except GatewayError as error:
-            if error.problem.code is not SOURCE_PROTOCOL:
+            if error.problem.code is not SOURCE_PROTOCOL and not await self._only_talk_hurts():
                 raise
-            self._is_modern_only = True
+            self._talks = False
             self._watches.move()
             raise NoLanes from None
+        self._talks = True
         await self._furnish(session)
         return session
+
+    async def _only_talk_hurts(self) -> bool:
+        """Not all refuse `initialize`: some die of it, some never answer. Others are served all the same."""
+        if self._talks is not None or self._scout is None:
+            return False
+        lane = self._scout.lane
+        outcome = await lane.ask("server/discover", b"{}", PROBE_TIMEOUT_S)
+        return isinstance(outcome, Result) and lane.usable
 
     async def _furnish(self, session: Session) -> None:
         session.lane.on_notification = partial(self._heard, session.lane)

@@ -164,11 +164,12 @@ class Watches:
         """Callers that had a lane of their own, or should have had one, now share the one that is always there."""
         for subscription in list(self._subscriptions.values()):
             if subscription.home != self._home_of(subscription.caller):
-                self._remove(subscription)
+                watches, subscription.watches = subscription.watches, []
                 asking, subscription.asking = subscription.asking, None
+                self._drop(subscription)
                 if asking is not None:
                     asking.finish(Failure(self._problem(CANCELLED, "is asked in another way")))
-                for watch in subscription.watches:
+                for watch in watches:
                     self._join(watch)
 
     def close(self) -> None:
