@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.doors.mcp.parking import Parking
 
 _READ: Final = "resources/read"
+_COMPLETE: Final = "completion/complete"
 _TASK: Final = "tasks/get"
 _READ_HINTS: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 _WITH_CONTENT: Final = frozenset({"tools/call", "prompts/get"})
@@ -81,7 +82,7 @@ def deliver_legacy(asked: Asked, conversation: Conversation, call: Call, router:
     elif isinstance(outcome, RemoteError) and _SPECIAL in bytes(outcome.raw):
         reading = call.method == _READ and _is_modern(router, call.source)
         asked.answer.error(for_legacy(outcome.raw, reading=reading), None)
-    elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED:
+    elif isinstance(outcome, Failure) and outcome.problem.code is not CANCELLED and call.method != _COMPLETE:
         asked.answer.error(legacy_error(outcome.problem), outcome.problem)
     else:
         deliver(asked.answer, call)

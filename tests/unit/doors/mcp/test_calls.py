@@ -232,6 +232,15 @@ async def test_an_unknown_resource_is_named(tmp_path: Path) -> None:
         assert (error["code"], error["data"]["uri"]) == (-32602, URI)
 
 
+async def test_a_completion_for_an_unknown_resource_has_a_wrong_parameter_in_every_version(tmp_path: Path) -> None:
+    params = {"ref": {"type": "ref/resource", "uri": URI}, "argument": {"name": "x", "value": ""}}
+    async with legacy(tmp_path) as talk:
+        talk.send({"id": 1, "method": "completion/complete", "params": params})
+        assert (await talk.next())["error"]["code"] == -32602
+    async with modern(tmp_path) as client:
+        assert (await client.request("completion/complete", params)).error["code"] == -32602
+
+
 def test_calls_in_flight_are_cancelled_once_each() -> None:
     class Held:
         reasons: list[str]
