@@ -19,6 +19,8 @@ class Conversation:
         self.version = ""
         self.calls = ClientCalls(max_calls)
         self.questions = ClientQuestions(self)
+        self.greeted = False
+        """Whether its `initialize` is answered: before that a client is told nothing."""
         self.told: dict[bytes, bytes] = {}
         """The lists as this client saw or was told of them last, by name."""
         self.session_if_asked = session_if_asked

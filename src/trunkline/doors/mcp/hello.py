@@ -47,7 +47,7 @@ class Hello:
         if version is None:
             refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.protocolVersion` must be a string"))
             return False
-        capabilities = _declared(asked)
+        capabilities = _declared(asked, negotiate(version))
         if capabilities is None:
             return False
         caller = conversation.caller
@@ -72,6 +72,7 @@ class Hello:
         capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
         result = initialize_result(conversation.version, capabilities, INFO, instructions)
         asked.answer.result(result_of_ours(result))
+        conversation.greeted = True
 
     def discover(self, asked: Asked) -> None:
         self._when_heard(lambda: self._describe(asked))
@@ -106,10 +107,10 @@ class Hello:
             timer = asyncio.get_running_loop().call_later(_HEARD_S, go)
 
 
-def _declared(asked: Asked) -> bytes | None:
+def _declared(asked: Asked, version: str) -> bytes | None:
     """What the client can do, in our spelling; None where it was refused for that."""
     try:
-        return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")))
+        return declared_by_legacy(bytes(asked.params.get("capabilities", b"{}")), version)
     except BadMessage:
         refuse(asked.answer, Problem(code=INVALID_PARAMS, message="`params.capabilities` must be an object"))
         return None

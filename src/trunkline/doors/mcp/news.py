@@ -48,7 +48,7 @@ class News:
         self._router.report_collisions()
         changes = _Changes()
         for conversation in list(self._conversations):
-            if conversation.push is not None:
+            if conversation.push is not None and conversation.greeted:
                 catalog = self._router.views.of(conversation.caller)
                 for method in changes.since(conversation.told, catalog):
                     conversation.push(encode_notification(method))

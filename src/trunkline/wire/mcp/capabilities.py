@@ -8,10 +8,12 @@ from typing import Final
 import msgspec
 
 from trunkline.wire.jsonrpc import BadMessage, encode_members, members_of
+from trunkline.wire.mcp.versions import LEGACY
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _DECLARED: Final = ("elicitation", "experimental", "extensions", "roots", "sampling")
 _ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
+_BEFORE_ELICITATION: Final = LEGACY[:2]
 _LARGEST_BYTES: Final = 16 * 1024
 
 
@@ -28,9 +30,11 @@ def _known(capabilities: bytes) -> bytes:
     return encode_members({name: value for name, value in known.items() if value.startswith(b"{")})
 
 
-def declared_by_legacy(capabilities: bytes) -> bytes:
+def declared_by_legacy(capabilities: bytes, version: str) -> bytes:
     """The same of a client from before 2026-07-28, which cannot mean the tasks of that version. Raises BadMessage."""
     members = members_of(declared(capabilities), "`capabilities`")
+    if version in _BEFORE_ELICITATION:
+        members.pop("elicitation", None)
     if TASKS not in extensions(encode_members(members)):
         return encode_members(members)
     others = members_of(members["extensions"], "`extensions`")

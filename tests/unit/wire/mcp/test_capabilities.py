@@ -16,9 +16,17 @@ def test_equal_capabilities_are_equal_bytes() -> None:
 
 def test_a_client_from_before_cannot_know_the_tasks_of_2026_07_28() -> None:
     both = b'{"extensions":{"a/b":{},"%b":{}},"roots":{}}' % TASKS.encode()
-    assert declared_by_legacy(both) == b'{"extensions":{"a/b":{}},"roots":{}}'
-    assert declared_by_legacy(b'{"roots": {}}') == b'{"roots":{}}'
+    assert declared_by_legacy(both, "2025-11-25") == b'{"extensions":{"a/b":{}},"roots":{}}'
+    assert declared_by_legacy(b'{"roots": {}}', "2025-11-25") == b'{"roots":{}}'
     assert TASKS.encode() in declared(both)
+
+
+def test_servers_are_not_told_of_what_the_clients_version_has_not() -> None:
+    said = b'{"elicitation":{},"roots":{}}'
+    for version in ("2024-11-05", "2025-03-26"):
+        assert declared_by_legacy(said, version) == b'{"roots":{}}'
+    for version in ("2025-06-18", "2025-11-25"):
+        assert declared_by_legacy(said, version) == said
 
 
 @pytest.mark.parametrize("capabilities", [b"[]", b"1", b'{"roots":{},"roots":{}}'])
