@@ -26,6 +26,8 @@ MAX_WARNINGS: Final = 50
 LIST_TIMEOUT_S: Final = 30.0
 _MAX_TTL_MS: Final = 365 * 24 * 3600 * 1000
 _METHOD_NOT_FOUND: Final = -32601
+_OPTIONAL: Final = ("templates", "tools")
+"""Many servers have resources and have never heard of templates. One without tools may have something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,10 @@ class _Pages:
     async def _page(self, cursor: str | None) -> bytes | None:
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
         outcome = await self._lane.ask(self.kind.method, params, LIST_TIMEOUT_S)
-        if self.kind.name == "templates" and _unknown_method(outcome):
-            return None  # many servers have resources and have never heard of templates
+        if self.kind.name in _OPTIONAL and _unknown_method(outcome):
+            if self.kind.name == "tools":
+                self.warnings.append("it declares tools, but does not know `tools/list`")
+            return None
         return self._lane.result_of(outcome)
 
     def _read(self, raw: bytes, *, first: bool) -> tuple[list[msgspec.Raw], str | None]:

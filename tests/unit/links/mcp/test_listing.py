@@ -194,3 +194,17 @@ async def test_a_modern_http_servers_tool_with_a_bad_header_annotation_is_left_o
         snapshot = await fetch_snapshot(session_on(lane, "modern"), "s")
         assert names(snapshot) == ["b"]
         assert len(snapshot.warnings) == 1
+
+
+async def test_a_server_that_declares_tools_and_does_not_know_the_list_of_them_has_none() -> None:
+    def respond(lane: MemoryLane, message: dict[str, Any]) -> None:
+        if message["method"] == "tools/list":
+            lane.say({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+        else:
+            lane.answer(message, {"prompts": [{"name": "p"}]})
+
+    hello = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}}'
+    snapshot = await fetch_snapshot(session_on(MemoryLane(respond), hello=hello), "s")
+    assert snapshot.tools == ()
+    assert [prompt.key for prompt in snapshot.prompts] == ["p"]
+    assert snapshot.warnings == ("it declares tools, but does not know `tools/list`",)
