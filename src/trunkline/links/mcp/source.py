@@ -31,6 +31,7 @@ from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.stdio_lane import StdioLane
 from trunkline.links.mcp.task_watches import TaskWatches
 from trunkline.links.mcp.watches import Home, Watches
+from trunkline.wire.mcp.capabilities import NOTHING, askable
 from trunkline.wire.mcp.versions import Era
 
 PROBE_EVERY_S: Final = 30.0
@@ -97,9 +98,11 @@ class McpSource:
         """Whether a caller meets the same server as everybody.
 
         A server of 2026-07-28 keeps nothing between calls, so all may share it. Most speak the older versions too, and
-        ask their clients things only there: a client with a session gets what it would have got from them directly.
+        many ask their clients things only there: so a client of those that can be asked gets one of its own.
         """
-        return self._tuning.shared or (self._era == "modern" and (caller.session is None or self._talks is False))
+        if self._tuning.shared or self._era != "modern":
+            return self._tuning.shared
+        return caller.session is None or self._talks is False or askable(caller.capabilities) == NOTHING
 
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:

@@ -10,6 +10,7 @@ import msgspec
 from trunkline.wire.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.wire.mcp.versions import LEGACY
 
+NOTHING: Final = b"{}"
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _DECLARED: Final = ("elicitation", "experimental", "extensions", "roots", "sampling")
 _ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})

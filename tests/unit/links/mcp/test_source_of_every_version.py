@@ -7,15 +7,22 @@ from collections.abc import Callable
 import pytest
 from tests.support.waiting import until
 from tests.unit.links.mcp import test_watches as watched
-from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, new_call, session_on
+from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, session_on
+from tests.unit.links.mcp.memory_lane import new_call as call_of
 from tests.unit.links.mcp.test_source import Server, lane_of, living, ready, submitted
 from tests.unit.links.mcp.test_watches import Watcher
 
-from trunkline.core.call import Failure
+from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Code, GatewayError, Problem
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.wire.mcp.versions import Era
+
+ASKABLE = b'{"roots":{}}'
+
+
+def new_call(session: str | None) -> Call:
+    return call_of(session, capabilities=ASKABLE)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +47,16 @@ class EveryVersion(Server):
         self.lanes.append(lane)
         self.declared.append(capabilities)
         return session_on(lane, "legacy", HELLO)
+
+
+async def test_a_session_whose_client_cannot_be_asked_shares_the_newest() -> None:
+    server = EveryVersion()
+    async with living(server) as (source, book):
+        await ready(book)
+        call = submitted(source, call_of("one"))
+        await until(lambda: call.done, "it is answered")
+        assert lane_of(call) == 0
+        assert "legacy" not in server.asked_for
 
 
 async def test_a_session_is_spoken_to_in_its_own_era_and_who_has_none_in_the_newest() -> None:
@@ -148,8 +165,8 @@ class Library(watched.Server):
 async def test_what_a_session_watches_it_watches_in_its_own_era() -> None:
     server = Library()
     async with watched.living(server) as source:
-        own = await Watcher(source).holds()
-        shared = await Watcher(source, session=None).holds()
+        own = await Watcher(source, capabilities=ASKABLE).holds()
+        shared = await Watcher(source, session=None, capabilities=ASKABLE).holds()
         assert server.asked("resources/subscribe", 1) == [{"uri": "r:/a"}]
         server.update(1, "r:/a")
         await until(lambda: bool(own.heard), "it is told")
@@ -162,9 +179,9 @@ async def test_what_a_session_watches_it_watches_in_its_own_era() -> None:
 async def test_what_is_watched_moves_once_when_the_server_no_longer_speaks_the_older_versions() -> None:
     server = Library()
     async with watched.living(server) as source:
-        first = await Watcher(source).holds()
+        first = await Watcher(source, capabilities=ASKABLE).holds()
         server.talks = False
-        second = await Watcher(source, "r:/b", session="two").holds()
+        second = await Watcher(source, "r:/b", session="two", capabilities=ASKABLE).holds()
         await until(lambda: set(server.listens[-1]) == {"r:/a", "r:/b"}, "both are watched for all")
         await until(lambda: server.asked("resources/unsubscribe", 1) == [{"uri": "r:/a"}], "the old one is let go")
         assert server.lanes[1].holds == 0
