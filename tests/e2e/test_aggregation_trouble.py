@@ -168,13 +168,13 @@ def text_of_well(read: Json) -> bool:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_cursor_is_good_for_its_list_and_its_client_alone(era: str, tmp_path: Path) -> None:
-    large = over_http(tmp_path, "modern", "large", FEATURE_EXTRA="1500", FEATURE_PAGE="400")
+    large = over_http(tmp_path, "modern", "large", FEATURE_EXTRA="5500", FEATURE_PAGE="1500")
     with large, Gateway(tmp_path, large.entry(), start_wait=START_WAIT_S) as gateway:
         async with joined(gateway, era, tmp_path) as client, joined(gateway, "legacy", tmp_path) as other:
             first = await client.list_page("resources/list")
             cursor = first["nextCursor"]
             everything = await client.list_all("resources/list")
-            assert len({resource["uri"] for resource in everything}) == len(everything) == 1505
+            assert len({resource["uri"] for resource in everything}) == len(everything) == 5505
             for broken in (cursor[:-1] + ("A" if cursor[-1] != "A" else "B"), cursor[:-4], "", "0", cursor + "x"):
                 await assert_refused(client, "resources/list", broken)
             await assert_refused(client, "prompts/list", cursor)

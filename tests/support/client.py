@@ -55,7 +55,13 @@ class Client:
         return await self.request("tools/call", call_params(tool, arguments, meta), id=id)
 
     async def tools(self) -> list[dict[str, Any]]:
-        return (await self.request("tools/list")).result["tools"]
+        """All of them, page by page."""
+        page = (await self.request("tools/list")).result
+        tools = page["tools"]
+        while "nextCursor" in page:
+            page = (await self.request("tools/list", {"cursor": page["nextCursor"]})).result
+            tools += page["tools"]
+        return tools
 
     async def tool_names(self) -> set[str]:
         return {tool["name"] for tool in await self.tools()}

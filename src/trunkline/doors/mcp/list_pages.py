@@ -19,7 +19,8 @@ from msgspec import Raw
 from trunkline.core.call import Caller
 from trunkline.core.seal import Sealer
 
-PAGE_ITEMS: Final = 1000
+PAGE_ITEMS: Final = 5000
+"""Many clients never ask for a second page, so the first one holds what anybody really has."""
 KEPT_LISTS: Final = 16
 
 _decode_list: Final = cast(Callable[[Any], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)

@@ -145,19 +145,19 @@ async def test_servers_whose_word_is_old_are_asked_again_by_whoever_lists(tmp_pa
 
 async def test_long_lists_come_in_pages(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
-        names = many(here, 2500)
+        names = many(here, 12_500)
         for client in (legacy, modern):
             pages = await everything(client, "tools/list")
-            assert [len(page) for page in pages] == [1000, 1000, 500]
+            assert [len(page) for page in pages] == [5000, 5000, 2500]
             assert [name for page in pages for name in page] == names
-        names = many(here, 1000)
+        names = many(here, 5000)
         assert await everything(legacy, "tools/list") == [names]
 
 
 async def test_all_pages_of_a_list_are_for_the_same_caches(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         fresh = {"resources": Freshness(100_000, public=True, since=monotonic())}
-        uris = tuple(item("s", "uri", f"x:{number}") for number in range(1500))
+        uris = tuple(item("s", "uri", f"x:{number}") for number in range(7500))
         here.desk.sinks["s"].publish(Snapshot(resources=uris, freshness=fresh))
         first = (await client.request("resources/list")).result
         here.desk.health("s", "down")
@@ -169,11 +169,11 @@ async def test_all_pages_of_a_list_are_for_the_same_caches(tmp_path: Path) -> No
 
 async def test_a_list_that_changes_on_the_way_is_read_to_its_end_as_it_was(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
-        names = many(here, 1500)
+        names = many(here, 7500)
         cursor = await first_cursor(client)
-        many(here, 1500, start=700)
+        many(here, 7500, start=700)
         rest = (await client.request("tools/list", {"cursor": cursor})).result
-        assert [tool["name"] for tool in rest["tools"]] == names[1000:]
+        assert [tool["name"] for tool in rest["tools"]] == names[5000:]
         again = (await client.request("tools/list", {"cursor": cursor})).result
         assert again == rest, "a cursor may be used twice"
 
@@ -189,7 +189,7 @@ async def test_cursors_that_nobody_gave_are_refused(tmp_path: Path, cursor: Any)
 async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other, here.modern() as modern:
         here.desk.offer("a", prompts=[f"p{number}" for number in range(1001)])
-        many(here, 1001)
+        many(here, 5001)
         cursor = await first_cursor(client)
         for place in range(0, len(cursor), 7):
             changed = cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :]
