@@ -70,35 +70,47 @@ def _list_of(rewrite: _Rewrite) -> _Rewrite:
 
 
 def _uri(raw: msgspec.Raw, change: Change) -> bytes | None:
-    uri = msgspec.json.decode(raw)
-    if not isinstance(uri, str):
+    uri = _text(raw)
+    if uri is None:
         return None
     shown = change(uri)
     return None if shown == uri else encode(shown)
 
 
+def _text(raw: msgspec.Raw) -> str | None:
+    """None for anything else: one odd value hides nothing of what is beside it."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except msgspec.MsgspecError:
+        return None
+
+
 def _with_uri(raw: msgspec.Raw, change: Change) -> bytes | None:
-    return _object(raw, change, {"uri": _uri})
+    return _object(raw, change, {"uri": _uri}) if _is_object(raw) else None
+
+
+def _is_object(raw: msgspec.Raw) -> bool:
+    return bytes(raw).lstrip().startswith(b"{")
 
 
 def _block(raw: msgspec.Raw, change: Change) -> bytes | None:
     """One block of content: a link, an embedded resource, or something without a URI."""
     text = bytes(raw)
-    if _MARK not in text and _ESCAPED not in text:
+    if not _is_object(raw) or (_MARK not in text and _ESCAPED not in text):
         return None
-    kind = msgspec.json.decode(raw, type=_Block).type
+    kind = _text(msgspec.json.decode(raw, type=_Block).type)
     if kind == "resource_link":
         return _with_uri(raw, change)
     return _object(raw, change, {"resource": _with_uri}) if kind == "resource" else None
 
 
 class _Block(msgspec.Struct):
-    type: object = None
+    type: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def _message(raw: msgspec.Raw, change: Change) -> bytes | None:
     """A message of a prompt: its content is one block, or several."""
-    return _object(raw, change, {"content": _block_or_blocks})
+    return _object(raw, change, {"content": _block_or_blocks}) if _is_object(raw) else None
 
 
 def _block_or_blocks(raw: msgspec.Raw, change: Change) -> bytes | None:

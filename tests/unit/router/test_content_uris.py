@@ -111,6 +111,21 @@ def test_no_spelling_hides_a_uri(member: bytes, block: bytes) -> None:
     assert json.loads(changed)["content"][0].get("uri", "new") == "new"
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"type":"resource_link","uri":1e999}',
+        b'{"type":1e999,"x":"resource_link"}',
+        b'{"type":"resource","resource":{"uri":1e999}}',
+        b'"resource"',
+        b"null",
+    ],
+)
+def test_no_odd_block_beside_it_hides_a_uri(odd: bytes) -> None:
+    raw = b'{"content":[%b,{"type":"resource_link","uri":"a:b"}]}' % odd
+    assert b'"uri":"changed a:b"' in map_uris(raw, lambda uri: f"changed {uri}")
+
+
 def test_of_two_uris_only_the_last_is_shown_even_where_that_is_as_it_should_be() -> None:
     raw = b'{"contents":[{"uri":"hidden://1","uri":"x://1"}]}'
     assert map_uris(raw, lambda uri: uri) == b'{"contents":[{"uri":"x://1"}]}'

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from trunkline.core.call import Call, Json, Request
 from trunkline.links.mcp.questions import MAX_OPEN
 from trunkline.wire.jsonrpc import BadMessage, Members, members_of, text_member
 from trunkline.wire.mcp.asking import refusal
 from trunkline.wire.mcp.capabilities import TASKS, extensions
+from trunkline.wire.mcp.input_required import MAY_ASK
 
 MARK: Final = b"input_required"
 """Without these bytes a result is no question."""
@@ -18,7 +17,6 @@ TASK_MARK: Final = b'"task"'
 """Without these bytes a result is no task."""
 ESCAPED: Final = b"\\u00"
 """How letters of either may be spelled instead."""
-_MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 def wrong_with_input(raw: Json, request: Request) -> str | None:
@@ -33,7 +31,7 @@ def wrong_with_input(raw: Json, request: Request) -> str | None:
 
 
 def _wrong(result: Members, request: Request) -> str:
-    if request.method not in _MAY_ASK or not isinstance(request, Call):
+    if request.method not in MAY_ASK or not isinstance(request, Call):
         return f"asks for input in an answer to `{request.method}`"
     if "inputRequests" not in result and "requestState" not in result:
         return "asks for input without saying what it needs"
@@ -63,5 +61,8 @@ def wrong_with_task(raw: Json, request: Request) -> str:
     return f"made a task of the call, though its client did not declare `{TASKS}`"
 
 
-def _type_of(result: Members) -> object:
-    return msgspec.json.decode(result["resultType"]) if "resultType" in result else None
+def _type_of(result: Members) -> str | None:
+    try:
+        return text_member(result, "resultType")
+    except BadMessage:
+        return None

@@ -74,8 +74,9 @@ async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, me
         b'{"resultType":"vendor","x":"input_required"}',
         b'{"status":"input_required"}',
         b'{"resultType":["input_required"]}',
+        b'{"resultType":1e999,"x":"input_required"}',
     ],
-    ids=range(5),
+    ids=range(6),
 )
 async def test_anything_else_passes_untouched(result: bytes) -> None:
     outcome = answered(modern_lane(), result).outcome
