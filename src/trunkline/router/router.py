@@ -29,10 +29,11 @@ from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
 from trunkline.router.summary import refresh_lists
 from trunkline.router.task_watches import Settled, TaskNews, TaskWatches, Told
-from trunkline.router.tasks import NOTHING_DECLARED, declares_tasks
+from trunkline.router.tasks import declares_tasks
 from trunkline.router.waiting import Waiting
 from trunkline.router.watches import ResourceWatch, Watches
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
+from trunkline.wire.mcp.capabilities import NOTHING
 from trunkline.wire.mcp.param_headers import param_headers
 from trunkline.wire.mcp.versions import MODERN
 
@@ -209,7 +210,7 @@ class Router:
             return
         if entry.mirrors is not None:
             call.headers = param_headers(entry.mirrors, members.get("arguments", b"{}"))
-        if entry.gives_links or call.caller.capabilities != NOTHING_DECLARED or "task" in members:
+        if entry.gives_links or call.caller.capabilities != NOTHING or "task" in members:
             self._adapt(call, entry, members)
         gate = self.gates[tool.source]
         options = gate.options

@@ -13,11 +13,10 @@ import msgspec
 from trunkline.core.call import Caller, Json
 from trunkline.core.seal import Sealer
 from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.wire.mcp.capabilities import TASKS, extensions
+from trunkline.wire.mcp.capabilities import NOTHING, TASKS, extensions
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _MARK: Final = b"taskId"
-NOTHING_DECLARED: Final = b"{}"
 
 _Change = Callable[[str], str]
 
@@ -32,7 +31,7 @@ class TaskPlace(NamedTuple):
 def declares_tasks(caller: Caller) -> bool:
     """Whether this caller understands the tasks of 2026-07-28."""
     capabilities = caller.capabilities
-    return capabilities != NOTHING_DECLARED and TASKS in extensions(capabilities)
+    return capabilities != NOTHING and TASKS in extensions(capabilities)
 
 
 class Tasks:

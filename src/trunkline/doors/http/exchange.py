@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
 from trunkline.doors.http.replay import Replay, Track
 from trunkline.wire.http1 import HttpRequest, response_head
 from trunkline.wire.jsonrpc import encode_error, error_message, single_line
+from trunkline.wire.mcp.error_codes import code_of
 from trunkline.wire.sse import COMMENT, encode_event
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class HttpExchange:
             self.respond(status, message)
 
     def _status_of(self, raw: Json, problem: Problem | None) -> int:
-        code = _code_in(raw) if problem is None else problem.code.jsonrpc
+        code = code_of(raw) if problem is None else problem.code.jsonrpc
         return _MODERN_STATUS.get(code, _COMMON_STATUS)
 
     def notice(self, message: bytes) -> None:
@@ -275,15 +274,3 @@ class HttpExchange:
     def _let_go(self) -> None:
         """Those who wait for its end know it as well: such a circle would keep its body until the collector runs."""
         self.on_gone = self.on_streaming = None
-
-
-class _ErrorCode(msgspec.Struct):
-    code: int = 0
-
-
-def _code_in(error: Json) -> int:
-    """The code of a server's own error object."""
-    try:
-        return msgspec.json.decode(error, type=_ErrorCode).code
-    except (msgspec.MsgspecError, RecursionError):
-        return 0

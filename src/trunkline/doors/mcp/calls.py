@@ -17,13 +17,13 @@ from trunkline.doors.mcp.parameters import NO_NAME, text_or_none, wrong_with, wr
 from trunkline.doors.mcp.rounds import Rounds
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, single_line, text_member
+from trunkline.wire.mcp.capabilities import NOTHING
 from trunkline.wire.mcp.modern import HOP_OWNED
 
 if TYPE_CHECKING:
     from trunkline.doors.mcp.conversation import Conversation
     from trunkline.doors.mcp.parking import ParkedCall, Parking
 
-_NOTHING: Final = b"{}"
 _HOP_OWNED: Final = frozenset(name.casefold() for name in HOP_OWNED)
 """Compared without case: a server that ignores case must not find a second progress token."""
 
@@ -125,7 +125,7 @@ class RoutedCall(Asked):
                 key: single_line(value) for key, value in meta.items() if key.casefold() not in _HOP_OWNED
             } or None
         notice = self._noticed if progress or self.conversation is not None or caller.log_level else None
-        ask = None if caller.capabilities == _NOTHING else self._asked_something
+        ask = None if caller.capabilities == NOTHING else self._asked_something
         method = self.message.method or ""
         if method == "tools/call":
             call = self._router.call_tool(

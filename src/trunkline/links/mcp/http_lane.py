@@ -15,6 +15,7 @@ from trunkline.links.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Pos
 from trunkline.links.mcp.http_streams import OwnStream, Resumption, pause_s
 from trunkline.links.mcp.lane import Count, Lane
 from trunkline.wire.http1 import request_head
+from trunkline.wire.mcp.error_codes import code_of
 from trunkline.wire.mcp.modern import NAMED_BY, encode_header
 from trunkline.wire.sse import SseParser
 
@@ -185,7 +186,7 @@ class HttpLane(Lane):
         """The server's own error. If it says that headers are wrong, its tools are not what they were, and the call
         was not run."""
         self.pending.pop(request.upstream_id, None)
-        if self.modern and isinstance(request, Call) and _code_of(error) == _HEADER_MISMATCH:
+        if self.modern and isinstance(request, Call) and code_of(error) == _HEADER_MISMATCH:
             request.carrier = None
             if self.mirror_again(request):
                 return
@@ -307,17 +308,6 @@ def _method_in(message: bytes) -> str:
 
 class _Notification(msgspec.Struct):
     method: str = ""
-
-
-def _code_of(error: bytes) -> int:
-    try:
-        return msgspec.json.decode(error, type=_Error).code
-    except msgspec.MsgspecError:
-        return 0
-
-
-class _Error(msgspec.Struct):
-    code: int = 0
 
 
 def _keep(request: Request) -> bool:

@@ -17,6 +17,7 @@ from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
+from trunkline.wire.mcp.error_codes import code_of
 from trunkline.wire.mcp.param_headers import BadAnnotation, mirrors_of
 
 MAX_PAGES: Final = 500
@@ -162,16 +163,7 @@ class _Pages:
 
 
 def _unknown_method(outcome: Outcome) -> bool:
-    if not isinstance(outcome, RemoteError):
-        return False
-    try:
-        return msgspec.json.decode(outcome.raw, type=_Error).code == _METHOD_NOT_FOUND
-    except msgspec.MsgspecError:
-        return False
-
-
-class _Error(msgspec.Struct):
-    code: int = 0
+    return isinstance(outcome, RemoteError) and code_of(outcome.raw) == _METHOD_NOT_FOUND
 
 
 def _freshness(members: Members) -> Freshness:
