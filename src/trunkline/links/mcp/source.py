@@ -1,4 +1,4 @@
-"""An MCP server as a source: a scout lane that is always kept up, client lanes beside it, health, and its tools.
+"""An MCP server as a source: a scout lane that is always kept up, client lanes beside it, and who gets which.
 
 The kinds (stdio, HTTP) differ only in how a session is opened; all that happens to it afterwards is here.
 """
@@ -6,15 +6,14 @@ The kinds (stdio, HTTP) differ only in how a session is opened; all that happens
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.source import Health, Sink, State
+from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
+from trunkline.core.source import Health, Sink
 from trunkline.core.tool import Snapshot
 from trunkline.core.watch import TaskWatch, Watch
 from trunkline.links.backoff import Backoff
@@ -28,8 +27,8 @@ from trunkline.links.mcp.offer import Offer
 from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
 from trunkline.links.mcp.pool import Pool, needs_seat
 from trunkline.links.mcp.questions import refuse_nobody
-from trunkline.links.mcp.stdio_lane import StdioLane
 from trunkline.links.mcp.task_watches import TaskWatches
+from trunkline.links.mcp.vitals import Vitals
 from trunkline.links.mcp.watches import Home, Watches
 from trunkline.wire.mcp.capabilities import NOTHING, askable
 from trunkline.wire.mcp.versions import Era
@@ -72,7 +71,7 @@ class McpSource:
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
         self._backoff = Backoff()
-        self._health = Health(state="starting", since=time.time())
+        self._vitals = Vitals(name, self._health_changed)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -199,9 +198,9 @@ class McpSource:
                 self._watches.down()
                 self._task_watches.down()
                 await offer.close()
-            self._report_loss(problem, session)
+            self._vitals.lost(problem, session)
         except GatewayError as error:
-            self._report_failure(error.problem, session)
+            self._vitals.failed(error.problem, session)
         finally:
             self._scout = None
             if session is not None:
@@ -273,7 +272,7 @@ class McpSource:
     def _went_up(self, session: Session) -> None:
         self._scout = session
         self._backoff.up()
-        self._report("ready")
+        self._vitals.well()
         self._release_parked(up=True)
         self._watches.up(session)
         self._task_watches.up(session)
@@ -293,17 +292,17 @@ class McpSource:
     def _listed(self, trouble: str | None) -> None:
         """How listing it once more went."""
         if trouble is None:
-            self._report("ready")
+            self._vitals.well()
         else:
-            self._report("degraded", f"its tools could not be listed again: {trouble}")
+            self._vitals.ailing(f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: Session) -> bool:
         method = "ping" if session.era == "legacy" else "server/discover"
         outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
-            self._report("degraded", f"a probe failed: {outcome.problem.message}")
+            self._vitals.ailing(f"a probe failed: {outcome.problem.message}")
             return False
-        self._report("ready")
+        self._vitals.well()
         return True
 
     def _heard(self, lane: Lane, method: str, params: Json) -> None:
@@ -355,9 +354,9 @@ class McpSource:
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if delay_s > _SOON_S and self._health.state == "starting":
-            self._tell(replace(self._health, state="down"))
-        if self._health.state != "starting":
+        if delay_s > _SOON_S:
+            self._vitals.down_for_now()
+        if self._vitals.health.state != "starting":
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 
@@ -368,59 +367,15 @@ class McpSource:
                 continue
             if up:
                 self.submit(call)
-                continue
-            reason = self._health.reason or self._health.last_error or "not connected"
-            problem = Problem(
-                code=SOURCE_DOWN,
-                message=f"Server {self.name} is {self._health.state}: {reason}",
-                source=self.name,
-                tool=call.tool,
-                retryable=True,
-            )
-            call.finish(Failure(problem))
+            else:
+                call.finish(Failure(self._vitals.refusal(call.tool)))
 
-    # -- health ---------------------------------------------------------------------------------------------------
+    # -- what others hear of it -----------------------------------------------------------------------------------
 
-    def _report_loss(self, problem: Problem, session: Session) -> None:
-        """It was up a moment ago: a restart follows at once, and calls may wait for it."""
-        self._report_problem("starting", problem, session, restarts=1)
-
-    def _report_failure(self, problem: Problem, session: Session | None) -> None:
-        state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
-        self._report_problem(state, problem, session)
-
-    def _report_problem(self, state: State, problem: Problem, session: Session | None, restarts: int = 0) -> None:
-        reason = problem.message.removeprefix(f"Server {self.name}: ")
-        tail = _tail(session) or problem.stderr_tail or self._health.stderr_tail
-        self._tell(
-            replace(
-                self._health,
-                state=state,
-                reason=reason,
-                last_error=reason,
-                restarts=self._health.restarts + restarts,
-                stderr_tail=tail,
-                hint=problem.hint,
-            )
-        )
-
-    def _report(self, state: State, reason: str = "") -> None:
-        self._tell(replace(self._health, state=state, reason=reason, hint=""))
-
-    def _tell(self, health: Health) -> None:
-        before = self._health
-        if health.state != before.state:
-            health = replace(health, since=time.time())
-        if health == before:
-            return
-        self._health = health
+    def _health_changed(self, health: Health) -> None:
         if self._sink is not None:
             self._sink.health(health)
 
     def _count(self, counter: str) -> None:
         if self._sink is not None:
             self._sink.count(counter)
-
-
-def _tail(session: Session | None) -> str:
-    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""

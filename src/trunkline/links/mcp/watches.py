@@ -6,7 +6,7 @@ A subscription that is lost with its lane is made anew, which opens the lane aga
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -15,63 +15,17 @@ import msgspec
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
 from trunkline.core.watch import Watch
-from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import RESOURCE_UPDATED, Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
-from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
+from trunkline.links.mcp.watched import Home, Subscription, Updated, and_parents, without_subscription_id
+from trunkline.wire.jsonrpc import encode
 from trunkline.wire.mcp.incoming import CANCELLED as TOLD_CANCELLED
-from trunkline.wire.mcp.modern import SUBSCRIPTION_ID
 
 MAX_PER_LANE: Final = 1000
 _ASKED_S: Final = 30.0
 _FAREWELL_S: Final = 10.0
-_MOST_PARENTS: Final = 64
 _NOTHING: Final = b"{}"
-
-Home = Hashable
-"""Which lane a caller's calls use: the same for callers that share one. None is the one that is always there."""
-
-
-class _Subscription:
-    """One resource on one lane. `lane` is set while the server tells of it."""
-
-    __slots__ = ("asking", "backoff", "caller", "home", "lane", "on_lost", "timer", "uri", "was_held", "watches")
-
-    def __init__(self, home: Home, caller: Caller, uri: str) -> None:
-        self.home = home
-        self.caller = caller
-        self.uri = uri
-        self.watches: list[Watch] = []
-        self.lane: Lane | None = None
-        self.asking: Call | None = None
-        self.was_held = False
-        self.timer: asyncio.TimerHandle | None = None
-        self.on_lost: Callable[[asyncio.Future[Problem]], None] | None = None
-        self.backoff = Backoff()
-
-    @property
-    def wanted(self) -> bool:
-        return bool(self.watches)
-
-    @property
-    def waits_for_scout(self) -> bool:
-        """Whether nobody else will see to it that it is asked for."""
-        if self.asking is not None:
-            return False
-        return self.home is None if self.lane is None else not self.lane.usable
-
-    def settle(self, outcome: Outcome) -> None:
-        for watch in list(self.watches):
-            watch.settle(outcome)
-
-    def is_on(self, lane: Lane) -> bool:
-        return self.lane is lane or (self.asking is not None and self.asking.carrier is lane)
-
-    def quiet(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
 
 
 class Watches:
@@ -88,8 +42,8 @@ class Watches:
         self._submit = submit
         self._home_of = home_of
         self._on_missed = on_missed
-        self._subscriptions: dict[tuple[Home, str], _Subscription] = {}
-        self._by_uri: dict[str, set[_Subscription]] = {}
+        self._subscriptions: dict[tuple[Home, str], Subscription] = {}
+        self._by_uri: dict[str, set[Subscription]] = {}
         self._per_home: dict[Home, int] = {}
         self._leaving: dict[tuple[Home, str], Request] = {}
         self._early: dict[Watch, asyncio.TimerHandle] = {}
@@ -133,7 +87,7 @@ class Watches:
             if subscription.lane is not None:
                 watch.settle(Result(_NOTHING))
             return
-        subscription = self._subscriptions[key] = _Subscription(key[0], watch.caller, watch.uri)
+        subscription = self._subscriptions[key] = Subscription(key[0], watch.caller, watch.uri)
         self._by_uri.setdefault(watch.uri, set()).add(subscription)
         self._per_home[subscription.home] = self._per_home.get(subscription.home, 0) + 1
         subscription.watches.append(watch)
@@ -209,7 +163,7 @@ class Watches:
 
     # -- legacy: a request for each resource ----------------------------------------------------------------------
 
-    def _ask(self, subscription: _Subscription) -> None:
+    def _ask(self, subscription: Subscription) -> None:
         subscription.quiet()
         key = (subscription.home, subscription.uri)
         if subscription.home is None and (self._listen is not None or not self._is_up):
@@ -231,7 +185,7 @@ class Watches:
         problem = self._problem(DEADLINE, f"did not accept the subscription within {_ASKED_S:g} seconds")
         call.give_up(Failure(problem))
 
-    def _answered(self, subscription: _Subscription, call: Request) -> None:
+    def _answered(self, subscription: Subscription, call: Request) -> None:
         subscription.quiet()
         if subscription.asking is not call or call.outcome is None:
             return
@@ -244,7 +198,7 @@ class Watches:
         elif subscription.wanted:
             self._failed(subscription, call.outcome)
 
-    def _failed(self, subscription: _Subscription, outcome: Outcome) -> None:
+    def _failed(self, subscription: Subscription, outcome: Outcome) -> None:
         """What never held is over; what held before is tried again, unless the server does not want to."""
         if not subscription.was_held or isinstance(outcome, RemoteError):
             self._remove(subscription)
@@ -252,7 +206,7 @@ class Watches:
         elif not self._closed:
             self._ask_later(subscription)
 
-    def _hold(self, subscription: _Subscription, lane: Lane) -> None:
+    def _hold(self, subscription: Subscription, lane: Lane) -> None:
         subscription.lane = lane
         subscription.was_held = True
         subscription.backoff.up()
@@ -261,19 +215,19 @@ class Watches:
         lane.lost.add_done_callback(subscription.on_lost)
         subscription.settle(Result(_NOTHING))
 
-    def _lost(self, subscription: _Subscription, lane: Lane, _: asyncio.Future[Problem]) -> None:
+    def _lost(self, subscription: Subscription, lane: Lane, _: asyncio.Future[Problem]) -> None:
         if subscription.lane is lane:
             subscription.lane = None
             if subscription.wanted and not self._closed:
                 self._ask_later(subscription)
 
-    def _ask_later(self, subscription: _Subscription) -> None:
+    def _ask_later(self, subscription: Subscription) -> None:
         """The server may be of another era by then, which is told of all its resources at once."""
         subscription.quiet()
         delay_s = subscription.backoff.next_delay_s()
         subscription.timer = asyncio.get_running_loop().call_later(delay_s, self._ask, subscription)
 
-    def _drop(self, subscription: _Subscription) -> None:
+    def _drop(self, subscription: Subscription) -> None:
         """Nobody watches it any more."""
         self._remove(subscription)
         if self._listen is not None and subscription.home is None:
@@ -282,7 +236,7 @@ class Watches:
         elif subscription.lane is not None:
             self._release(subscription)
 
-    def _remove(self, subscription: _Subscription) -> None:
+    def _remove(self, subscription: Subscription) -> None:
         if subscription.asking is None:  # else its deadline still counts
             subscription.quiet()
         key = (subscription.home, subscription.uri)
@@ -297,7 +251,7 @@ class Watches:
         if not self._per_home[subscription.home]:
             del self._per_home[subscription.home]
 
-    def _release(self, subscription: _Subscription) -> None:
+    def _release(self, subscription: Subscription) -> None:
         lane, subscription.lane = subscription.lane, None
         if lane is None:
             return
@@ -321,7 +275,7 @@ class Watches:
 
     # -- modern: one subscription for all -------------------------------------------------------------------------
 
-    def _never_held(self, subscription: _Subscription) -> None:
+    def _never_held(self, subscription: Subscription) -> None:
         if subscription.lane is None and not subscription.was_held:
             self._remove(subscription)
             subscription.settle(Failure(self._problem(SOURCE_DOWN, "cannot be asked now")))
@@ -350,7 +304,7 @@ class Watches:
             subscription.settle(outcome)
         self._listen_anew()
 
-    def _all_of(self, uris: Uris) -> list[_Subscription]:
+    def _all_of(self, uris: Uris) -> list[Subscription]:
         found = (self._subscriptions.get((None, uri)) for uri in uris)
         return [subscription for subscription in found if subscription is not None]
 
@@ -368,7 +322,7 @@ class Watches:
     def _updated(self, lane: Lane, params: bytes) -> None:
         """Many at once are told once: whoever watches reads the resource afterwards anyway."""
         try:
-            uri = msgspec.json.decode(params, type=_Updated).uri
+            uri = msgspec.json.decode(params, type=Updated).uri
         except (msgspec.MsgspecError, RecursionError):
             return
         if not self._news:
@@ -378,42 +332,12 @@ class Watches:
     def _tell(self) -> None:
         news, self._news = self._news, {}
         for (lane, uri), params in news.items():
-            told = _without_subscription_id(params)
-            for watched in _and_parents(uri):
+            told = without_subscription_id(params)
+            for watched in and_parents(uri):
                 for subscription in list(self._by_uri.get(watched, ())):
                     if subscription.is_on(lane):
                         for watch in list(subscription.watches):
                             watch.on_updated(told)
-
-
-class _Updated(msgspec.Struct):
-    uri: str
-
-
-def _and_parents(uri: str) -> Iterator[str]:
-    """A resource, and those that it may be a part of."""
-    yield uri
-    ends = [index for index, letter in enumerate(uri) if letter in "/?#"][-_MOST_PARENTS:]
-    for end in ends:
-        yield uri[:end]
-        if end + 1 < len(uri):
-            yield uri[: end + 1]
-
-
-def _without_subscription_id(params: bytes) -> bytes:
-    """Which subscription it came by is between that server and us."""
-    if SUBSCRIPTION_ID.encode() not in params:
-        return params
-    try:
-        members = members_of(params, "`params`")
-        meta = members_of(members.get("_meta", msgspec.Raw(_NOTHING)), "`_meta`")
-        meta.pop(SUBSCRIPTION_ID, None)
-        members.pop("_meta", None)
-        if meta:
-            members["_meta"] = msgspec.Raw(encode_members(meta))
-        return encode_members(members)
-    except BadMessage:
-        return params
 
 
 def _nobody(request: Request) -> None:

@@ -1,0 +1,79 @@
+"""How an MCP server is doing, and why: told to whoever looks after it, whenever that changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, Problem
+from trunkline.core.source import Health, State
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.stdio_lane import StdioLane
+
+
+class Vitals:
+    def __init__(self, source: str, tell: Callable[[Health], None]) -> None:
+        self._source = source
+        self._tell_others = tell
+        self.health = Health(state="starting", since=time.time())
+
+    def well(self) -> None:
+        self._report("ready")
+
+    def ailing(self, reason: str) -> None:
+        """It answers calls, and something else of it does not work."""
+        self._report("degraded", reason)
+
+    def lost(self, problem: Problem, session: Session) -> None:
+        """It was up a moment ago: a restart follows at once, and calls may wait for it."""
+        self._report_problem("starting", problem, session, restarts=1)
+
+    def failed(self, problem: Problem, session: Session | None) -> None:
+        state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
+        self._report_problem(state, problem, session)
+
+    def down_for_now(self) -> None:
+        """It will take a while until it is tried again: calls need not wait for that."""
+        if self.health.state == "starting":
+            self._tell(replace(self.health, state="down"))
+
+    def refusal(self, tool: str) -> Problem:
+        """For a call that cannot wait any longer."""
+        reason = self.health.reason or self.health.last_error or "not connected"
+        return Problem(
+            code=SOURCE_DOWN,
+            message=f"Server {self._source} is {self.health.state}: {reason}",
+            source=self._source,
+            tool=tool,
+            retryable=True,
+        )
+
+    def _report_problem(self, state: State, problem: Problem, session: Session | None, restarts: int = 0) -> None:
+        reason = problem.message.removeprefix(f"Server {self._source}: ")
+        tail = _tail(session) or problem.stderr_tail or self.health.stderr_tail
+        self._tell(
+            replace(
+                self.health,
+                state=state,
+                reason=reason,
+                last_error=reason,
+                restarts=self.health.restarts + restarts,
+                stderr_tail=tail,
+                hint=problem.hint,
+            )
+        )
+
+    def _report(self, state: State, reason: str = "") -> None:
+        self._tell(replace(self.health, state=state, reason=reason, hint=""))
+
+    def _tell(self, health: Health) -> None:
+        if health.state != self.health.state:
+            health = replace(health, since=time.time())
+        if health != self.health:
+            self.health = health
+            self._tell_others(health)
+
+
+def _tail(session: Session | None) -> str:
+    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""
