@@ -14,6 +14,7 @@ import uvloop
 from tests.support.answers import Answer
 from tests.support.client import HttpClient, ModernClient
 from tests.support.http_wire import Reply
+from tests.support.pipes import Pipes
 from tests.unit.router.fakes import Desk, FakeSource
 
 from trunkline.core.call import Call, Outcome, Result
@@ -28,6 +29,7 @@ from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
 from trunkline.doors.http.sse import SseRoute
 from trunkline.doors.mcp.server import McpServer
+from trunkline.doors.mcp_stdio import StdioDoor
 from trunkline.wire.http1 import HttpLimits
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
@@ -125,6 +127,26 @@ async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
         here.desk.router.roster.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
     assert len(here.door) == 0
+
+
+@contextlib.asynccontextmanager
+async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[tuple[Pipes, asyncio.Task[None]]]:
+    """A client at a pipe, and the task that serves it; at the end it goes, and no bug of ours was noted."""
+    pipes = Pipes()
+    await pipes.start()
+    door = StdioDoor(here.server, limit_bytes=limit_bytes, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
+    serving = asyncio.get_running_loop().create_task(door.serve())
+    try:
+        yield pipes, serving
+        pipes.end_input()
+        await asyncio.wait_for(serving, 15)
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+        here.server.close()
+        here.desk.router.roster.close()
+        await pipes.close()
+    assert not [note for note in here.notes if note.event == "internal"], here.notes
 
 
 def code(reply: Reply) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
 from tests.support.pipes import Pipes
 from tests.support.waiting import until
-from tests.unit.doors.rig import House, Loop, both_loops, run_on
+from tests.unit.doors.rig import House, Loop, at_pipe, both_loops, run_on
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
@@ -36,21 +36,9 @@ class Conversation:
 
 @contextlib.asynccontextmanager
 async def conversation(folder: Path, **options: Any) -> AsyncIterator[Conversation]:
-    house, pipes = House(folder, **options), Pipes()
-    await pipes.start()
-    door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(door.serve())
-    try:
+    house = House(folder, **options)
+    async with at_pipe(house, limit_bytes=LIMIT) as (pipes, serving):
         yield Conversation(house, pipes, serving)
-        pipes.end_input()
-        await asyncio.wait_for(serving, 15)
-    finally:
-        serving.cancel()
-        await asyncio.wait([serving])
-        house.server.close()
-        house.desk.router.roster.close()
-        await pipes.close()
-    assert not [note for note in house.notes if note.event == "internal"], house.notes
 
 
 def call(number: Any, tool: str = "s_t", **params: Any) -> dict[str, Any]:

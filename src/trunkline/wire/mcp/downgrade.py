@@ -69,7 +69,7 @@ def downgraded_result(raw: Json, version: str, text: bytes | None = None) -> Jso
 def _rewritten(raw: Json, version: str) -> Json:
     members: dict[str, Json | Raw] = {**_decode_members(raw)}
     rewrite = _rewrite_for(version)
-    changed = rewrite is not None and (_rewrite_content(members, rewrite) | _rewrite_messages(members, rewrite))
+    changed = rewrite is not None and _rewrite_blocks(members, rewrite)
     structure = members.get("structuredContent")
     if structure is not None and (version in _WITHOUT_STRUCTURE or memoryview(structure)[0] != _OPEN_BRACE):
         del members["structuredContent"]
@@ -84,29 +84,23 @@ def _rewrite_for(version: str) -> Rewrite | None:
     return _without_links if version in _WITHOUT_STRUCTURE else None
 
 
-def _rewrite_content(members: dict[str, Json | Raw], rewrite: Rewrite) -> bool:
-    """Content of a tool: a list of blocks."""
-    content = members.get("content")
-    if content is None:
-        return False
-    blocks = _decode_list(content)
-    shown = [_rewritten_block(block, rewrite) for block in blocks]
-    if shown == blocks:
-        return False
-    members["content"] = _encode_list(shown)
-    return True
+def _rewrite_blocks(members: dict[str, Json | Raw], rewrite: Rewrite) -> bool:
+    """A tool's content is a list of blocks; a prompt has messages with one block each."""
+    content = _rewrite_each(members, "content", lambda block: _rewritten_block(block, rewrite))
+    messages = _rewrite_each(members, "messages", lambda message: _rewritten_message(message, rewrite))
+    return content or messages
 
 
-def _rewrite_messages(members: dict[str, Json | Raw], rewrite: Rewrite) -> bool:
-    """Messages of a prompt: one block each."""
-    messages = members.get("messages")
-    if messages is None:
+def _rewrite_each(members: dict[str, Json | Raw], name: str, rewritten: Callable[[Raw], Json | Raw]) -> bool:
+    """The entries of one list of the result; whether any of them changed."""
+    entries = members.get(name)
+    if entries is None:
         return False
-    before = _decode_list(messages)
-    after = [_rewritten_message(message, rewrite) for message in before]
+    before = _decode_list(entries)
+    after = [rewritten(entry) for entry in before]
     if after == before:
         return False
-    members["messages"] = _encode_list(after)
+    members[name] = _encode_list(after)
     return True
 
 

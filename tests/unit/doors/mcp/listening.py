@@ -11,9 +11,7 @@ from typing import Any
 
 from tests.support.client import META, encode, modern_headers
 from tests.support.pipes import Pipes
-from tests.unit.doors.rig import House
-
-from trunkline.doors.mcp_stdio import StdioDoor
+from tests.unit.doors.rig import House, at_pipe
 
 Heard = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -66,18 +64,6 @@ async def listening(
 @contextlib.asynccontextmanager
 async def piped(folder: Path) -> AsyncIterator[tuple[House, Pipes]]:
     """A client at a pipe."""
-    here, pipes = House(folder), Pipes()
-    await pipes.start()
-    door = StdioDoor(here.server, limit_bytes=100_000, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(door.serve())
-    try:
+    here = House(folder)
+    async with at_pipe(here) as (pipes, _):
         yield here, pipes
-        pipes.end_input()
-        await asyncio.wait_for(serving, 15)
-    finally:
-        serving.cancel()
-        await asyncio.wait([serving])
-        here.server.close()
-        here.desk.router.roster.close()
-        await pipes.close()
-    assert not [note for note in here.notes if note.event == "internal"], here.notes

@@ -13,12 +13,11 @@ from tests.support.answers import Answer
 from tests.support.client import CLIENT_INFO, META, ModernClient
 from tests.support.pipes import Pipes
 from tests.support.waiting import until
-from tests.unit.doors.rig import House, house
+from tests.unit.doors.rig import House, at_pipe, house
 from tests.unit.router.fakes import OK, offer
 
 from trunkline.core.call import Call, Json
 from trunkline.core.question import ELICITATION, Ending, Question
-from trunkline.doors.mcp_stdio import StdioDoor
 
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 FORM = {"message": "Who?", "requestedSchema": {"type": "object"}}
@@ -97,11 +96,8 @@ class Talk:
 async def legacy(
     folder: Path, capabilities: dict[str, Any] = EVERYTHING, version: str = "2025-11-25", **options: Any
 ) -> AsyncIterator[Talk]:
-    here, pipes = House(folder, **options), Pipes()
-    await pipes.start()
-    door = StdioDoor(here.server, limit_bytes=100_000, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(door.serve())
-    try:
+    here = House(folder, **options)
+    async with at_pipe(here) as (pipes, serving):
         hello = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
         pipes.send({"id": 0, "method": "initialize", "params": hello}, {"method": "notifications/initialized"})
         assert (await pipes.next())["result"]["protocolVersion"] == version
@@ -110,16 +106,7 @@ async def legacy(
         yield talk
         for call in talk.calls:  # nobody waits for a door that waits for its last answers
             call.finish(OK)
-        pipes.end_input()
-        await asyncio.wait_for(serving, 15)
-        assert len(questions) == 0
-    finally:
-        serving.cancel()
-        await asyncio.wait([serving])
-        here.server.close()
-        here.desk.router.roster.close()
-        await pipes.close()
-    assert not [note for note in here.notes if note.event == "internal"], here.notes
+    assert len(questions) == 0
 
 
 class Modern:

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from tests.support.client import CLIENT_INFO
-from tests.support.pipes import Pipes
 from tests.support.waiting import until
 from tests.unit.doors.mcp.listening import listening
-from tests.unit.doors.rig import House, house
+from tests.unit.doors.rig import House, at_pipe, house
 from tests.unit.router.fakes import whole_offer
 
 from trunkline.doors.mcp import hello, news
-from trunkline.doors.mcp_stdio import StdioDoor
 
 TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 ASKED_BY = {TOOLS: "toolsListChanged", PROMPTS: "promptsListChanged", RESOURCES: "resourcesListChanged"}
@@ -119,12 +117,9 @@ async def test_a_client_that_comes_late_is_not_told_of_the_past(tmp_path: Path) 
 async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(news, "_SETTLE_S", 0.0)
     monkeypatch.setattr(hello, "_HEARD_S", 0.5)
-    here, pipes = House(tmp_path), Pipes()
+    here = House(tmp_path)
     here.desk.add("late", state="starting")  # greetings wait for it
-    await pipes.start()
-    door = StdioDoor(here.server, limit_bytes=100_000, stdin_fd=pipes.door_in, stdout_fd=pipes.door_out)
-    serving = asyncio.get_running_loop().create_task(door.serve())
-    try:
+    async with at_pipe(here) as (pipes, _):
         opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
         pipes.send({"id": 0, "method": "initialize", "params": opening})
         await until(lambda: here.server.conversations, "the client is known")
@@ -132,11 +127,3 @@ async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, mon
         assert (await pipes.next())["id"] == 0
         change(here, prompts=["new"])
         assert (await pipes.next())["method"].endswith("/list_changed")
-        pipes.end_input()
-        await asyncio.wait_for(serving, 15)
-    finally:
-        serving.cancel()
-        await asyncio.wait([serving])
-        here.server.close()
-        here.desk.router.roster.close()
-        await pipes.close()

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.links.mcp import test_watches as watched
 from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, session_on
 from tests.unit.links.mcp.memory_lane import new_call as call_of
-from tests.unit.links.mcp.test_source import Server, lane_of, living, ready, submitted
-from tests.unit.links.mcp.test_watches import Watcher
+from tests.unit.links.mcp.source_rig import Server, lane_of, living, ready, ready_source, submitted
+from tests.unit.links.mcp.watching import Library, Watcher, lose
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Code, GatewayError, Problem
@@ -147,7 +146,7 @@ async def test_a_lane_of_its_own_that_is_lost_is_opened_anew_and_the_others_noti
         assert book.states.count("ready") == 1
 
 
-class Library(watched.Server):
+class LibraryOfEveryVersion(Library):
     """Modern, with resources; `talks` while it speaks the older versions too."""
 
     def __init__(self) -> None:
@@ -163,8 +162,8 @@ class Library(watched.Server):
 
 
 async def test_what_a_session_watches_it_watches_in_its_own_era() -> None:
-    server = Library()
-    async with watched.living(server) as source:
+    server = LibraryOfEveryVersion()
+    async with ready_source(server) as source:
         own = await Watcher(source, capabilities=ASKABLE).holds()
         shared = await Watcher(source, session=None, capabilities=ASKABLE).holds()
         assert server.asked("resources/subscribe", 1) == [{"uri": "r:/a"}]
@@ -177,15 +176,15 @@ async def test_what_a_session_watches_it_watches_in_its_own_era() -> None:
 
 
 async def test_what_is_watched_moves_once_when_the_server_no_longer_speaks_the_older_versions() -> None:
-    server = Library()
-    async with watched.living(server) as source:
+    server = LibraryOfEveryVersion()
+    async with ready_source(server) as source:
         first = await Watcher(source, capabilities=ASKABLE).holds()
         server.talks = False
         second = await Watcher(source, "r:/b", session="two", capabilities=ASKABLE).holds()
         await until(lambda: set(server.listens[-1]) == {"r:/a", "r:/b"}, "both are watched for all")
         await until(lambda: server.asked("resources/unsubscribe", 1) == [{"uri": "r:/a"}], "the old one is let go")
         assert server.lanes[1].holds == 0
-        watched.lose(server, 1)
+        lose(server, 1)
         server.update(0, "r:/a")
         await until(lambda: bool(first.heard), "it is told")
         first.watch.close()

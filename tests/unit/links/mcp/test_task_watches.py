@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
-from tests.unit.links.mcp.test_source import Book
+from tests.unit.links.mcp.source_rig import ready_source
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_LOST
@@ -18,7 +16,7 @@ from trunkline.links.backoff import Backoff
 from trunkline.links.mcp import task_watches
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.per_caller import Stamps
-from trunkline.links.mcp.source import McpSource, Tuning
+from trunkline.links.mcp.source import McpSource
 from trunkline.wire.mcp.versions import Era
 
 PREFIX = "io.modelcontextprotocol/"
@@ -101,28 +99,13 @@ class Watcher:
         return set(honoured)
 
 
-@contextlib.asynccontextmanager
-async def living(server: Server) -> AsyncIterator[McpSource]:
-    source = McpSource("s", server.open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000.0))
-    book = Book()
-    before = asyncio.all_tasks()
-    life = asyncio.get_running_loop().create_task(source.run(book))
-    try:
-        await until(lambda: book.states == ["ready"], "it is up")
-        yield source
-    finally:
-        life.cancel()
-        await asyncio.wait([life])
-    assert asyncio.all_tasks() == before
-
-
 def open_listens(server: Server) -> list[int]:
     return [request.upstream_id for request in server.lanes[-1].pending.values() if "listen" in request.method]
 
 
 async def test_each_watch_has_a_subscription_of_its_own_and_hears_what_comes_by_it() -> None:
     server = Server()
-    async with living(server) as source:
+    async with ready_source(server) as source:
         one, both = Watcher(source, "1", "unknown"), Watcher(source, "1", "2")
         assert (await one.honoured(), await both.honoured()) == ({"1"}, {"1", "2"})
         assert server.asked == [["1", "unknown"], ["1", "2"]]
@@ -139,7 +122,7 @@ async def test_each_watch_has_a_subscription_of_its_own_and_hears_what_comes_by_
 
 async def test_a_subscription_is_over_with_its_last_task() -> None:
     server = Server()
-    async with living(server) as source:
+    async with ready_source(server) as source:
         watcher = Watcher(source, "1", "2")
         assert await watcher.honoured() == {"1", "2"}
         server.tell("1", listen=0, status="completed")
@@ -153,7 +136,7 @@ async def test_a_subscription_is_over_with_its_last_task() -> None:
 @pytest.mark.parametrize("loss", ["lane", "listen", "cancelled"])
 async def test_after_a_loss_it_is_made_anew_and_what_was_missed_is_told(loss: str) -> None:
     server = Server()
-    async with living(server) as source:
+    async with ready_source(server) as source:
         watcher = Watcher(source, "1", "2")
         assert await watcher.honoured() == {"1", "2"}
         server.tasks["1"] = "failed"
@@ -175,7 +158,7 @@ async def test_a_server_that_never_says_what_was_missed_is_not_waited_for(monkey
     monkeypatch.setattr(task_watches, "_ASKED_S", 0.01)
     server = Server()
     server.answers_get = False
-    async with living(server) as source:
+    async with ready_source(server) as source:
         watcher = Watcher(source, "1", "2")
         await watcher.honoured()
         server.lanes[0].answer(server.listens[0], {})
@@ -188,14 +171,14 @@ async def test_a_server_that_never_says_what_was_missed_is_not_waited_for(monkey
     "server", [Server("legacy"), Server(extensions={}), Server(extensions={"other/thing": {}})], ids=range(3)
 )
 async def test_servers_without_the_extension_are_not_asked(server: Server) -> None:
-    async with living(server) as source:
+    async with ready_source(server) as source:
         assert await Watcher(source, "1").honoured() == set()
         assert server.asked == []
 
 
 async def test_a_refusal_is_nobody_elses_loss() -> None:
     server = Server()
-    async with living(server) as source:
+    async with ready_source(server) as source:
         held = Watcher(source, "1")
         assert await held.honoured() == {"1"}
         server.refuses = True
@@ -207,7 +190,7 @@ async def test_a_refusal_is_nobody_elses_loss() -> None:
 async def test_what_is_watched_is_bounded_and_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_watches, "MAX_WATCHES", 1)
     server = Server()
-    async with living(server) as source:
+    async with ready_source(server) as source:
         assert await Watcher(source, "1").honoured() == {"1"}
         assert await Watcher(source, "2").honoured() == set()
     assert await Watcher(source, "1").honoured() == set()
@@ -215,7 +198,7 @@ async def test_what_is_watched_is_bounded_and_ends_with_the_server(monkeypatch: 
 
 async def test_nonsense_about_tasks_is_dropped() -> None:
     server = Server()
-    async with living(server) as source:
+    async with ready_source(server) as source:
         watcher = Watcher(source, "1")
         await watcher.honoured()
         for params in ({}, {"taskId": 7}, {"taskId": "2"}, {"taskId": "1", "_meta": {SUBSCRIPTION_ID: "strange"}}):

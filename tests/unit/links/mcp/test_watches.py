@@ -1,35 +1,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
-from tests.unit.links.mcp.test_source import Book
+from tests.unit.links.mcp.source_rig import Book, ready_source
+from tests.unit.links.mcp.watching import SUBSCRIPTION_ID, Library, Watcher, lose
 
-from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
+from trunkline.core.call import Failure, RemoteError
 from trunkline.core.errors import (
     DEADLINE,
     QUEUE_FULL,
     SOURCE_DOWN,
-    SOURCE_LOST,
-    SOURCE_PROTOCOL,
     UNKNOWN_METHOD,
-    GatewayError,
-    Problem,
 )
-from trunkline.core.watch import Watch
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp import watches as watches_module
-from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.source import McpSource, Tuning
-from trunkline.wire.mcp.versions import Era
-
-SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 
 @pytest.fixture(autouse=True)
@@ -37,106 +25,12 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
 
 
-class Server:
-    """A server with resources; every connection to it is a lane of its own."""
-
-    def __init__(self, era: Era = "legacy", subscribe: bool = True) -> None:
-        self.era: Era = era
-        self.capabilities: dict[str, Any] = {"resources": {"subscribe": subscribe}}
-        self.lanes: list[MemoryLane] = []
-        self.errors: dict[str, int] = {}
-        self.silent: set[str] = set()
-        self.honours: Callable[[list[str]], list[str]] = lambda uris: uris
-
-    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
-        if (era, self.era) == ("legacy", "modern"):
-            raise GatewayError(Problem(code=SOURCE_PROTOCOL, message="`initialize` was refused"))
-        lane = MemoryLane(self.respond)
-        lane.modern = self.era == "modern"
-        self.lanes.append(lane)
-        hello = {"capabilities": self.capabilities, "protocolVersion": "2025-11-25"}
-        return session_on(lane, self.era, json.dumps(hello).encode())
-
-    def respond(self, lane: MemoryLane, message: dict[str, Any]) -> None:
-        method = message.get("method", "")
-        if method in self.silent or "id" not in message:
-            return
-        if method in self.errors:
-            lane.say({"id": message["id"], "error": {"code": self.errors[method], "message": "no"}})
-        elif method == "subscriptions/listen":
-            self.acknowledge(lane, message)
-        elif method.endswith("/list"):
-            member = {"resources/templates/list": "resourceTemplates"}.get(method, method.split("/")[0])
-            lane.answer(message, {member: []})
-        else:
-            lane.answer(message, {})
-
-    def acknowledge(self, lane: MemoryLane, message: dict[str, Any]) -> None:
-        wanted = dict(message["params"]["notifications"])
-        if "resourceSubscriptions" in wanted:
-            wanted["resourceSubscriptions"] = self.honours(wanted["resourceSubscriptions"])
-        params = {"notifications": wanted, "_meta": {SUBSCRIPTION_ID: message["id"]}}
-        lane.say({"method": "notifications/subscriptions/acknowledged", "params": params})
-
-    def asked(self, method: str, lane: int | None = None) -> list[Any]:
-        lanes = self.lanes if lane is None else [self.lanes[lane]]
-        return [message["params"] for each in lanes for message in each.sent if message.get("method") == method]
-
-    def update(self, lane: int, uri: str, **more: Any) -> None:
-        self.lanes[lane].say({"method": "notifications/resources/updated", "params": {"uri": uri, **more}})
-
-    @property
-    def listens(self) -> list[list[str]]:
-        """The resources of each subscription, in the order they were asked for."""
-        asked = self.asked("subscriptions/listen")
-        return [params["notifications"].get("resourceSubscriptions", []) for params in asked]
-
-
-class Watcher:
-    def __init__(self, source: McpSource, uri: str = "r:/a", session: str | None = "one", **caller: Any) -> None:
-        self.heard: list[dict[str, Any]] = []
-        self.settled: list[Outcome] = []
-        told = lambda params: self.heard.append(json.loads(bytes(params)))  # noqa: E731
-        self.watch = Watch(Caller("local", session, **caller), uri, told, self.settled.append)
-        source.watch(self.watch)
-
-    async def outcome(self) -> Outcome:
-        await until(lambda: bool(self.settled), "it is settled")
-        (outcome,) = self.settled
-        return outcome
-
-    async def holds(self) -> Watcher:
-        outcome = await self.outcome()
-        assert isinstance(outcome, Result), outcome
-        return self
-
-
-@contextlib.asynccontextmanager
-async def living(server: Server, **tuning: Any) -> AsyncIterator[McpSource]:
-    defaults: dict[str, Any] = {"shared": False, "max_lanes": 4, "lane_idle_s": 1000.0}
-    source = McpSource("s", server.open, Tuning(**{**defaults, **tuning}))
-    book = Book()
-    before = asyncio.all_tasks()
-    life = asyncio.get_running_loop().create_task(source.run(book))
-    try:
-        await until(lambda: book.states == ["ready"], "it is up")
-        yield source
-    finally:
-        life.cancel()
-        await asyncio.wait([life])
-    assert asyncio.all_tasks() == before
-
-
-def lose(server: Server, lane: int) -> None:
-    server.lanes[lane].lose(server.lanes[lane].problem(SOURCE_LOST, "gone"))
-
-
 # Legacy --------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_watch_is_asked_for_once_on_the_lane_of_its_session_and_hears_of_changes() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         one, two = Watcher(source), Watcher(source)
         await one.holds()
         await two.holds()
@@ -150,8 +44,8 @@ async def test_a_watch_is_asked_for_once_on_the_lane_of_its_session_and_hears_of
 
 
 async def test_the_last_to_leave_ends_the_subscription() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         one, two = await Watcher(source).holds(), await Watcher(source).holds()
         lane = server.lanes[1]
         assert lane.holds == 1
@@ -168,9 +62,9 @@ async def test_the_last_to_leave_ends_the_subscription() -> None:
 
 
 async def test_whoever_comes_back_at_once_is_asked_for_after_the_end() -> None:
-    server = Server()
+    server = Library()
     server.silent = {"resources/unsubscribe"}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         (await Watcher(source).holds()).watch.close()
         again = Watcher(source)
         await until(lambda: bool(server.asked("resources/unsubscribe")), "the first is ended")
@@ -186,8 +80,8 @@ async def test_whoever_comes_back_at_once_is_asked_for_after_the_end() -> None:
 
 
 async def test_a_watch_closed_before_it_was_answered_is_ended_at_the_server() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         watcher = Watcher(source)
         watcher.watch.close()
         await until(lambda: bool(server.asked("resources/unsubscribe")), "it is ended")
@@ -195,8 +89,8 @@ async def test_a_watch_closed_before_it_was_answered_is_ended_at_the_server() ->
 
 
 async def test_sessions_do_not_hear_what_is_told_to_others() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         one, two = await Watcher(source, session="one").holds(), await Watcher(source, session="two").holds()
         nobody = await Watcher(source, session=None).holds()
         assert [len(server.asked("resources/subscribe", lane)) for lane in (0, 1, 2)] == [1, 1, 1]
@@ -209,8 +103,8 @@ async def test_sessions_do_not_hear_what_is_told_to_others() -> None:
 
 
 async def test_a_modern_client_that_can_be_asked_watches_on_a_lane_of_the_pool() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         caller = {"session": None, "capabilities": b'{"elicitation":{}}', "version": "2026-07-28"}
         watcher = await Watcher(source, **caller).holds()
         assert server.asked("resources/subscribe", 1)
@@ -219,8 +113,8 @@ async def test_a_modern_client_that_can_be_asked_watches_on_a_lane_of_the_pool()
 
 
 async def test_all_share_one_where_the_configuration_says_so() -> None:
-    server = Server()
-    async with living(server, shared=True) as source:
+    server = Library()
+    async with ready_source(server, shared=True) as source:
         one, two = await Watcher(source, session="one").holds(), await Watcher(source, session="two").holds()
         assert len(server.lanes) == 1
         assert len(server.asked("resources/subscribe")) == 1
@@ -241,8 +135,8 @@ async def test_all_share_one_where_the_configuration_says_so() -> None:
     ],
 )
 async def test_parts_of_a_watched_resource_are_told_too(updated: str, hears: bool) -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         server.update(1, updated)
         server.update(1, "r:/a")
@@ -251,8 +145,8 @@ async def test_parts_of_a_watched_resource_are_told_too(updated: str, hears: boo
 
 
 async def test_a_burst_is_told_once() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         for number in range(100):
             server.update(1, "r:/a", n=number)
@@ -262,8 +156,8 @@ async def test_a_burst_is_told_once() -> None:
 
 @pytest.mark.parametrize("params", [{}, {"uri": 1}, {"uri": None}])
 async def test_nonsense_is_dropped(params: dict[str, Any]) -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         server.lanes[1].say({"method": "notifications/resources/updated", "params": params})
         server.update(1, "r:/a")
@@ -271,8 +165,8 @@ async def test_nonsense_is_dropped(params: dict[str, Any]) -> None:
 
 
 async def test_a_server_without_subscriptions_refuses_without_being_asked() -> None:
-    server = Server(subscribe=False)
-    async with living(server) as source:
+    server = Library(subscribe=False)
+    async with ready_source(server) as source:
         outcome = await Watcher(source).outcome()
         assert isinstance(outcome, Failure)
         assert outcome.problem.code is UNKNOWN_METHOD
@@ -280,9 +174,9 @@ async def test_a_server_without_subscriptions_refuses_without_being_asked() -> N
 
 
 async def test_a_refusal_of_the_server_is_passed_on_and_the_next_one_is_asked_anew() -> None:
-    server = Server()
+    server = Library()
     server.errors = {"resources/subscribe": -32602}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         one, two = Watcher(source), Watcher(source)
         assert isinstance(await one.outcome(), RemoteError)
         assert isinstance(await two.outcome(), RemoteError)
@@ -292,9 +186,9 @@ async def test_a_refusal_of_the_server_is_passed_on_and_the_next_one_is_asked_an
 
 async def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches_module, "_ASKED_S", 0.05)
-    server = Server()
+    server = Library()
     server.silent = {"resources/subscribe"}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         outcome = await Watcher(source).outcome()
         assert isinstance(outcome, Failure)
         assert outcome.problem.code is DEADLINE
@@ -304,9 +198,9 @@ async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watches_module, "_ASKED_S", 0.05)
-    server = Server()
+    server = Library()
     server.silent = {"resources/subscribe"}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         watcher = Watcher(source)
         await until(lambda: bool(server.asked("resources/subscribe")), "it is asked for")
         watcher.watch.close()
@@ -315,7 +209,7 @@ async def test_nothing_is_left_of_a_watch_that_was_closed_before_it_was_answered
 
 async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches_module, "MAX_PER_LANE", 2)
-    async with living(Server()) as source:
+    async with ready_source(Library()) as source:
         first = await Watcher(source, "r:/1").holds()
         await Watcher(source, "r:/2").holds()
         outcome = await Watcher(source, "r:/3").outcome()
@@ -327,8 +221,8 @@ async def test_so_many_resources_are_watched_and_no_more(monkeypatch: pytest.Mon
 
 
 async def test_what_was_lost_with_its_lane_is_made_anew() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         own, shared = await Watcher(source).holds(), await Watcher(source, session=None).holds()
         lose(server, 1)
         await until(lambda: len(server.lanes) == 3 and server.lanes[2].holds == 1, "its lane is opened again")
@@ -342,8 +236,8 @@ async def test_what_was_lost_with_its_lane_is_made_anew() -> None:
 
 
 async def test_a_server_that_no_longer_wants_to_is_left_alone() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         await Watcher(source).holds()
         server.errors = {"resources/subscribe": -32602}
         lose(server, 1)
@@ -353,8 +247,8 @@ async def test_a_server_that_no_longer_wants_to_is_left_alone() -> None:
 
 
 async def test_a_lane_is_not_opened_again_for_a_client_that_has_gone() -> None:
-    server = Server()
-    async with living(server) as source:
+    server = Library()
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         source.forget("one")
         await until(lambda: server.lanes[1].closed == 1, "its server is stopped")
@@ -364,7 +258,7 @@ async def test_a_lane_is_not_opened_again_for_a_client_that_has_gone() -> None:
 
 
 async def test_a_watch_before_the_server_is_up_waits_for_it() -> None:
-    server = Server()
+    server = Library()
     source = McpSource("s", server.open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000))
     early, left = Watcher(source), Watcher(source)
     left.watch.close()
@@ -381,7 +275,7 @@ async def test_a_watch_before_the_server_is_up_waits_for_it() -> None:
 
 async def test_a_watch_of_a_server_that_never_comes_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches_module, "_ASKED_S", 0.02)
-    source = McpSource("s", Server().open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000))
+    source = McpSource("s", Library().open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000))
     outcome = await Watcher(source).outcome()
     assert isinstance(outcome, Failure)
     assert outcome.problem.code is SOURCE_DOWN
@@ -391,8 +285,8 @@ async def test_a_watch_of_a_server_that_never_comes_up_is_refused(monkeypatch: p
 
 
 async def test_a_modern_server_is_asked_once_for_all_that_is_watched() -> None:
-    server = Server("modern")
-    async with living(server) as source:
+    server = Library("modern")
+    async with ready_source(server) as source:
         one, two = Watcher(source, "r:/1", "one"), Watcher(source, "r:/2", "two")
         await one.holds()
         await two.holds()
@@ -406,9 +300,9 @@ async def test_a_modern_server_is_asked_once_for_all_that_is_watched() -> None:
 
 
 async def test_a_new_set_is_asked_for_before_the_old_one_is_ended() -> None:
-    server = Server("modern")
+    server = Library("modern")
     server.capabilities["tools"] = {"listChanged": True}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         await until(lambda: server.listens == [[]], "changes of lists are listened for")
         first = await Watcher(source, "r:/1").holds()
         await Watcher(source, "r:/2").holds()
@@ -425,8 +319,8 @@ async def test_a_new_set_is_asked_for_before_the_old_one_is_ended() -> None:
 
 
 async def test_the_last_watch_ends_the_subscription_where_no_list_needs_it() -> None:
-    server = Server("modern")
-    async with living(server) as source:
+    server = Library("modern")
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         watcher.watch.close()
         await until(lambda: not server.lanes[0].pending, "it is ended")
@@ -434,9 +328,9 @@ async def test_the_last_watch_ends_the_subscription_where_no_list_needs_it() -> 
 
 
 async def test_what_is_not_acknowledged_is_refused() -> None:
-    server = Server("modern")
+    server = Library("modern")
     server.honours = lambda uris: [uri for uri in uris if uri != "r:/no"]
-    async with living(server) as source:
+    async with ready_source(server) as source:
         good, bad = Watcher(source, "r:/yes"), Watcher(source, "r:/no")
         await good.holds()
         assert isinstance(await bad.outcome(), Failure)
@@ -445,9 +339,9 @@ async def test_what_is_not_acknowledged_is_refused() -> None:
 
 
 async def test_a_refused_subscription_takes_nothing_from_the_one_before() -> None:
-    server = Server("modern")
+    server = Library("modern")
     server.capabilities["tools"] = {"listChanged": True}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         await until(lambda: server.listens == [[]], "changes of lists are listened for")
         server.errors = {"subscriptions/listen": -32602}
         assert isinstance(await Watcher(source).outcome(), RemoteError)
@@ -457,10 +351,10 @@ async def test_a_refused_subscription_takes_nothing_from_the_one_before() -> Non
 
 
 async def test_a_server_that_knows_no_subscriptions_is_asked_once() -> None:
-    server = Server("modern")
+    server = Library("modern")
     server.capabilities["tools"] = {"listChanged": True}
     server.errors = {"subscriptions/listen": -32601}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         await until(lambda: len(server.listens) == 1, "it is asked")
         assert isinstance(await Watcher(source).outcome(), RemoteError)
         assert len(server.listens) == 1
@@ -468,9 +362,9 @@ async def test_a_server_that_knows_no_subscriptions_is_asked_once() -> None:
 
 @pytest.mark.parametrize("how", ["result", "cancelled"])
 async def test_a_subscription_that_ends_is_made_anew_and_the_lists_are_looked_at(how: str) -> None:
-    server = Server("modern")
+    server = Library("modern")
     server.capabilities["tools"] = {"listChanged": True}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         lane = server.lanes[0]
         await until(lambda: len(lane.pending) == 1, "one is open")
@@ -487,8 +381,8 @@ async def test_a_subscription_that_ends_is_made_anew_and_the_lists_are_looked_at
 
 
 async def test_a_server_that_comes_back_is_asked_again() -> None:
-    server = Server("modern")
-    async with living(server) as source:
+    server = Library("modern")
+    async with ready_source(server) as source:
         watcher = await Watcher(source).holds()
         lose(server, 0)
         await until(lambda: server.listens == [["r:/a"], ["r:/a"]], "it is asked again")
@@ -501,15 +395,15 @@ async def test_a_server_that_never_acknowledges_is_believed_for_lists_and_not_fo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trunkline.links.mcp.listen._ACKNOWLEDGED_S", 0.02)
-    server = Server("modern")
+    server = Library("modern")
     server.silent = {"subscriptions/listen"}
-    async with living(server) as source:
+    async with ready_source(server) as source:
         assert isinstance(await Watcher(source).outcome(), Failure)
 
 
 async def test_a_server_may_come_back_in_the_other_era() -> None:
-    server = Server("legacy")
-    async with living(server, shared=True) as source:
+    server = Library("legacy")
+    async with ready_source(server, shared=True) as source:
         watcher = await Watcher(source).holds()
         server.era = "modern"
         lose(server, 0)
