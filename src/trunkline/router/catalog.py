@@ -203,7 +203,7 @@ class Catalog:
     # -- building -------------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        linked = self.resources.sources if len(self.resources.sources) > 1 else ()
+        linked = self.resources.sources if self.resources.several else ()
         entries = [entry for source in self._rules for entry in self._entries_of(source, gives_links=source in linked)]
         self._names = give_names(self._naming_rules(), entries, self._shown_name, _HINT)
         self._entries = entries

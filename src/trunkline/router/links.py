@@ -1,7 +1,8 @@
 """Whose a URI is for one caller: listed, given in a result, or fitting a template.
 
-Servers give URIs in results that no list has. Where several servers have resources, each principal's are remembered
-here with the server that gave them; one that would lead to another server is shown as an address of its own.
+Servers give URIs in results that no list has. Where several servers have resources, or may turn out to have some, each
+principal's are remembered here with the server that gave them; one that would lead to another server is shown as an
+address of its own.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Links:
 
     def shown(self, caller: Caller, source: str, uri: str) -> str:
         """What the caller shall call a URI that this server gave it; remembered where nothing else says so."""
-        if len(self._views.of(caller).resources.sources) < 2:
+        if not self._views.of(caller).resources.several:
             return uri
         place = Place(source, uri)
         leads_to = self.resolve(caller, uri)

@@ -131,7 +131,7 @@ class Requests:
 
     def _has_links(self, call: Call, source: str) -> bool:
         resources = self._roster.views.of(call.caller).resources
-        return len(resources.sources) > 1 and source in resources.sources
+        return resources.several and source in resources.sources
 
     # -- completions ----------------------------------------------------------------------------------------------
 

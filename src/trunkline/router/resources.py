@@ -39,6 +39,9 @@ class Resources:
         self._by_folded_name = {source.casefold(): source for source in reversed(self._order)}
         self.sources = tuple(source for source, offer in self._order.items() if offer and _has_resources(offer))
         """Those that have resources at all, listed or not, in the order of the file."""
+        unheard = sum(offer is None for offer in self._order.values())
+        self.several = len(self.sources) + unheard > 1
+        """Whether a URI alone may not say whose it is, once all servers have said what they offer."""
         self._owners: dict[str, str] = {}
         self._template_owners: dict[str, str] = {}
         self._displaced: dict[str, str] = {}

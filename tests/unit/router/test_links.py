@@ -81,6 +81,15 @@ async def test_with_one_server_that_has_resources_nothing_is_looked_at(tmp_path:
     assert desk.router.links.resolve(ME, "y://1") is None
 
 
+async def test_what_is_given_before_another_server_has_come_up_still_leads_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.add("late", state="starting")
+    desk.offer("b", tools=["t"], resources=["x://1"])
+    assert gives(desk, "b", "made://up") == ["made://up"]
+    desk.offer("late", resources=["y://1"])
+    assert desk.router.links.resolve(ME, "made://up") == ("b", "made://up")
+
+
 async def test_a_result_without_links_is_the_very_object_of_the_server(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     call = desk.call("a_t")

@@ -36,6 +36,7 @@ _VERSION: Final = b"mcp-protocol-version"
 _LAST_EVENT_ID: Final = b"last-event-id"
 _NONE: Final = b"{}"
 _LEGACY: Final = frozenset(version.encode() for version in LEGACY)
+_LEGACY_OR_NONE: Final = _LEGACY | {None}
 _DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
 
 
@@ -84,10 +85,10 @@ class McpRoute:
         exchange.id_json = message.id_json
         if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
             bridge_trace(message, headers)
-        version = headers.get(_VERSION)
-        if version in _LEGACY or (version is None and not is_modern(message)):
+        version, in_session = headers.get(_VERSION), _SESSION_ID in headers
+        if (version in _LEGACY and in_session) or (version in _LEGACY_OR_NONE and not is_modern(message)):
             self._post_legacy(exchange, request, message, principal)
-        elif headers.get(_SESSION_ID) is not None and not is_modern(message):
+        elif in_session and not is_modern(message):
             raise Denied(_version_refused(version))
         else:
             self._post_modern(exchange, request, message, principal)

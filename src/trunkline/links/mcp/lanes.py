@@ -192,10 +192,12 @@ class ClientLanes:
     def _make_room(self) -> bool:
         """Close the lane that was used longest ago, if its client has been silent for a while: most never say goodbye.
 
-        A client that still works keeps its lane, whoever else asks: its server may hold state.
+        A client that still works keeps its lane, whoever else asks: its server may hold state. A seat of the pool is
+        nobody's between calls.
         """
         horizon = self._loop.time() - _SILENT_S
-        idle = [(slot.used_at, key) for key, slot in self._slots.items() if slot.idle and slot.used_at < horizon]
+        slots = [(key, slot) for key, slot in self._slots.items() if slot.idle]
+        idle = [(slot.used_at, key) for key, slot in slots if isinstance(key[1], int) or slot.used_at < horizon]
         if not idle:
             return False
         self._end(min(idle, key=itemgetter(0))[1], "another client needs it")

@@ -13,6 +13,7 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import RemoteError, Result
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.wire.mcp.versions import LEGACY
 
 
 @both_loops
@@ -96,10 +97,11 @@ def test_headers_that_do_not_say_what_the_body_says_are_refused(loop_factory: Lo
             good = modern_headers("tools/call", message["params"])
             for name in good:
                 for wrong in ({k: v for k, v in good.items() if k != name}, {**good, name: "other"}):
-                    if name == "MCP-Protocol-Version" and "MCP-Protocol-Version" in wrong:
-                        continue
                     reply = await client.post(encode(message), wrong)
                     assert (reply.status, code(reply)) == (400, -32020), wrong
+            for version in LEGACY:
+                reply = await client.post(encode(message), {**good, "MCP-Protocol-Version": version})
+                assert (reply.status, code(reply)) == (400, -32020), version
             assert here.source.held == []
             here.source.on_submit = echo
             assert (await client.post(encode(message), {**good, "Mcp-Name": "=?base64?c190?="})).status == 200

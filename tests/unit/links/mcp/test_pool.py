@@ -122,6 +122,21 @@ async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> 
             answer(opener, call)
 
 
+async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
+    opener = Opener()
+    async with pool_with(opener, max_lanes=2) as pool:
+        first, second = submit(pool, "a"), submit(pool, "a")
+        await sent(opener, first, second)
+        answer(opener, first)
+        other = submit(pool, "b")
+        await sent(opener, other)
+        assert opener.lane_with(other) == 2
+        await until(lambda: opener.lanes[0].closed, "the free one of the first is closed")
+        assert opener.lane_with(second) == 1
+        for call in (second, other):
+            answer(opener, call)
+
+
 async def test_beyond_the_seats_calls_wait_in_order() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
