@@ -1,12 +1,13 @@
 """What a session's streams have said, for a client that lost a connection and comes back for the rest.
 
 Every stream has a number and its events are counted, so an event's id (`3-7`) names both. What is kept is bounded, per
-session and for all of them; the oldest goes first. An answer that nobody could fetch in time becomes an error.
+session and for all of them; the oldest goes first, whoever said it. An answer that nobody could fetch in time
+becomes an error.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final, Protocol
 
 from trunkline.core.errors import INTERNAL, Problem
@@ -27,12 +28,36 @@ class Carrier(Protocol):
 
 
 class Kept:
-    """How much all sessions keep together."""
+    """What all sessions keep together, in the order it was said: a silent session gives way to one that speaks."""
 
-    __slots__ = ("size_bytes",)
+    __slots__ = ("_next", "_order", "size_bytes")
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        self._next = 0
+        # Not a plain dict: that one steps over all that went before, each time, to find its first.
+        self._order: OrderedDict[int, Replay] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many events are kept."""
+        return len(self._order)
+
+    def add(self, replay: Replay, size_bytes: int) -> int:
+        """An event of that session is kept; its place in the order is what `remove` takes."""
+        place = self._next
+        self._next += 1
+        self._order[place] = replay
+        self.size_bytes += size_bytes
+        return place
+
+    def remove(self, place: int, size_bytes: int) -> None:
+        del self._order[place]
+        self.size_bytes -= size_bytes
+
+    def drop_surplus(self) -> None:
+        """The oldest of all is always the oldest of its own session, too."""
+        while self.size_bytes > MAX_TOTAL_BYTES:
+            next(iter(self._order.values())).drop_oldest()
 
 
 class Track:
@@ -124,7 +149,7 @@ class Replay:
     def __init__(self, kept: Kept, *, primes: bool) -> None:
         self.primes = primes
         self._kept = kept
-        self._order: deque[Track] = deque()
+        self._order: deque[tuple[int, Track]] = deque()
         self._tracks: dict[int, Track] = {}
         self._size_bytes = 0
         self._next = 0
@@ -161,20 +186,22 @@ class Replay:
         if self._closed:
             return
         track.events.append((count, data))
-        self._order.append(track)
-        self._grow(len(data))
-        while self._order and self._is_too_much:
-            self._drop_oldest()
+        self._order.append((self._kept.add(self, len(data)), track))
+        self._size_bytes += len(data)
+        # Its own bound comes first: what is too large for one session costs no other one anything.
+        while self._is_too_much:
+            self.drop_oldest()
+        self._kept.drop_surplus()
 
     @property
     def _is_too_much(self) -> bool:
-        too_much = self._size_bytes > MAX_BYTES or self._kept.size_bytes > MAX_TOTAL_BYTES
-        return too_much or len(self._order) > MAX_EVENTS
+        return self._size_bytes > MAX_BYTES or len(self._order) > MAX_EVENTS
 
-    def _drop_oldest(self) -> None:
-        track = self._order.popleft()
+    def drop_oldest(self) -> None:
+        place, track = self._order.popleft()
         _, data = track.events.popleft()
-        self._grow(-len(data))
+        self._size_bytes -= len(data)
+        self._kept.remove(place, len(data))
         if track.is_spent:
             self._tracks.pop(track.number, None)
 
@@ -185,14 +212,9 @@ class Replay:
                 del self._tracks[number]
                 return
 
-    def _grow(self, size_bytes: int) -> None:
-        self._size_bytes += size_bytes
-        self._kept.size_bytes += size_bytes
-
     def close(self) -> None:
         """The session is over; what is still said in it reaches connections that are open, and is not kept."""
         self._closed = True
-        self._kept.size_bytes -= self._size_bytes
-        self._size_bytes = 0
-        self._order.clear()
+        while self._order:
+            self.drop_oldest()
         self._tracks.clear()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.doors.http import replay
-from trunkline.doors.http.replay import Kept, Replay
+from trunkline.doors.http.replay import Kept, Replay, Track
 
 
 class Connection:
@@ -18,6 +18,11 @@ class Connection:
 
     def end_stream(self) -> None:
         self.ended = True
+
+
+def said(track: Track) -> list[bytes]:
+    """What is still kept of a stream."""
+    return [data for _, data in track.events]
 
 
 def test_a_stream_goes_on_where_its_client_left_it_and_no_other_stream_is_mixed_in() -> None:
@@ -81,6 +86,93 @@ def test_all_sessions_together_are_bounded_and_give_back_what_they_kept(monkeypa
     one.close()
     two.close()
     assert kept.size_bytes == 0
+
+
+def test_an_answer_is_still_there_for_its_client_when_idle_sessions_had_filled_the_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 160)
+    kept = Kept()
+    idle = [Replay(kept, primes=True) for _ in range(16)]
+    for session in idle:
+        session.open().say(b"x" * 10)
+    track = Replay(kept, primes=True).open(b"1")
+    track.say(b"answer", last=True)
+    back = Connection()
+    track.attach(back, 0)
+    assert back.events == [(b"0-1", b"answer")]
+    assert kept.size_bytes <= 160
+
+
+def test_what_goes_when_the_room_is_full_is_the_oldest_of_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 3)
+    kept = Kept()
+    one, two = (Replay(kept, primes=True).open() for _ in range(2))
+    left = []
+    for track, data in ((one, b"a"), (two, b"b"), (one, b"c"), (two, b"d"), (two, b"e"), (one, b"f")):
+        track.say(data)
+        left.append(said(one) + said(two))
+    assert left == [
+        [b"a"],
+        [b"a", b"b"],
+        [b"a", b"c", b"b"],
+        [b"c", b"b", b"d"],
+        [b"c", b"d", b"e"],
+        [b"f", b"d", b"e"],
+    ]
+
+
+def test_an_answer_that_had_to_go_for_another_session_becomes_an_error_for_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
+    kept = Kept()
+    old, late = Replay(kept, primes=True).open(b'"old"'), Connection()
+    old.say(b"x" * 80, last=True)
+    Replay(kept, primes=True).open().say(b"y" * 80)
+    old.attach(late, 0)
+    assert len(late.events) == 1
+    assert b'"id":"old","error"' in late.events[0][1]
+
+
+def test_an_event_too_large_for_its_own_session_costs_no_other_session_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "MAX_BYTES", 50)
+    monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 100)
+    kept = Kept()
+    other = Replay(kept, primes=True).open()
+    other.say(b"a")
+    Replay(kept, primes=True).open().say(b"x" * 200)
+    assert said(other) == [b"a"]
+    assert kept.size_bytes == 1
+
+
+def test_a_session_that_ends_leaves_nothing_behind_and_the_others_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay, "MAX_TOTAL_BYTES", 2)
+    kept = Kept()
+    stays = Replay(kept, primes=True).open()
+    stays.say(b"a")
+    for _ in range(5):
+        ends = Replay(kept, primes=True)
+        ends.open().say(b"x")
+        ends.close()
+        assert len(kept) == 1
+    stays.say(b"b")
+    stays.say(b"c")
+    assert said(stays) == [b"b", b"c"]
+    assert len(kept) == 2
+
+
+def test_the_order_over_all_sessions_is_no_longer_than_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_EVENTS", 2)
+    kept = Kept()
+    track = Replay(kept, primes=True).open()
+    for _ in range(50):
+        track.say(b"news")
+    assert len(kept) == len(track.events) == 2
 
 
 def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkeypatch: pytest.MonkeyPatch) -> None:
