@@ -1,6 +1,7 @@
 """News of tasks: each is listened for at the server that has it, and told under the id that its client knows.
 
-A server that is replaced is listened to anew in its successor; of one that is removed nothing more is heard.
+A server that is replaced is listened to anew in its successor, once that is up; of one that is removed nothing more is
+heard.
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ class _AtServer:
         self._settled = False
 
     def begin(self, gate: Gate) -> None:
+        """Of a server that refuses now nothing is promised. What was promised before is left with it all the same: it
+        waits there until the server is up, the client has enough, or yet another server takes over."""
         self.close()
         self.gate = gate
-        if gate.refusal() is not None:
+        if not self._settled and gate.refusal() is not None:
             self.settle(frozenset())
             return
         self._watch = TaskWatch(self._news.caller, frozenset(self.shown), self._told, self.settle)

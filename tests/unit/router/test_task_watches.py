@@ -1,17 +1,28 @@
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.support.waiting import until
+from tests.unit.links.mcp.test_task_watches import Server
 from tests.unit.router.fakes import Desk, FakeSource, offer
 from tests.unit.router.test_tasks import MODERN, answer, make_task, result
 
 from trunkline.core.call import Caller
-from trunkline.core.source import Health
+from trunkline.core.errors import SOURCE_DOWN, GatewayError, Problem
+from trunkline.core.source import Health, Source, State
 from trunkline.core.watch import TaskWatch
+from trunkline.links.backoff import Backoff
+from trunkline.links.mcp.handshake import Session
+from trunkline.links.mcp.source import McpSource, Tuning
 from trunkline.router.options import NameRules, SourceOptions
+from trunkline.router.roster import SourceSink
 from trunkline.router.tasks import RELATED_TASK, TaskPlace
+from trunkline.wire.mcp.versions import Era
 
 STRANGER = Caller("you", capabilities=MODERN.capabilities, version=MODERN.version)
 
@@ -45,6 +56,41 @@ def desk_of_two(folder: Path) -> tuple[Desk, str, str]:
 
 def says(watch: TaskWatch, own_id: str, **task: Any) -> None:
     watch.on_told(own_id, json.dumps({"taskId": own_id, **task}).encode())
+
+
+def replaced(desk: Desk, successor: Source, *, enabled: bool = True) -> SourceSink:
+    """Another server in the place of `a`."""
+    options = SourceOptions(
+        rules=NameRules(prefix="a"), timeout_s=60.0, grace_s=60.0, fingerprint="new", enabled=enabled
+    )
+    return desk.router.roster.replace("a", successor, options)
+
+
+def replaced_by(desk: Desk, state: State) -> FakeSource:
+    successor = FakeSource()
+    sink = replaced(desk, successor, enabled=state != "disabled")
+    sink.health(Health(state=state))
+    return successor
+
+
+def promised(desk: Desk, a: str) -> tuple[Listener, TaskWatch]:
+    """Somebody was promised news of the task of `a`."""
+    listener = Listener(desk, a)
+    watch = desk.sources["a"].task_watches[-1]
+    watch.settle(frozenset({"1"}))
+    listener.news.keep([a])
+    return listener, watch
+
+
+class FailsFirst(Server):
+    """Cannot be reached until it `is_there`."""
+
+    is_there = False
+
+    async def open(self, era: Era | None, capabilities: bytes, count: Callable[[str], None]) -> Session:
+        if not self.is_there:
+            raise GatewayError(Problem(code=SOURCE_DOWN, message="nobody there", source="a"))
+        return await super().open(era, capabilities, count)
 
 
 async def test_tasks_are_watched_at_their_servers_and_told_under_the_ids_of_the_client(tmp_path: Path) -> None:
@@ -114,8 +160,7 @@ async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed
     assert at_b.closed
     assert listener.settled == [({b}, frozenset())]
     successor = FakeSource()
-    options = SourceOptions(rules=NameRules(prefix="a"), timeout_s=60.0, grace_s=60.0, fingerprint="new")
-    sink = desk.router.roster.replace("a", successor, options)
+    sink = replaced(desk, successor)
     sink.publish(offer("a", "t"))
     sink.health(Health(state="ready"))
     assert at_a.closed
@@ -124,3 +169,80 @@ async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed
     says(again, "1", status="completed")
     assert listener.honoured == {a}
     assert [task_id for _, task_id, _ in listener.told] == [a]
+
+
+@pytest.mark.parametrize("state", ["down", "auth_required", "disabled"])
+async def test_what_was_promised_waits_at_a_successor_that_refuses_until_that_tells(
+    tmp_path: Path, state: State
+) -> None:
+    desk, a, _ = desk_of_two(tmp_path)
+    listener, before = promised(desk, a)
+    [waiting] = replaced_by(desk, state).task_watches
+    assert (before.closed, waiting.closed, waiting.task_ids) == (True, False, {"1"})
+    waiting.settle(frozenset({"1"}))
+    says(waiting, "1", status="completed")
+    assert [task_id for _, task_id, _ in listener.told] == [a]
+    assert listener.settled == [({a}, {a})]
+
+
+@pytest.mark.parametrize("end", ["closed", "let go", "removed"])
+async def test_nothing_waits_at_a_successor_that_stays_down_once_nobody_listens_or_it_is_removed(
+    tmp_path: Path, end: str
+) -> None:
+    desk, a, _ = desk_of_two(tmp_path)
+    listener, _ = promised(desk, a)
+    [waiting] = replaced_by(desk, "down").task_watches
+    if end == "removed":
+        desk.router.roster.remove("a")
+    elif end == "closed":
+        listener.news.close()
+    else:
+        listener.news.keep([])
+    assert waiting.closed
+    assert not listener.news.at
+    listener.news.close()
+    assert not len(desk.router._task_watches)
+
+
+async def test_it_waits_only_at_the_last_of_several_successors(tmp_path: Path) -> None:
+    desk, a, _ = desk_of_two(tmp_path)
+    listener, _ = promised(desk, a)
+    watches = [replaced_by(desk, "down").task_watches for _ in range(3)]
+    assert [[watch.closed for watch in at_one] for at_one in watches] == [[True], [True], [False]]
+    [last] = replaced_by(desk, "ready").task_watches
+    says(last, "1", status="completed")
+    assert watches[-1][0].closed
+    assert [task_id for _, task_id, _ in listener.told] == [a]
+
+
+async def test_what_was_never_promised_does_not_wait_at_a_successor_that_refuses(tmp_path: Path) -> None:
+    desk, a, _ = desk_of_two(tmp_path)
+    listener = Listener(desk, a)
+    successor = replaced_by(desk, "down")
+    assert listener.settled == [({a}, frozenset())]
+    assert not successor.task_watches
+
+
+@pytest.mark.parametrize("comes_up", [True, False])
+async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keeps_nothing_of_a_client_that_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes_up: bool
+) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.01)
+    desk, a, _ = desk_of_two(tmp_path)
+    listener, _ = promised(desk, a)
+    server = FailsFirst()
+    source = McpSource("a", server.open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000.0))
+    life = asyncio.get_running_loop().create_task(source.run(replaced(desk, source)))
+    try:
+        await until(lambda: desk.router.gates["a"].health.state == "down", "it took over, and is down")
+        assert len(source._task_watches) == 1
+        if comes_up:
+            server.is_there = True
+            await until(lambda: server.asked == [["1"]], "it is asked for news")
+            server.tell("1", listen=0)
+            assert [told["status"] for _, _, told in listener.told] == ["working"]
+        listener.news.close()
+        assert not len(source._task_watches)
+    finally:
+        life.cancel()
+        await asyncio.wait([life])
