@@ -11,6 +11,8 @@ SAMPLING: Final = "sampling/createMessage"
 ELICITATION: Final = "elicitation/create"
 ROOTS: Final = "roots/list"
 METHODS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
+NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
+"""What a server is told that asks where nobody can answer."""
 
 Ending = Literal["result", "error"]
 

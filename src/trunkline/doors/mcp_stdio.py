@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from trunkline.core.call import Caller, Json, Result
+from trunkline.core.call import PROGRESS, Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.doors.batches import Batch, as_array
 from trunkline.doors.mcp.answer import Answer
@@ -23,7 +23,7 @@ from trunkline.wire.jsonrpc import (
     parse_message,
     single_line,
 )
-from trunkline.wire.mcp.incoming import PROGRESS, cancelled_id, is_modern
+from trunkline.wire.mcp.incoming import cancelled_id, is_modern
 
 PRINCIPAL: Final = "local"
 SESSION: Final = "stdio"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from trunkline.core.call import Caller, Json
-from trunkline.core.question import Question
+from trunkline.core.question import NOBODY, Question
 from trunkline.router.tasks import Tasks
-
-NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
 
 
 class Client(Protocol):

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR
-from trunkline.wire.jsonrpc import BadMessage, Message, check_text, members_of
+from trunkline.wire.jsonrpc import BadMessage, Message, check_text, members_of_message
 
 MAX_MESSAGES: Final = 100
 VERSION: Final = "2025-03-26"
@@ -38,7 +38,7 @@ def split_batch(data: bytes) -> list[bytes]:
 def read_member(text: bytes) -> Message | BadMessage:
     """One message of a batch; a handshake is no part of one."""
     try:
-        message = Message(members_of(text, "message"))
+        message = Message(members_of_message(text))
     except BadMessage as error:
         return error
     if message.method == "initialize":

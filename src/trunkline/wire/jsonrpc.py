@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from trunkline.core.call import Json, Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR, Code, Problem
+from trunkline.wire.nesting import LESS_ROOM, SHORT_BYTES
 
 Members = dict[str, Raw]
 MessageId = int | str
@@ -78,8 +79,16 @@ class ServerMessage(msgspec.Struct):
     params: Raw | UnsetType = UNSET
 
 
-decode_server_message: Final = msgspec.json.Decoder(ServerMessage).decode
+_decode_server_message: Final = msgspec.json.Decoder(ServerMessage).decode
 _decode_list: Final = cast(Callable[[bytes], list[Raw]], msgspec.json.Decoder(list[Raw]).decode)
+
+
+def decode_server_message(text: bytes) -> ServerMessage:
+    """Raises MsgspecError, or RecursionError where it is nested too deeply."""
+    if len(text) < SHORT_BYTES:
+        return _decode_server_message(text)
+    with LESS_ROOM:
+        return _decode_server_message(text)
 
 
 def decode_batch(text: bytes) -> list[Raw]:
@@ -94,7 +103,17 @@ def decode_batch(text: bytes) -> list[Raw]:
 def parse_message(data: bytes) -> Message:
     """The one message in `data`, or BadMessage with the code to answer."""
     check_text(data)
-    return Message(members_of(data, "message"))
+    return Message(members_of_message(data))
+
+
+def members_of_message(data: bytes) -> Members:
+    if len(data) < SHORT_BYTES:
+        return members_of(data, "message")
+    try:
+        with LESS_ROOM:
+            return members_of(data, "message")
+    except RecursionError:
+        raise BadMessage(PARSE_ERROR, "message cannot be read here: the stack is too deep") from None
 
 
 def check_text(data: bytes) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from trunkline.cli.call import call
+from trunkline.cli.main import main
 
 
 def run(*arguments: str | bytes, stdin: bytes = b"") -> Result:
     """With a file that is not there: whoever gets that far has understood the arguments."""
-    return CliRunner().invoke(call, ["-c", "/nowhere/at/all.yaml", *arguments], input=stdin)
+    return CliRunner().invoke(main, ["call", "-c", "/nowhere/at/all.yaml", *arguments], input=stdin)
 
 
 @pytest.mark.parametrize(

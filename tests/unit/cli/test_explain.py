@@ -7,14 +7,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from trunkline.cli.explain import explain
+from trunkline.cli.main import main
 from trunkline.core.errors import CODES
 from trunkline.core.explanations import EXPLANATIONS
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_every_code_is_explained_with_its_numbers(code: str) -> None:
-    result = CliRunner().invoke(explain, [code])
+    result = CliRunner().invoke(main, ["explain", code])
     assert (result.exit_code, result.stderr) == (0, "")
     words = " ".join(result.stdout.split())
     assert words.startswith(f"{code}: {CODES[code].title} ")
@@ -26,7 +26,7 @@ def test_every_code_is_explained_with_its_numbers(code: str) -> None:
 
 @pytest.mark.parametrize("written", ["TL305", "tl305", "305", " Tl305:"])
 def test_a_code_may_be_written_in_several_ways(written: str) -> None:
-    assert CliRunner().invoke(explain, [written]).stdout.startswith("TL305: ")
+    assert CliRunner().invoke(main, ["explain", written]).stdout.startswith("TL305: ")
 
 
 @pytest.mark.parametrize(
@@ -39,26 +39,26 @@ def test_a_code_may_be_written_in_several_ways(written: str) -> None:
     ],
 )
 def test_an_unknown_code_ends_with_2_and_near_ones(written: str, hint: str) -> None:
-    result = CliRunner().invoke(explain, [written])
+    result = CliRunner().invoke(main, ["explain", written])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"error: Unknown code `{written}`\nhint: " in result.stderr
     assert hint in result.stderr
 
 
 def test_a_code_and_a_tool_at_once_are_refused() -> None:
-    result = CliRunner().invoke(explain, ["TL305", "--tool", "x"])
+    result = CliRunner().invoke(main, ["explain", "TL305", "--tool", "x"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Give a CODE or `--tool`, not both" in result.stderr
 
 
 def test_without_a_code_all_are_listed() -> None:
-    lines = CliRunner().invoke(explain, []).stdout.splitlines()
+    lines = CliRunner().invoke(main, ["explain"]).stdout.splitlines()
     assert lines == [f"{code.id}  {code.title}" for code in CODES.values()]
 
 
 def test_programs_get_json() -> None:
-    one = json.loads(CliRunner().invoke(explain, ["305", "--json"]).stdout)
+    one = json.loads(CliRunner().invoke(main, ["explain", "305", "--json"]).stdout)
     assert list(one) == ["code", "title", "meaning", "causes", "remedies", "jsonrpc", "http", "exit"]
     assert one["code"] == "TL305"
     assert one["remedies"]
-    assert len(json.loads(CliRunner().invoke(explain, ["--json"]).stdout)) == len(CODES)
+    assert len(json.loads(CliRunner().invoke(main, ["explain", "--json"]).stdout)) == len(CODES)

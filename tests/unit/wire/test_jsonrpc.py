@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -9,6 +11,7 @@ from trunkline.core.errors import DEADLINE, INVALID_REQUEST, PARSE_ERROR, Code, 
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
+    decode_server_message,
     encode_error,
     encode_notification,
     has_member,
@@ -184,3 +187,34 @@ def test_a_method_that_a_peer_chose_stays_one_string_on_one_line(method: str) ->
         assert b"\n" not in message
         notification = parse_message(message)
         assert (notification.method, notification.id, notification.result) == (method, None, None)
+
+
+# Nesting -------------------------------------------------------------------------------------------------------------
+
+
+def nested(levels: int) -> bytes:
+    params = b'{"a":' * levels + b"1" + b"}" * levels
+    return b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b}' % params
+
+
+def accepted(data: bytes) -> bool:
+    try:
+        parse_message(data)
+        decode_server_message(data)
+    except (BadMessage, RecursionError):
+        return False
+    return True
+
+
+def deeper(frames: int, then: Callable[[], object]) -> object:
+    return deeper(frames - 1, then) if frames else then()
+
+
+def test_what_is_accepted_can_be_read_again_on_a_much_deeper_stack() -> None:
+    limit = sys.getrecursionlimit()
+    depths = [levels for levels in range(10, 2 * limit, 10) if accepted(nested(levels))]
+    assert depths[-1] > 200
+    assert not accepted(nested(100_000))
+    for levels in depths:
+        deeper(200, lambda levels=levels: members_of(nested(levels), "it"))
+    assert sys.getrecursionlimit() == limit

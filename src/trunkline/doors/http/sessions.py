@@ -17,6 +17,7 @@ _MAX_WAITING_NEWS: Final = 64
 _MAX_WAITING_BYTES: Final = 1024 * 1024
 _SILENT_S: Final = 60.0
 _HEAD_BYTES: Final = 128
+_WITH_ID: Final = b'{"jsonrpc":"2.0","id":'
 """Where the id and the method of a message of ours stand."""
 _WITH_EVENT_IDS: Final = frozenset({"2025-03-26", "2025-06-18", "2025-11-25"})
 _PRIMED: Final = frozenset({"2025-11-25"})
@@ -117,8 +118,8 @@ class Session(Conversation):
 
 
 def is_question(message: bytes) -> bool:
-    """Whether a message of ours wants an answer."""
-    return b'"id":' in message[:_HEAD_BYTES] and b'"method":' in message[:_HEAD_BYTES]
+    """Whether a message of ours wants an answer: its id stands first, where no server's words are."""
+    return message.startswith(_WITH_ID) and b'"method":' in message[:_HEAD_BYTES]
 
 
 SessionKind = TypeVar("SessionKind", bound=Session)

@@ -33,4 +33,4 @@ class Conversation:
         self.questions.ask(question)
 
     def tell(self, source: str, method: str, params: Json) -> None:
-        self.questions.tell(source, method, params)
+        self.questions.tell(method, params)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import PROGRESS, Caller, Json
-from trunkline.core.question import ELICITATION, Question
+from trunkline.core.question import ELICITATION, NOBODY, Question
 from trunkline.doors.mcp.logs import is_log_message, wants_log_message
-from trunkline.router.clients import NOBODY
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
@@ -134,7 +133,7 @@ class ClientQuestions:
             params = b'{"requestId":%d,"reason":%b}' % (number, encode(reason))
             self._send(waiting.send, encode_notification(CANCELLED, params))
 
-    def tell(self, source: str, method: str, params: Json) -> None:
+    def tell(self, method: str, params: Json) -> None:
         """What one of this client's own servers says outside any call."""
         caller = self._conversation.caller
         if method in _OF_ONE_HOP or (is_log_message(method) and not wants_log_message(caller, params)):

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from trunkline.core.call import PROGRESS
 from trunkline.core.errors import ANSWER_TOO_LARGE, GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
 from trunkline.wire.jsonrpc import (
     BadMessage,
@@ -25,7 +26,6 @@ from trunkline.wire.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.wire.mcp.incoming import PROGRESS
 from trunkline.wire.mcp.modern import NAMED_BY, PROTOCOL_VERSION, encode_header
 
 Headers = list[tuple[bytes, bytes]]

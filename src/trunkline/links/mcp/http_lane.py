@@ -289,7 +289,7 @@ def _mirrored_name(request: Request) -> str:
         return ""
     try:
         mirrored = msgspec.json.decode(request.params, type=_Mirrored)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return ""
     return mirrored.name if parameter == "name" else mirrored.uri if parameter == "uri" else mirrored.taskId
 

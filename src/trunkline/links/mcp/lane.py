@@ -40,7 +40,7 @@ from trunkline.wire.jsonrpc import (
     mend_surrogates,
     readable_id,
 )
-from trunkline.wire.mcp.incoming import CANCELLED
+from trunkline.wire.mcp.incoming import CANCELLED, RESOURCE_UPDATED
 
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
@@ -52,7 +52,6 @@ _LINGERS_S: Final = 5.0
 """How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 LISTS_CHANGED: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
-RESOURCE_UPDATED: Final = "notifications/resources/updated"
 OF_THE_LANE: Final = LISTS_CHANGED | {
     RESOURCE_UPDATED,
     "notifications/subscriptions/acknowledged",

@@ -31,12 +31,11 @@ Uris = frozenset[str]
 class _Attempt:
     """One request that stays open. `uris` are those it asked for, and once it is acknowledged those it has."""
 
-    __slots__ = ("acknowledged", "request", "timer", "uris")
+    __slots__ = ("request", "timer", "uris")
 
     def __init__(self, request: Request, uris: Uris) -> None:
         self.request = request
         self.uris = uris
-        self.acknowledged = False
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -150,7 +149,6 @@ class Listen:
         if attempt.timer is not None:
             attempt.timer.cancel()
         before, self._active, self._asking = self._active, attempt, None
-        attempt.acknowledged = True
         self._backoff.up()
         if before is not None:
             self._end(before)

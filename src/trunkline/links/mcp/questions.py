@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import PROGRESS, Call, Json, Request
-from trunkline.core.question import METHODS, Ending, Question
+from trunkline.core.question import METHODS, NOBODY, Ending, Question
 from trunkline.wire.jsonrpc import (
     BadMessage,
     MessageId,
@@ -27,7 +27,6 @@ from trunkline.wire.mcp.asking import METHOD_NOT_FOUND, refusal
 
 MAX_OPEN: Final = 64
 MAX_OPEN_BYTES: Final = 16 * 1024 * 1024
-NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
 _TOO_MANY: Final = b'{"code":-32603,"message":"Too many questions are open"}'
 _NOT_AN_OBJECT: Final = b'{"code":-32603,"message":"The client gave no valid answer"}'
 _OVER: Final = b'{"code":-32603,"message":"The call that this was for is over"}'

@@ -16,11 +16,12 @@ from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteErro
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
 from trunkline.core.watch import Watch
 from trunkline.links.mcp.handshake import Session
-from trunkline.links.mcp.lane import RESOURCE_UPDATED, Lane
+from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
 from trunkline.links.mcp.watched import Home, Subscription, Updated, and_parents, without_subscription_id
 from trunkline.wire.jsonrpc import encode
 from trunkline.wire.mcp.incoming import CANCELLED as TOLD_CANCELLED
+from trunkline.wire.mcp.incoming import RESOURCE_UPDATED
 
 MAX_PER_LANE: Final = 1000
 _ASKED_S: Final = 30.0

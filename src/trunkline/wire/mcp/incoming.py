@@ -12,7 +12,6 @@ LIST_CHANGED: Final = "notifications/tools/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
-PROGRESS: Final = "notifications/progress"
 _VERSION: Final = PROTOCOL_VERSION.encode()
 
 
