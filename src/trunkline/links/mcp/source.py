@@ -30,6 +30,7 @@ from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.task_watches import TaskWatches
 from trunkline.links.mcp.vitals import Vitals
 from trunkline.links.mcp.watches import Home, Watches
+from trunkline.wire.mcp.capabilities import NOTHING, askable
 from trunkline.wire.mcp.versions import Era
 
 PROBE_EVERY_S: Final = 30.0
@@ -95,12 +96,12 @@ class McpSource:
     def _shares(self, caller: Caller) -> bool:
         """Whether a caller meets the same server as everybody.
 
-        By the rules of 2026-07-28 a server keeps nothing between calls, so its clients share it. Most servers speak the
-        older versions too, where they may: there a client with a session has one of its own, as with any older server.
+        A server of 2026-07-28 keeps nothing between calls, so all may share it. Most speak the older versions too, and
+        many ask their clients things only there: so a client of those that can be asked gets one of its own.
         """
         if self._tuning.shared or self._era != "modern":
             return self._tuning.shared
-        return caller.session is None or self._talks is False
+        return caller.session is None or self._talks is False or askable(caller.capabilities) == NOTHING
 
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:

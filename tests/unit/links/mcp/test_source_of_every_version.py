@@ -48,15 +48,21 @@ class EveryVersion(Server):
         return session_on(lane, "legacy", HELLO)
 
 
-@pytest.mark.parametrize("capabilities", [ASKABLE, b"{}"])
-async def test_a_session_is_spoken_to_in_its_own_era_and_who_has_none_in_the_newest(capabilities: bytes) -> None:
+async def test_a_session_whose_client_cannot_be_asked_shares_the_newest() -> None:
     server = EveryVersion()
     async with living(server) as (source, book):
         await ready(book)
-        calls = [
-            submitted(source, call_of(session, capabilities=capabilities))
-            for session in (None, "one", "two", "one", None)
-        ]
+        call = submitted(source, call_of("one"))
+        await until(lambda: call.done, "it is answered")
+        assert lane_of(call) == 0
+        assert "legacy" not in server.asked_for
+
+
+async def test_a_session_is_spoken_to_in_its_own_era_and_who_has_none_in_the_newest() -> None:
+    server = EveryVersion()
+    async with living(server) as (source, book):
+        await ready(book)
+        calls = [submitted(source, new_call(session)) for session in (None, "one", "two", "one", None)]
         await until(lambda: all(call.done for call in calls), "all are answered")
         assert [lane_of(call) for call in calls] == [0, 1, 2, 1, 0]
         assert server.asked_for == [None, "legacy", "legacy"]
