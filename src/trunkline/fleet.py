@@ -147,7 +147,7 @@ class Fleet:
         """Calls in flight end where they began; then the server goes."""
         try:
             end = asyncio.get_running_loop().time() + DRAIN_S
-            while gate.in_flight and asyncio.get_running_loop().time() < end:
+            while self._roster.busy(gate) and asyncio.get_running_loop().time() < end:
                 await asyncio.sleep(0.02)
         finally:
             if ship.task is not None:

@@ -68,9 +68,9 @@ class SourceList:
         errors_before = reader.report.errors
         section: SourceSection | None = None
         try:
-            section = read_section(
-                self.kinds[kind](), table, reader, at=at, also_known=(_KIND,), presets={"prefix": name}
-            )
+            declared = self.kinds[kind]()
+            presets = {"prefix": declared.default_prefix(name)}
+            section = read_section(declared, table, reader, at=at, also_known=(_KIND,), presets=presets)
         except Invalid:
             if not reader.obstacles or reader.report.errors > errors_before:
                 raise

@@ -118,6 +118,11 @@ class SourceSection(Section):
         "or a call of a tool that does not only read has been made",
     )
 
+    @classmethod
+    def default_prefix(cls, name: str) -> str:
+        """What stands before its tools' names where the file does not say."""
+        return name
+
     def connection(self) -> SourceSection:
         """This section with everything left out that matters to the router alone."""
         return self.replace(**{name: self.declared[name].default for name in _ROUTERS_OWN})

@@ -68,7 +68,9 @@ SOURCE_AUTH_REQUIRED: Final = _code("TL204", "server asks for a login", jsonrpc=
 DRAINING: Final = _code("TL205", "gateway is shutting down", jsonrpc=503, http=503)
 TOO_MANY_LANES: Final = _code("TL206", "too many clients hold a server of their own", jsonrpc=429, http=429)
 GATEWAY_UNREACHABLE: Final = _code("TL207", "running gateway cannot be reached", jsonrpc=503, http=503)
+PART_MISSING: Final = _code("TL209", "something it needs is not installed", jsonrpc=503, http=503)
 NAME_COLLISION: Final = _code("TL210", "two tools want one name", exit=0)
+TOOL_NOT_USABLE: Final = _code("TL211", "definition of a tool cannot be used", exit=0)
 
 # 3xx call: what went wrong with one request
 UNKNOWN_TOOL: Final = _code("TL301", "unknown tool or server", jsonrpc=-32602, http=404)
@@ -84,6 +86,9 @@ UNKNOWN_PROMPT: Final = _code("TL311", "unknown prompt", jsonrpc=-32602, http=40
 UNKNOWN_RESOURCE: Final = _code("TL312", "unknown resource", jsonrpc=-32602, http=404)
 UNKNOWN_TASK: Final = _code("TL313", "unknown task", jsonrpc=-32602, http=404)
 NOT_ANSWERED: Final = _code("TL314", "client did not answer what the server asked")
+PATH_TRAVERSAL: Final = _code("TL315", "argument climbs out of a folder", jsonrpc=403, http=400)
+RATE_LIMIT: Final = _code("TL316", "server's calls per second are used up", jsonrpc=429, http=429)
+NO_SESSION_TOKEN: Final = _code("TL317", "no token for this session", jsonrpc=403, http=403)
 PARSE_ERROR: Final = _code("TL320", "message is not valid JSON", jsonrpc=-32700, http=400)
 INVALID_REQUEST: Final = _code("TL321", "message is not a valid request", jsonrpc=-32600, http=400)
 UNKNOWN_METHOD: Final = _code("TL322", "unknown method", jsonrpc=-32601, http=404)
@@ -107,6 +112,7 @@ COMMAND_NOT_ALLOWED: Final = _code("TL411", "servers with a command come from th
 SERVER_EXISTS: Final = _code("TL412", "server of this name exists", jsonrpc=409, http=409)
 UNKNOWN_SERVER: Final = _code("TL413", "no such server", jsonrpc=404, http=404)
 SERVER_NOT_VALID: Final = _code("TL414", "description of a server is not valid", jsonrpc=-32602, http=422)
+APP_REFUSED: Final = _code("TL415", "app was not let in", jsonrpc=403, http=403)
 
 # 9xx internal
 INTERNAL: Final = _code("TL900", "internal error", jsonrpc=-32603, http=500)

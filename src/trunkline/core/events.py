@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from trunkline.core.call import Call
-from trunkline.core.source import Health
-
-Level = Literal["debug", "info", "warning", "error"]
+from trunkline.core.source import Health, Level
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from trunkline.core.question import Question
 from trunkline.core.tool import Snapshot
 from trunkline.core.watch import TaskWatch, Watch
 
+Level = Literal["debug", "info", "warning", "error"]
 State = Literal["starting", "ready", "degraded", "down", "disabled", "auth_required"]
 
 
@@ -43,6 +44,21 @@ class Sink(Protocol):
 
     def tell(self, session: str, method: str, params: Json, /) -> None:
         """A notification of one client's own server that belongs to no call for sure."""
+        ...
+
+    def host(self, name: str, source: Source, /) -> Sink | None:
+        """Bring in a server of one's own under a name, or find it again; None where the name is somebody else's.
+
+        Its `run` is never called: its host owns its life, and dismisses it.
+        """
+        ...
+
+    def dismiss(self, name: str, /) -> None:
+        """A server that was brought in leaves for good."""
+        ...
+
+    def note(self, level: Level, message: str, /) -> None:
+        """Something worth a line in the log."""
         ...
 
     def count(self, counter: str, amount: int = 1, /) -> None: ...

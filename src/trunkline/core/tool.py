@@ -12,11 +12,15 @@ LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources", "template
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool as its server defined it. `definition` is the server's own JSON object, byte for byte."""
+    """One tool as its server defined it. `definition` is the server's own JSON object, byte for byte.
+
+    `also` are other spellings that callers may use, such as the name under which an app registered it.
+    """
 
     source: str
     name: str
     definition: bytes
+    also: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:

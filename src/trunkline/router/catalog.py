@@ -46,6 +46,10 @@ class Entry:
     def name(self) -> str:
         return self.tool.name
 
+    @property
+    def also(self) -> tuple[str, ...]:
+        return self.tool.also
+
 
 class Catalog:
     def __init__(self, naming: str, max_name: int, on_change: Callable[[], None]) -> None:

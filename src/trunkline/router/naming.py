@@ -23,6 +23,8 @@ class Named(Protocol):
     def source(self) -> str: ...
     @property
     def name(self) -> str: ...
+    @property
+    def also(self) -> tuple[str, ...]: ...
 
 
 N = TypeVar("N", bound=Named)
@@ -88,7 +90,7 @@ def _lookup_table(entries: list[N], taken: dict[str, N]) -> dict[str, N]:
     for entry in entries:
         name = entry.name
         bare[name] = None if name in bare else entry
-        for spelling in reversed(spellings(entry.source, name)):
+        for spelling in (*reversed(spellings(entry.source, name)), *entry.also):
             table.setdefault(spelling, entry)
     for entry in entries:
         table[f"{entry.source}.{entry.name}"] = entry

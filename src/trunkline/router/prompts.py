@@ -29,6 +29,10 @@ class PromptEntry:
     def name(self) -> str:
         return self.item.key
 
+    @property
+    def also(self) -> tuple[str, ...]:
+        return ()
+
 
 class Prompts:
     """What one version of the catalog has in prompts."""

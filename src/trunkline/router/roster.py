@@ -15,12 +15,13 @@ from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.question import Question
-from trunkline.core.source import Health, Source
+from trunkline.core.source import Health, Level, Source
 from trunkline.core.tool import Snapshot
 from trunkline.router.catalog import Catalog
 from trunkline.router.clients import Clients
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
+from trunkline.router.guests import Guests
 from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.tasks import Tasks
 from trunkline.router.views import Views
@@ -60,16 +61,31 @@ class Roster:
         self._successors: dict[str, _Successor] = {}
         self._retired: set[Gate] = set()
         self._hide_timers: dict[str, asyncio.TimerHandle] = {}
+        self._order: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
+        self.guests = Guests(self)
 
     # -- coming and going -----------------------------------------------------------------------------------------
 
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
+        if name in self.gates:
+            self._evict_guest(name)
         gate = self.gates[name] = self._gate(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(gate)
         if cached is not None:
             self.catalog.replace(name, cached)
+        return self.sink_of(gate)
+
+    def _evict_guest(self, name: str) -> None:
+        """The configuration has the last word about a name."""
+        message = f"`{name}` is a configured server now: the app of this name has to leave"
+        self.events.note("warning", "names", message, source=name)
+        gate = self.gates[name]
+        self.remove(name)
+        self.guests.forget(gate)
+
+    def sink_of(self, gate: Gate) -> SourceSink:
         return SourceSink(self, gate)
 
     def replace(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
@@ -80,14 +96,18 @@ class Roster:
         self._successors[name] = _Successor(gate, timer)
         if self.gates[name].health.state not in _WELL or gate.health.state != "starting":
             self._swap(name)
-        return SourceSink(self, gate)
+        return self.sink_of(gate)
 
     def update(self, name: str, options: SourceOptions) -> None:
         """Other names, deadlines or rules for a source that goes on as it is."""
         gate = self._successors[name].gate if name in self._successors else self.gates[name]
+        self.set_options(gate, options)
+        self.guests.host_changed(gate)
+
+    def set_options(self, gate: Gate, options: SourceOptions) -> None:
         gate.options = options
-        if gate is self.gates[name]:
-            self.catalog.add_source(name, options.rules)
+        if self.gates.get(gate.name) is gate:
+            self.catalog.add_source(gate.name, options.rules)
 
     def remove(self, name: str) -> None:
         """Take a source out. Its calls in flight may end; those that waited for it are refused."""
@@ -103,8 +123,13 @@ class Roster:
         self._news()
 
     def reorder(self, names: Iterable[str]) -> None:
-        self.catalog.reorder((RESERVED_SOURCE, *names))
-        ordered = {name: self.gates[name] for name in (RESERVED_SOURCE, *names) if name in self.gates}
+        self._order = (RESERVED_SOURCE, *names)
+        self.put_in_order()
+
+    def put_in_order(self) -> None:
+        names = tuple(self.guests.in_order(self._order))
+        self.catalog.reorder(names)
+        ordered = {name: self.gates[name] for name in names if name in self.gates}
         rest = {name: gate for name, gate in self.gates.items() if name not in ordered}
         self.gates.clear()
         self.gates.update(ordered | rest)
@@ -152,13 +177,21 @@ class Roster:
         """The calls that waited at this gate; those in flight end where they are."""
         self._retired.add(gate)
         waiting = gate.retire()
+        if self.guests.is_guest(gate):
+            return waiting  # its host sees to its end
+        self.guests.host_left(gate)
         for subscriber in self.on_left:
             subscriber(gate)
         return waiting
 
+    def busy(self, gate: Gate) -> bool:
+        """Whether calls are in flight there, or at its guests."""
+        return any(each.in_flight for each in (gate, *self.guests.of(gate)))
+
     def let_go(self, gate: Gate) -> None:
         """Nothing of a retired source is left."""
         self._retired.discard(gate)
+        self.guests.host_gone(gate)
 
     # -- what sources say -----------------------------------------------------------------------------------------
 
@@ -215,6 +248,8 @@ class Roster:
         if gate.health.state in _WELL:
             self._cancel_hiding(name)
             self.catalog.hide(name, False)
+        elif not gate.options.grace_s:
+            self.catalog.hide(name, True)
         elif name not in self._hide_timers:
             self._hide_timers[name] = self._loop.call_later(gate.options.grace_s, self.catalog.hide, name, True)
 
@@ -287,6 +322,15 @@ class SourceSink:
 
     def tell(self, session: str, method: str, params: Json) -> None:
         self._roster.clients.tell(session, self._gate.name, method, params)
+
+    def host(self, name: str, source: Source) -> SourceSink | None:
+        return self._roster.guests.host(self._gate, name, source)
+
+    def dismiss(self, name: str) -> None:
+        self._roster.guests.dismiss(self._gate, name)
+
+    def note(self, level: Level, message: str) -> None:
+        self._roster.events.note(level, "source", message, source=self._gate.name)
 
     def count(self, counter: str, amount: int = 1) -> None:
         self._roster.events.count(counter, self._gate.name, amount)

@@ -93,4 +93,16 @@ ACCESS: Final = {
         ("`name` or `url` is missing", "a mistyped key", "a URL without `http://` or `https://`"),
         ("correct what the list `problems` of the answer names; `/api/openapi.json` describes the body",),
     ),
+    "TL415": Explanation(
+        "An app dialled in and was not taken on. Its connection was closed.",
+        (
+            "the source has a `token`, and the app gave none or another",
+            "an app of this name is connected already, or a configured server has the name",
+            "its `register` message was not understood, or did not come in time",
+        ),
+        (
+            "give the app the token of the source it dials",
+            "end the other app, or give this one another name",
+        ),
+    ),
 }

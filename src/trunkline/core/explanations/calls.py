@@ -118,6 +118,36 @@ CALLS: Final = {
         ),
         ("call the tool again, and answer what it asks", "use a tool or a client that needs no such answer"),
     ),
+    "TL315": Explanation(
+        "An argument of the call climbs out of a folder with `..`, written plainly or hidden by an encoding, and the "
+        "source is guarded against that. Nothing was sent: the tool did not run.",
+        (
+            "a relative path like `../other`",
+            "a path with `%2e%2e`, full-width dots or a NUL character",
+            "a text that quotes such a path",
+        ),
+        (
+            "use a path without `..`",
+            "switch the check off for a source that needs such arguments: `guard: {path_traversal: false}`",
+        ),
+    ),
+    "TL316": Explanation(
+        "More calls came for this server in a second than its `rate` allows. The tool did not run.",
+        ("an agent that calls in a loop", "a `rate` that is too low"),
+        ("try again after `retryAfterMs`", "raise `rate` of the source, or leave it out"),
+    ),
+    "TL317": Explanation(
+        "The service wants a token of the session that calls it, and there is none for this one. Nothing was sent.",
+        (
+            "no token was put for this session or principal",
+            "the service's `tokens` name other sessions",
+            "the gateway was restarted: tokens from the API are not kept",
+        ),
+        (
+            "put one: `PUT /api/sessions/{id}/token`, with the operator's token",
+            'for a single user, write `tokens: {"*": "${SERVICE_TOKEN}"}` into the source',
+        ),
+    ),
     "TL320": Explanation(
         "The message is not JSON, so nothing could be done with it.",
         ("a message that was cut off", "text in another encoding than UTF-8", "a line break inside a message on stdio"),

@@ -73,6 +73,17 @@ SOURCES: Final = {
             "check the address; `curl URL` with `/healthz` in place of `/mcp` must answer",
         ),
     ),
+    "TL209": Explanation(
+        "The source needs a part that is not installed on this machine, so it is down. All others work.",
+        (
+            "a plugin is configured, and the package `grpcio` is not there",
+            "`sandbox: required`, and `bwrap` (bubblewrap) is not there or may not make namespaces",
+        ),
+        (
+            "install what the message names: `pip install 'trunkline[plugins]'` for plugins, bubblewrap with the "
+            "system's package manager",
+        ),
+    ),
     "TL210": Explanation(
         "A warning: two servers have a tool of the same name. The server that stands first in the file keeps the name; "
         "the other tool can be called by its address, `server.tool`.",
@@ -84,5 +95,15 @@ SOURCES: Final = {
             "give one of the servers another `prefix`",
             "rename the tool: `tools: {rename: {old: new}}`, under `sources`",
         ),
+    ),
+    "TL211": Explanation(
+        "A warning: one tool of a source is described in a way that cannot be offered to clients. It is left out; the "
+        "source's other tools are there.",
+        (
+            "an input type or a validation that JSON Schema has no word for",
+            "a default that is not of the declared type",
+            "a tool without a name, or two of one name",
+        ),
+        ("correct the tool in the plugin or app; the message names it and says what is wrong",),
     ),
 }
