@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _HEADS: Final = ("SERVER", "STATE", "TOOLS", "SINCE", "RESTARTS", "SPEAKS", "WHY")
 _BESIDE_TOOLS: Final = {"PROMPTS": ("prompts",), "RESOURCES": ("resources", "resourceTemplates")}
 """Columns that are there when a server has such, and what they count."""
+_ORIGINS: Final = {"api": "the API", "app": "an app"}
 _WELL: Final = ("ready", "disabled")
 _STARTING: Final = "it has not answered yet"
 _COLOURS: Final = {
@@ -60,11 +61,11 @@ def show_servers(found: Sequence[Status]) -> None:
     if not found:
         click.echo("no servers: `trunkline add` makes the first", err=True)
         return
-    from_api = any(status.get("origin") == "api" for status in found)
+    several = any(status.get("origin", "file") != "file" for status in found)
     beside = [head for head in _BESIDE_TOOLS if any(_count(status, head) for status in found)]
-    origin = ["FROM"] if from_api else []
+    origin = ["FROM"] if several else []
     heads = (*_HEADS[:2], *origin, "TOOLS", *beside, *_HEADS[3:])
-    rows = [_row(status, beside, with_origin=from_api) for status in found]
+    rows = [_row(status, beside, with_origin=several) for status in found]
     click.echo(table(heads, rows, [_COLOURS.get(str(status["state"])) for status in found]))
     for status in found:
         _tell_more(status)
@@ -83,7 +84,7 @@ def _row(status: Status, beside: Sequence[str], *, with_origin: bool) -> tuple[s
         *(str(_count(status, head)) for head in beside),
         ago(str(status.get("since", ""))),
         str(status.get("restarts", 0)),
-        str(status.get("protocolVersion", "")),
+        str(status.get("protocolVersion") or _other_kind(status)),
         _why(status),
     )
 
@@ -93,12 +94,18 @@ def _count(status: Status, head: str) -> int:
 
 
 def _origin(status: Status) -> str:
-    return "the API" if status.get("origin") == "api" else "the file"
+    return _ORIGINS.get(str(status.get("origin")), "the file")
+
+
+def _other_kind(status: Status) -> str:
+    """What is spoken with a server that does not speak MCP goes by the name of its kind."""
+    kind = str(status.get("kind", ""))
+    return "" if kind.startswith("mcp_") else kind
 
 
 def _why(status: Status) -> str:
     if status["state"] == "ready":
-        return ""
+        return str(status.get("reason", ""))
     waiting = _STARTING if status["state"] == "starting" else ""
     return str(status.get("reason") or status.get("lastError") or waiting)
 

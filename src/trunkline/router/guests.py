@@ -18,7 +18,7 @@ from trunkline.router.options import NameRules, SourceOptions
 if TYPE_CHECKING:
     from trunkline.router.roster import Roster, SourceSink
 
-ORIGIN: Final = "guest"
+ORIGIN: Final = "app"
 _ALL_TOOLS: Final = "*"
 V = TypeVar("V")
 

@@ -42,7 +42,7 @@ _SERVER: Final = _object(
         "restarts": _COUNT,
         "inFlight": _told(_COUNT, "Calls it is working on"),
         "queued": _told(_COUNT, "Calls that wait for it"),
-        "origin": _told({"enum": ["file", "api"]}, "Who configured it"),
+        "origin": _told({"enum": ["file", "api", "app"]}, "Who brought it in; an app dialled in by itself"),
         "prompts": _told(_COUNT, "How many prompts it offers; absent for none, as are the next two"),
         "resources": _told(_COUNT, "How many resources it lists"),
         "resourceTemplates": _told(_COUNT, "How many templates of resources it lists"),

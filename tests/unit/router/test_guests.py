@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
+
+from trunkline.core.call import Result
+from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
+from trunkline.core.source import Health
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.options import NameRules, SourceOptions
+from trunkline.router.roster import SourceSink
+
+
+class Inn(Desk):
+    """A desk with one host, and guests that it brings in."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder)
+        self.host = self.add("desktop", kind="app", grace_s=0.0, fingerprint="", **options)
+        self.router.roster.reorder(("desktop",))
+
+    def guest(self, name: str, *tools: str, source: FakeSource | None = None) -> FakeSource:
+        source = self.sources[name] = source or FakeSource()
+        sink = self.sinks["desktop"].host(name, source)
+        assert sink is not None
+        self.sinks[name] = sink
+        sink.publish(offer(name, *tools))
+        sink.health(Health(state="ready"))
+        return source
+
+    @property
+    def names(self) -> list[str | None]:
+        return [entry.exposed for entry in self.router.catalog.entries()]
+
+
+async def test_a_guest_is_listed_and_called_like_any_server(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    paint = inn.guest("Paint", "draw")
+    assert inn.names == ["Paint_draw"]
+    call = inn.call("Paint.draw")
+    assert paint.held == [call]
+    call.finish(OK)
+    assert inn.router.gates["Paint"].options.kind == "app"
+    assert inn.router.gates["Paint"].options.origin == "app"
+
+
+async def test_guests_are_listed_by_name_behind_their_host_whoever_came_first(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.add("zoo", "feed")
+    inn.router.roster.reorder(("desktop", "zoo"))
+    inn.guest("Web", "open")
+    inn.guest("Calc", "add")
+    assert inn.names == ["Calc_add", "Web_open", "zoo_feed"]
+    assert list(inn.router.gates) == ["desktop", "Calc", "Web", "zoo"]
+
+
+async def test_a_name_that_is_taken_is_not_given_again(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.add("github", "search")
+    paint = inn.guest("Paint", "draw")
+    host = inn.sinks["desktop"]
+    assert host.host("github", FakeSource()) is None
+    assert host.host("Paint", FakeSource()) is None
+    again = host.host("Paint", paint)
+    assert again is not None and again.gate is inn.sinks["Paint"].gate
+
+
+async def test_a_guest_that_is_away_is_not_listed_and_still_named_in_the_refusal(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.guest("Paint", "draw")
+    inn.health("Paint", "down", "the app disconnected")
+    assert inn.names == []
+    problem = problem_of(inn.call("Paint_draw"))
+    assert (problem.code, problem.source) == (SOURCE_DOWN, "Paint")
+    assert "the app disconnected" in problem.message
+    inn.health("Paint", "ready")
+    assert inn.names == ["Paint_draw"]
+
+
+async def test_a_guest_that_was_dismissed_is_unknown_and_its_name_is_free(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.guest("Paint", "draw")
+    inn.sinks["desktop"].dismiss("Paint")
+    assert problem_of(inn.call("Paint_draw")).code is UNKNOWN_TOOL
+    inn.sinks["desktop"].dismiss("Paint")
+    inn.guest("Paint", "erase")
+    assert inn.names == ["Paint_erase"]
+
+
+async def test_guests_leave_with_their_host_and_their_calls_may_end(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    paint = inn.guest("Paint", "draw")
+    call = inn.call("Paint.draw")
+    gate = inn.sinks["desktop"].gate
+    inn.router.roster.remove("desktop")
+    assert inn.names == []
+    assert inn.router.roster.busy(gate)
+    assert inn.router.in_flight == 1
+    paint.held[0].finish(OK)
+    assert isinstance(call.outcome, Result)
+    assert not inn.router.roster.busy(gate)
+    inn.router.roster.let_go(gate)
+    assert inn.router.roster.guests.of(gate) == ()
+    assert inn.sinks["desktop"].host("Late", FakeSource()) is None
+
+
+async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.guest("Paint", "draw")
+    old = inn.sinks["desktop"]
+    options = SourceOptions(rules=NameRules(prefix="desktop"), timeout_s=30.0, grace_s=0.0, kind="app")
+    inn.sinks["desktop"] = inn.router.roster.replace("desktop", FakeSource(), options)
+    inn.health("desktop", "ready")
+    assert inn.names == []
+    assert old.host("Paint", FakeSource()) is None
+    inn.guest("Paint", "draw")
+    inn.router.roster.let_go(old.gate)
+    assert inn.names == ["Paint_draw"]
+
+
+async def test_the_configuration_has_the_last_word_about_a_name(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    notes: list[str] = []
+    inn.events.noted.append(lambda note: notes.append(note.message))
+    inn.guest("Paint", "draw")
+    inn.add("Paint", "mix")
+    assert inn.names == ["Paint_mix"]
+    assert any("Paint" in note for note in notes)
+    inn.router.roster.remove("Paint")
+    inn.guest("Paint", "draw")
+    assert inn.names == ["Paint_draw"]
+
+
+def guest_gate(inn: Inn, name: str) -> SourceOptions:
+    sink: SourceSink = inn.sinks[name]
+    return sink.gate.options
+
+
+async def test_rules_may_name_one_app(tmp_path: Path) -> None:
+    rules = NameRules(
+        prefix="desktop",
+        allow=("Paint:*", "open"),
+        deny=("Paint:erase",),
+        rename={"draw": "all", "Paint:draw": "sketch"},
+    )
+    inn = Inn(tmp_path, rules=rules, timeout_s=30.0, timeouts_s={"open": 3.0, "Web:*": 9.0, "Paint:draw": 1.0})
+    inn.guest("Paint", "draw", "erase", "open")
+    inn.guest("Web", "open", "draw")
+    assert inn.names == ["Paint_sketch", "Paint_open", "Web_open"]
+    assert (guest_gate(inn, "Paint").timeout_s, guest_gate(inn, "Paint").timeouts_s) == (
+        30.0,
+        {"open": 3.0, "draw": 1.0},
+    )
+    assert (guest_gate(inn, "Web").timeout_s, guest_gate(inn, "Web").timeouts_s) == (9.0, {"open": 3.0})
+
+
+async def test_other_rules_for_the_host_are_so_for_its_guests(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.guest("Paint", "draw")
+    for prefix, name in (("", "draw"), ("desk", "desk_Paint_draw"), ("desktop", "Paint_draw")):
+        options = SourceOptions(rules=NameRules(prefix=prefix), timeout_s=7.0, grace_s=0.0, kind="app")
+        inn.router.roster.update("desktop", options)
+        assert inn.names == [name]
+        assert guest_gate(inn, "Paint").timeout_s == 7.0
+
+
+async def test_a_tool_is_found_under_the_name_its_app_registered(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    paint = inn.guest("My_App")
+    tool = Tool("My_App", "draw", b'{"name":"draw"}', also=("My App:draw",))
+    inn.sinks["My_App"].publish(Snapshot(tools=(tool,)))
+    call = inn.call("My App:draw")
+    assert paint.held == [call]
+    call.finish(OK)
