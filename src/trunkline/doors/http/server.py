@@ -17,7 +17,7 @@ from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.rest import Visit, problem_document
 from trunkline.doors.http.routes import MCP, Handlers, RouteTable
 from trunkline.doors.http.sessions import Sessions
-from trunkline.doors.http.unix_socket import UnixSocket
+from trunkline.links.unix_socket import UnixSocket
 from trunkline.wire.http1 import HttpLimits, HttpRequest
 from trunkline.wire.jsonrpc import encode
 
@@ -86,7 +86,7 @@ class HttpDoor:
 
     async def _listen_on_socket(self, path: Path) -> None:
         try:
-            self._unix_socket = UnixSocket(path)
+            self._unix_socket = UnixSocket(path, "gateway.socket")
         except GatewayError:
             self.stop_listening()
             raise

@@ -1,4 +1,4 @@
-"""The Unix socket beside the port: bound for its owner only, never taken from a gateway that lives, gone at the end."""
+"""A Unix socket to listen on: bound for its owner only, never taken from a program that lives, gone at the end."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from typing import Final
 from trunkline.core.errors import LISTEN_FAILED, GatewayError, Problem
 
 _ANSWER_S: Final = 1.0
-_HINT: Final = "choose another path with `gateway.socket`"
 
 
 class UnixSocket:
-    """A bound socket that does not listen yet. `remove` takes its file away, unless another has taken its place."""
+    """A bound socket that does not listen yet. `remove` takes its file away, unless another has taken its place.
 
-    def __init__(self, path: Path) -> None:
+    `key` is where its path is configured. Raises GatewayError where it cannot be had.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0))
         try:
-            _clear_the_way(path)
+            _clear_the_way(path, key)
             self.socket.bind(str(path))
             path.chmod(0o600)  # before anybody is listened to, so that there is no moment when others could come in
             self._identity = _identity(path)
         except OSError as error:
             self.socket.close()
-            raise _problem(path, error.strerror or str(error)) from None
+            raise _problem(path, key, error.strerror or str(error)) from None
         except GatewayError:
             self.socket.close()
             raise
@@ -40,17 +42,17 @@ class UnixSocket:
                 self.path.unlink()
 
 
-def _clear_the_way(path: Path) -> None:
+def _clear_the_way(path: Path, key: str) -> None:
     """A socket on which nobody answers was left by a gateway that was killed. Anything else stays."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise _problem(path, "something that is no socket is there")
+        raise _problem(path, key, "something that is no socket is there")
     before = _identity(path)
     if _answers(path):
-        raise _problem(path, "another program listens there")
+        raise _problem(path, key, "another program listens there")
     if _identity(path) == before:
         path.unlink(missing_ok=True)
 
@@ -75,5 +77,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _problem(path: Path, reason: str) -> GatewayError:
-    return GatewayError(Problem(code=LISTEN_FAILED, message=f"Cannot listen on `{path}`: {reason}", hint=_HINT))
+def _problem(path: Path, key: str, reason: str) -> GatewayError:
+    hint = f"choose another path with `{key}`"
+    return GatewayError(Problem(code=LISTEN_FAILED, message=f"Cannot listen on `{path}`: {reason}", hint=hint))
