@@ -1,0 +1,166 @@
+"""The protobuf wire format, as far as a few small messages need it: fields out of bytes, and bytes out of values.
+
+A reader takes the fields it knows and passes over the rest, as the format asks; a field of an unexpected type counts as
+one it does not know. Whatever is no such message is `Malformed`, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Final
+
+VARINT: Final = 0
+BYTES: Final = 2
+_FIXED64: Final = 1
+_FIXED32: Final = 5
+_GROUP: Final = 3
+_GROUP_END: Final = 4
+_DEEPEST_GROUP: Final = 32
+_LONGEST_VARINT: Final = 10
+_LARGEST_TAG: Final = 0xFFFFFFFF
+_LARGEST_LENGTH: Final = 0x7FFFFFFF
+
+Field = tuple[int, int, int | bytes]
+"""A field's number, its type (VARINT or BYTES) and its value."""
+
+
+class Malformed(Exception):
+    """Bytes that are no protobuf message, or not the one that was expected."""
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def fields(data: bytes, *, unread: bool = False) -> Generator[Field, None, None]:
+    """The fields of a message in their order. Those of types that no message of ours has are passed over, or given
+    without their value where `unread` asks for that."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if number == 0 or tag > _LARGEST_TAG:
+            raise Malformed("a field has the number 0 or one that is too large")
+        if kind == BYTES:
+            start, at = _length(data, at)
+            yield number, kind, data[start:at]
+        elif kind == VARINT:
+            value, at = _varint(data, at)
+            yield number, kind, value
+        else:
+            at = _skip(data, at, number, kind, 0)
+            if unread:
+                yield number, kind, 0
+
+
+def text(value: int | bytes) -> str:
+    """The value of a `string` field."""
+    try:
+        return bytes(value).decode() if isinstance(value, bytes) else ""
+    except UnicodeDecodeError:
+        raise Malformed("a text is not UTF-8") from None
+
+
+def map_entry(value: int | bytes) -> dict[str, bytes]:
+    """One entry of a `map<string, bytes>`. One with anything else in it is none, as Google's library has it."""
+    key, content = "", b""
+    assert isinstance(value, bytes)
+    strange = False
+    for number, kind, inner in fields(value, unread=True):
+        if kind == BYTES and number == 1:
+            key = text(inner)
+        elif kind == BYTES and number == 2:
+            assert isinstance(inner, bytes)
+            content = inner
+        else:
+            strange = True
+    return {} if strange else {key: content}
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    try:
+        byte = data[at]
+        if byte < 0x80:
+            return byte, at + 1
+        value, shift = byte & 0x7F, 7
+        for place in range(at + 1, at + _LONGEST_VARINT):
+            byte = data[place]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value >> 64:
+                    break
+                return value, place + 1
+            shift += 7
+    except IndexError:
+        raise Malformed("it ends in the middle of a number") from None
+    raise Malformed("a number has more than 64 bits")
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """Where the content of a field begins and where it ends."""
+    length, start = _varint(data, at)
+    end = start + length
+    if length > _LARGEST_LENGTH or end > len(data):
+        raise Malformed("it ends in the middle of a field")
+    return start, end
+
+
+def _skip(data: bytes, at: int, number: int, kind: int, depth: int) -> int:
+    """Where a field ends whose content does not matter."""
+    if kind in (_FIXED32, _FIXED64):
+        at += 4 if kind == _FIXED32 else 8
+        if at > len(data):
+            raise Malformed("it ends in the middle of a field")
+        return at
+    if kind == VARINT:
+        return _varint(data, at)[1]
+    if kind == BYTES:
+        return _length(data, at)[1]
+    if kind == _GROUP and depth < _DEEPEST_GROUP:
+        return _skip_group(data, at, number, depth)
+    raise Malformed("a field has no type, or groups are nested too deeply" if kind != _GROUP_END else "a group ends")
+
+
+def _skip_group(data: bytes, at: int, number: int, depth: int) -> int:
+    while True:
+        tag, at = _varint(data, at)
+        if tag >> 3 == 0 or tag > _LARGEST_TAG:
+            raise Malformed("a field has the number 0 or one that is too large")
+        if tag & 7 == _GROUP_END:
+            if tag >> 3 != number:
+                raise Malformed("a group ends that did not begin")
+            return at
+        at = _skip(data, at, tag >> 3, tag & 7, depth + 1)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """A field of text, bytes or a message; also where it is empty, which a part of a list or map may be."""
+    return b"%b%b%b" % (varint(number << 3 | BYTES), varint(len(value)), value)
+
+
+def text_field(number: int, value: str) -> bytes:
+    """Nothing for empty text: that is what a field that is not there stands for."""
+    return bytes_field(number, value.encode()) if value else b""
+
+
+def number_field(number: int, value: int) -> bytes:
+    return varint(number << 3 | VARINT) + varint(value) if value else b""
+
+
+def map_field(number: int, entries: Mapping[str, bytes]) -> bytes:
+    return b"".join(
+        [bytes_field(number, bytes_field(1, key.encode()) + bytes_field(2, value)) for key, value in entries.items()]
+    )
