@@ -1,0 +1,74 @@
+"""What the suite of all kinds needs from each: something real behind the source, and tools that do a few plain jobs.
+
+A kind's rig is a file beside this one with a class `KindRig` (see
+`mcp_stdio.py`). The suite finds it by the kind's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, ClassVar
+
+Use = tuple[str, dict[str, Any]]
+"""A tool's own name, and the arguments to call it with."""
+
+
+class Rig:
+    """One source of one kind, and what is behind it. `server` is the name that its tools are called under."""
+
+    kind: ClassVar[str]
+    server = "x"
+    goes_away: ClassVar = True
+    """Whether what is behind it can die while the gateway lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
+        """Its part of `sources:`, with more keys."""
+        raise NotImplementedError
+
+    # -- what is behind it ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """What must be there for the source to become ready: a process that dials in, a service that listens."""
+
+    def kill(self) -> None:
+        """What is behind the source is gone without a word; after `start` (or by itself) it is back."""
+
+    def close(self) -> None:
+        """The test is over."""
+
+    def take_away(self) -> dict[str, Any]:
+        """Before the first start: keys with which the source cannot become ready until `bring_back`."""
+        return {}
+
+    def bring_back(self) -> None:
+        self.start()
+
+    # -- jobs -----------------------------------------------------------------------------------------------------
+
+    def echo(self, text: str) -> Use:
+        """Gives this text back as the text of its first block."""
+        raise NotImplementedError
+
+    def fail(self) -> Use:
+        """A tool that fails: an `isError` result."""
+        raise NotImplementedError
+
+    def sleep(self, seconds: float) -> Use:
+        """Answers with the text `slept` after so long."""
+        raise NotImplementedError
+
+    def told_to_stop(self) -> int:
+        """How many calls it was told to stop, or that ended because nobody wanted their answer."""
+        raise NotImplementedError
+
+    def sleeping(self) -> int:
+        """How many calls of `sleep` have begun, all in all."""
+        raise NotImplementedError
+
+
+def rig_of(kind: str, folder: Path) -> Rig:
+    return importlib.import_module(f"tests.contract.kinds.{kind}").KindRig(folder)
