@@ -1,0 +1,279 @@
+"""Opening what lies beneath a folder, and never anything beyond it, whatever is swapped for a link meanwhile.
+
+Nothing here compares names to decide where a file lies: every step starts from a folder that is held open. Linux has
+one call for that, `openat2`; what it cannot settle, and every other system, takes the walk: one name after the other,
+no link followed by the kernel, `..` only back to a folder that the walk itself came through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import sys
+from collections import deque
+from collections.abc import Generator
+from functools import cache
+from types import TracebackType
+from typing import Final, Protocol
+
+_OPENAT2: Final = 437  # the same number on every architecture
+_RESOLVE_NO_MAGICLINKS: Final = 0x02
+_RESOLVE_BENEATH: Final = 0x08
+_OPEN_HOW: Final = struct.Struct("=QQQ")
+_NOT_THERE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
+"""A kernel before 5.6, or a sandbox that lets the call not through."""
+_UNSETTLED: Final = frozenset({errno.EXDEV, errno.EAGAIN})
+"""An absolute link, which may lead back inside, or something was moved while the kernel looked: the walk decides."""
+
+_PATH_ONLY: Final = getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER: Final = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MOST_LINKS: Final = 40
+_DEEPEST: Final = 200  # each folder on the way is held open
+_TRIES: Final = 5
+
+_KERNEL_FILE_SYSTEMS: Final = frozenset(
+    {
+        0x9FA0,  # proc
+        0x62656572,  # sysfs
+        0x64626720,  # debugfs
+        0x74726163,  # tracefs
+        0x27E0EB,  # cgroup
+        0x63677270,  # cgroup2
+        0x73636673,  # securityfs
+        0x62656570,  # configfs
+        0xCAFE4A11,  # bpf
+        0xDE5E81E4,  # efivarfs
+    }
+)
+
+
+class Escape(PermissionError):
+    """The way leads out of the folder."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EXDEV, "leads out of the folder")
+
+
+class _Calls(Protocol):
+    def openat2(self, folder_fd: int, path: bytes, flags: int, /) -> int: ...
+    def file_system(self, fd: int, /) -> int: ...
+
+
+class Beneath:
+    """One folder, held open. Paths are relative to it, or absolute where they begin with one of its own spellings."""
+
+    def __init__(self, folder: str, *, walk_only: bool = False) -> None:
+        self._fd = os.open(folder, _FOLDER)
+        self._homes = tuple({_parts(os.path.abspath(folder)), _parts(os.path.realpath(folder))})  # noqa: PTH100
+        self._calls = None if walk_only else linux_calls()
+
+    def __enter__(self) -> Beneath:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def relative(self, path: str) -> str:
+        """The same path without the folder's own; raises Escape when it is an absolute one that lies elsewhere."""
+        if not path.startswith("/"):
+            return path
+        parts = _parts(path)
+        for home in self._homes:
+            if parts[: len(home)] == home:
+                return "/".join(parts[len(home) :]) or "."
+        raise Escape
+
+    def open(self, path: str, flags: int) -> int:
+        """Open what is there; it is not for creating. Links are followed as long as they stay inside."""
+        relative = self.relative(path)
+        if self._calls is not None:
+            with _unsettled():
+                return self._calls.openat2(self._fd, os.fsencode(relative), flags | os.O_CLOEXEC)
+        for _ in range(_TRIES):  # the last name may become a link after the walk saw that it is none
+            with _swapped():
+                return self._walk_and_open(relative, flags)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+    def _walk_and_open(self, relative: str, flags: int) -> int:
+        folder_fd, name = self.place_of(relative)
+        try:
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
+        finally:
+            os.close(folder_fd)
+
+    def status(self, path: str) -> os.stat_result:
+        """What is there, without opening it: a device or a pipe may notice who opens it, or make him wait."""
+        if hasattr(os, "O_PATH"):
+            fd = self.open(path, os.O_PATH)
+            try:
+                return os.fstat(fd)
+            finally:
+                os.close(fd)
+        folder_fd, name = self.place_of(path)
+        try:
+            return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        finally:
+            os.close(folder_fd)
+
+    def place_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
+        """Where a path ends once all links are followed: an open folder, which is the caller's to close, and the name
+        in it, which was no link just now and need not exist. The name is `.` where it is the folder itself."""
+        with _Trail(self._fd) as trail:
+            parts = deque(_parts(self.relative(path)))
+            links = 0
+            while parts:
+                part = parts.popleft()
+                if part == "..":
+                    trail.back()
+                    continue
+                if parts and trail.enter(part, make_folders):
+                    continue
+                target = trail.link(part)
+                if target is None:
+                    return trail.last(), part
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                if target.startswith("/"):
+                    target = self.relative(target)
+                    trail.restart()
+                parts.extendleft(reversed(_parts(target)))
+            return trail.last(), "."
+
+
+class _Trail:
+    """The folders that a walk came through, each held open; the first one is not the walk's own."""
+
+    def __init__(self, start_fd: int) -> None:
+        self._fds = [start_fd]
+
+    def __enter__(self) -> _Trail:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        while len(self._fds) > 1:
+            os.close(self._fds.pop())
+
+    def back(self) -> None:
+        if len(self._fds) == 1:
+            raise Escape
+        os.close(self._fds.pop())
+
+    def enter(self, name: str, make: bool) -> bool:
+        """Go into a folder; False when the name is no folder but may be a link to one."""
+        if len(self._fds) > _DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        try:
+            self._fds.append(self._open(name, make))
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            if self.link(name) is None:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+            return False
+        return True
+
+    def _open(self, name: str, make: bool) -> int:
+        flags = _FOLDER | os.O_NOFOLLOW
+        try:
+            return os.open(name, flags, dir_fd=self._fds[-1])
+        except FileNotFoundError:
+            if not make or self.link(name) is not None:
+                raise
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=self._fds[-1])
+        return os.open(name, flags, dir_fd=self._fds[-1])
+
+    def link(self, name: str) -> str | None:
+        """Where a link leads; None for what is no link, or not there. Those of `/proc` lead nowhere: they are magic."""
+        try:
+            target = os.readlink(name, dir_fd=self._fds[-1])
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return None
+            raise
+        if of_the_kernel(self._fds[-1]):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return target
+
+    def last(self) -> int:
+        """The folder that the walk has come to, from now on the caller's."""
+        return os.dup(self._fds[-1])
+
+
+def of_the_kernel(fd: int) -> bool:
+    """Whether it is one of the kernel's own files (`/proc`, `/sys`): they tell of this process, not of a project."""
+    calls = linux_calls()
+    return calls is not None and calls.file_system(fd) in _KERNEL_FILE_SYSTEMS
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+@contextlib.contextmanager
+def _unsettled() -> Generator[None]:
+    """What the kernel's own way cannot say, and the walk can."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNSETTLED | _NOT_THERE:
+            raise
+
+
+@contextlib.contextmanager
+def _swapped() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+
+
+@cache
+def linux_calls() -> _Calls | None:
+    """The calls that Python does not offer; None on other systems."""
+    return _LinuxCalls() if sys.platform == "linux" else None
+
+
+class _LinuxCalls:
+    def __init__(self) -> None:
+        import ctypes
+
+        library = ctypes.CDLL(None, use_errno=True)
+        self._syscall = library.syscall
+        self._syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+        self._syscall.restype = ctypes.c_long
+        self._fstatfs = library.fstatfs
+        self._fstatfs.argtypes = [ctypes.c_int, ctypes.c_char_p]
+        self._errno = ctypes.get_errno
+        self._buffer = ctypes.create_string_buffer
+        self._word = struct.Struct("=l") if ctypes.sizeof(ctypes.c_long) == 4 else struct.Struct("=q")
+
+    def openat2(self, folder_fd: int, path: bytes, flags: int) -> int:
+        how = _OPEN_HOW.pack(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        while True:
+            fd = self._syscall(_OPENAT2, folder_fd, path, how, len(how))
+            if fd >= 0:
+                return fd
+            number = self._errno()
+            if number != errno.EINTR:
+                raise OSError(number, os.strerror(number))
+
+    def file_system(self, fd: int) -> int:
+        """The magic number of the file system that a file is on; 0 when it cannot be told."""
+        answer = self._buffer(256)
+        if self._fstatfs(fd, answer):
+            return 0
+        (kind,) = self._word.unpack_from(answer.raw)
+        return kind & 0xFFFFFFFF

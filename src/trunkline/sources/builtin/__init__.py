@@ -1,0 +1,35 @@
+"""Tools of the gateway's own for the files below one folder: Read, Write, Edit, Glob, Grep and Bash."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from trunkline.core.source import Source, SourceKind
+from trunkline.links.parts import Parts
+from trunkline.sources.builtin.section import BASH, BuiltinSection
+
+TOOLS: Final[dict[str, str]] = {
+    "Read": "trunkline.sources.builtin.reading:Read",
+    "Write": "trunkline.sources.builtin.writing:Write",
+    "Edit": "trunkline.sources.builtin.editing:Edit",
+}
+"""Each tool with what makes it: called with a Workplace it gives a Builtin (both in `tool`)."""
+
+
+def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
+    from trunkline.sources.builtin.root import Root
+    from trunkline.sources.builtin.source import BuiltinSource
+    from trunkline.sources.builtin.tool import Builtin, Workplace
+
+    root = Root(section.root)
+    place = Workplace(source=name, root=root, sandbox=section.sandbox, parts=parts)
+    tools: dict[str, Builtin] = {}
+    for tool, spelling in TOOLS.items():
+        if tool != BASH or section.runs_commands:
+            module, _, maker = spelling.partition(":")
+            tools[tool] = getattr(import_module(module), maker)(place)
+    return BuiltinSource(name, root, tools)
+
+
+KIND = SourceKind(section=BuiltinSection, build=build)

@@ -1,0 +1,185 @@
+"""The folder that the tools work in: whatever path an agent writes, what is opened lies below it or nothing is.
+
+How that is ensured is `links/beneath`; here its refusals become words that an agent can act on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from trunkline.config.suggest import nearest
+from trunkline.links.beneath import Beneath, Escape, of_the_kernel
+from trunkline.sources.builtin.tool import ToolFault
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_LONGEST_PATH: Final = 4096
+_SHOWN: Final = 200
+_COMPARED: Final = 2000
+_CAREFULLY: Final = os.O_NONBLOCK | os.O_NOCTTY
+"""Between the look at a file and its opening a pipe or a terminal may take its place: neither may hold us up."""
+
+
+class OutsideRoot(ToolFault):
+    """The path leads out of the root folder."""
+
+
+class RootMissing(ToolFault):
+    """There is no root folder at the moment."""
+
+
+class Root:
+    """`walk_only` leaves the kernel's own way unused, as on systems that have none."""
+
+    def __init__(self, path: Path | str, *, walk_only: bool = False) -> None:
+        self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
+        self._walk_only = walk_only
+
+    def trouble(self) -> str:
+        """Why there is no such folder to work in; empty when there is."""
+        try:
+            self._open().close()
+        except RootMissing as missing:
+            return str(missing)
+        return ""
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    def open_file(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of a regular file that exists. Raises ToolFault."""
+        self._check(path)
+        if path.endswith("/"):
+            raise ToolFault(f"{shown(path)} names a folder, not a file")
+        with self._open() as beneath, self._in_words(path):
+            _check_plain(beneath.status(path), path)
+            fd = beneath.open(path, flags | _CAREFULLY)
+            return _checked(fd, lambda: _check_plain(os.fstat(fd), path), path)
+
+    def open_folder(self, path: str = ".") -> int:
+        """A descriptor of a folder, for listing it and for opening what is in it. Raises ToolFault."""
+        self._check(path or ".")
+        with self._open() as beneath, self._in_words(path):
+            fd = beneath.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+            return _checked(fd, lambda: None, path)
+
+    def parent_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
+        """Where a file is or would be, links followed: its folder's descriptor and its name there. Raises ToolFault."""
+        self._check(path)
+        if path.endswith("/"):
+            raise ToolFault(f"{shown(path)} names a folder, not a file")
+        with self._open() as beneath, self._in_words(path):
+            folder_fd, name = beneath.place_of(path, make_folders=make_folders)
+            return _checked(folder_fd, lambda: _check_named(name, path), path), name
+
+    def name_of(self, path: str) -> str:
+        """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
+        self._check(path or ".")
+        with self._open() as beneath, self._in_words(path):
+            return posixpath.normpath(beneath.relative(path or "."))
+
+    def _open(self) -> Beneath:
+        try:
+            return Beneath(self.path, walk_only=self._walk_only)
+        except FileNotFoundError:
+            raise RootMissing(f"The root folder `{self.path}` does not exist") from None
+        except NotADirectoryError:
+            raise RootMissing(f"The root `{self.path}` is not a folder") from None
+        except OSError as error:
+            raise RootMissing(f"The root folder `{self.path}` cannot be opened: {error.strerror}") from None
+
+    # -- what went wrong ------------------------------------------------------------------------------------------
+
+    def _check(self, path: str) -> None:
+        if not path:
+            raise ToolFault("The path is empty")
+        if "\0" in path:
+            raise ToolFault("The path holds a NUL character")
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            raise ToolFault(f"The path is longer than {_LONGEST_PATH} bytes")
+
+    @contextmanager
+    def _in_words(self, path: str) -> Generator[None]:
+        try:
+            yield
+        except Escape:
+            raise OutsideRoot(
+                f"{shown(path)} is outside the root folder `{self.path}`: give a path below it, or one relative to it"
+            ) from None
+        except FileNotFoundError:
+            raise ToolFault(f"{shown(path)} does not exist{self._instead(path)}") from None
+        except OSError as error:
+            raise ToolFault(words_for(error, path)) from None
+
+    def _instead(self, path: str) -> str:
+        """A name in the same folder that may have been meant, or the first folder that is missing."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        try:
+            fd = self.open_folder(folder or ("/" if path.startswith("/") else "."))
+        except ToolFault:
+            return f": there is no folder {shown(folder)}" if folder else ""
+        try:
+            guess = nearest(name, os.listdir(fd)[:_COMPARED])  # noqa: PTH208 - by descriptor
+        finally:
+            os.close(fd)
+        return f": did you mean `{posixpath.join(folder, guess)}`?" if guess else f" (the root is `{self.path}`)"
+
+
+def words_for(error: OSError, path: str) -> str:
+    """What the system refused, as a sentence about this path."""
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return f"No permission for {shown(path)}"
+        case errno.ENOTDIR:
+            return f"{shown(path)} leads through something that is not a folder"
+        case errno.EISDIR:
+            return f"{shown(path)} is a folder, not a file"
+        case errno.ELOOP:
+            return f"{shown(path)} leads through links that cannot be followed"
+        case errno.ENAMETOOLONG:
+            return f"{shown(path)} has a name that is too long, or is nested too deeply"
+        case errno.ENXIO:
+            return f"{shown(path)} is not a regular file"
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"No space left for {shown(path)}"
+        case errno.EROFS:
+            return f"{shown(path)} is on a read-only file system"
+        case _:
+            return f"{shown(path)}: {error.strerror or error}"
+
+
+def shown(path: str) -> str:
+    return f"`{path if len(path) <= _SHOWN else path[:_SHOWN] + '…'}`"
+
+
+def _checked(fd: int, check: Callable[[], None], path: str) -> int:
+    """The descriptor once it has passed; it is closed when it has not."""
+    try:
+        if of_the_kernel(fd):
+            raise ToolFault(f"{shown(path)} is one of the kernel's own files (`/proc`, `/sys`), which are not offered")
+        check()
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check_plain(status: os.stat_result, path: str) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    raise ToolFault(f"{shown(path)} is {kinds.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file")
+
+
+def _check_named(name: str, path: str) -> None:
+    if name == ".":
+        raise ToolFault(f"{shown(path)} is a folder, not a file")

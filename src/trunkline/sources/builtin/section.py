@@ -1,0 +1,44 @@
+"""The configuration section of `kind: builtin`, apart from the kind so that checking a file loads nothing more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Final
+
+from trunkline.config.section import key
+from trunkline.config.shapes import Choice, FilePath
+from trunkline.config.sources import SourceSection, ToolSelection
+
+BASH: Final = "Bash"
+
+
+class BuiltinSection(SourceSection):
+    """Tools for the files below one folder."""
+
+    kind: ClassVar[str] = "builtin"
+
+    root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
+    sandbox: str = key(
+        Choice("auto", "off", "required"),
+        default="auto",
+        doc="Whether Bash runs in a sandbox: where there is one, never, or not without",
+    )
+
+    @classmethod
+    def default_prefix(cls, name: str) -> str:
+        """None: agents know these tools by their plain names."""
+        return ""
+
+    @property
+    def runs_commands(self) -> bool:
+        """Bash is there only where somebody wrote its name: no pattern stands for it."""
+        return BASH in self.tools.allow
+
+    def with_commands(self) -> BuiltinSection:
+        """The same section with Bash, for those who switch it on otherwise than in a file."""
+        return self.replace(tools=self.tools.replace(allow=(*self.tools.allow, BASH)))
+
+    def connection(self) -> SourceSection:
+        """Whether Bash is offered is no matter of showing: a source is made with it or without."""
+        tools = ToolSelection(allow=("*", BASH)) if self.runs_commands else ToolSelection()
+        return super().connection().replace(tools=tools)
