@@ -38,7 +38,14 @@ class Child:
         self.pid = ward.pid
         self.exited: asyncio.Future[int] = ward.exited
         """The return code, negative for a signal, once the program has ended (what it started may end later)."""
+        self.gone: asyncio.Future[None] = ward.gone
+        """Done once everything it started has ended too."""
         self.stdin, self.stdout, self.stderr = pipes
+
+    @property
+    def lost(self) -> bool:
+        """Whether its supervisor died before it: how it ended is not known then."""
+        return self._link.lost
 
     async def stop(self, *, grace_s: float = 2.0) -> int:
         """End it and everything it started; its stdin should be closed already. Returns its return code.
@@ -49,6 +56,10 @@ class Child:
         self._link.stop(self._ward, close_s=grace_s, term_s=grace_s)
         await asyncio.wait([self._ward.gone], timeout=2 * grace_s + _KILL_LIMIT_S)
         return self.exited.result() if self.exited.done() else EXIT_CODE_WHEN_LOST
+
+    def terminate(self, *, term_s: float) -> None:
+        """SIGTERM now, and SIGKILL after `term_s`, for it and everything it started. Waits for nothing."""
+        self._link.stop(self._ward, close_s=0.0, term_s=term_s)
 
     def kill(self) -> None:
         """SIGKILL for it and everything it started, now."""

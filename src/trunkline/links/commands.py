@@ -1,0 +1,192 @@
+"""Commands that run to their end: what they write is kept within bounds, and nothing that they started stays.
+
+They have a supervisor of their own: whatever a command does to it, or to the process table, no server is lost by it,
+and a process that hid whose it is (no environment, no parent) still goes with the last of the commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, Literal
+
+from trunkline.links.children import Child, Children
+from trunkline.links.crowd import Crowd, processes_below
+from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.links.platform import sees_all_processes
+
+HEAD_BYTES: Final = 64 << 10
+TAIL_BYTES: Final = 256 << 10
+PROCESS_LIMIT: Final = 1024
+_TERM_S: Final = 0.3  # enough to remove a lock file
+_GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody should wait for it
+_LOOK_S: Final = 0.1
+_READ_BYTES: Final = 1 << 18
+_READS_AT_THE_END: Final = 8  # two mebibytes, more than a pipe holds
+_BREATHER_S: Final = 0.002  # after each _READ_BYTES: a flood must not keep the event loop busy
+_F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
+_LONGEST_PATH: Final = 1024
+# Output and errors go into one pipe, in the order they are written. There is no input, and it is no pipe, which some
+# programs would take for something to read. No core files; and where memory runs out, this is what has to go.
+_LAUNCHER: Final = (
+    "/bin/sh",
+    "-c",
+    '{ ulimit -c 0; echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; exec "$@" </dev/null 2>&1',
+    "sh",
+)
+
+How = Literal["exited", "timed_out", "too_many_processes", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to run. `folder` is where: its path, or an open folder, which nobody can swap for another."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    folder: str | int
+    timeout_s: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended. `code` is negative for a signal, and means nothing unless it `exited` by itself."""
+
+    how: How
+    code: int
+    output: HeadAndTail
+    seconds: float
+
+
+class Commands:
+    """Runs commands. `on_fault` hears what went wrong with their supervisor."""
+
+    def __init__(
+        self,
+        *,
+        process_limit: int = PROCESS_LIMIT,
+        portable: bool = False,
+        on_fault: Callable[[str], None] | None = None,
+    ) -> None:
+        self._children = Children(portable=portable, on_fault=on_fault)
+        self._process_limit = process_limit
+        self._leaders: set[int] = set()
+
+    @property
+    def supervisor_pid(self) -> int | None:
+        return self._children.supervisor_pid
+
+    async def run(self, command: Command, on_look: Callable[[HeadAndTail], None] | None = None) -> Ended:
+        """Run one command to its end or to its deadline, whatever comes first; then nothing of it is left.
+
+        `on_look` is called several times a second while it runs. Raises `GatewayError` when it cannot be started.
+        Cancelling this ends the command.
+        """
+        started_at = monotonic()
+        argv = [*_LAUNCHER, *command.argv]
+        folder = _reachable(command.folder)
+        child = await self._children.spawn(argv, env=command.env, cwd=folder, label=command.label)
+        os.close(child.stdin)
+        os.close(child.stderr)  # the launcher joins it with the output
+        output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
+        reading = _Reading(child.stdout, output)
+        self._leaders.add(child.pid)
+        try:
+            how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
+            seconds = monotonic() - started_at
+            await _end(child, at_once=how == "too_many_processes")
+        finally:
+            child.terminate(term_s=_TERM_S)  # changes nothing unless this was cancelled
+            self._leaders.discard(child.pid)
+            reading.close()
+        code = child.exited.result() if child.exited.done() else 0
+        return Ended(how=how, code=code, output=output, seconds=seconds)
+
+    async def close(self) -> None:
+        """End every command; nothing can be started afterwards."""
+        await self._children.close()
+
+    async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> How:
+        crowd = Crowd(self._process_limit, lambda: self._processes_of(child))
+        while not child.exited.done():
+            left_s = deadline - monotonic()
+            if left_s <= 0:
+                return "timed_out"
+            await asyncio.wait([child.exited], timeout=min(left_s, _LOOK_S))
+            if crowd.too_large():
+                return "too_many_processes"
+            on_look()
+        return "lost" if child.lost else "exited"
+
+    def _processes_of(self, child: Child) -> int:
+        supervisor = self._children.supervisor_pid
+        return 0 if supervisor is None else processes_below(supervisor, but_of=self._leaders - {child.pid})
+
+
+async def _end(child: Child, *, at_once: bool) -> None:
+    """Where it has ended by itself, its supervisor is already ending what it left behind."""
+    if at_once:
+        child.kill()
+    elif not child.exited.done():
+        child.terminate(term_s=_TERM_S)
+    await asyncio.wait([child.gone], timeout=_GONE_S)
+
+
+def _reachable(folder: str | int) -> str:
+    """A name for an open folder by which the supervisor, another process, comes to that very folder."""
+    if isinstance(folder, str):
+        return folder
+    if sees_all_processes():
+        return f"/proc/{os.getpid()}/fd/{folder}"
+    path = fcntl.fcntl(folder, _F_GETPATH, bytes(_LONGEST_PATH))  # macOS: as good as its path, no better
+    return os.fsdecode(path.partition(b"\0")[0])
+
+
+class _Reading:
+    """Reads a pipe into `output` as it comes, and never so fast that others have to wait."""
+
+    def __init__(self, pipe: int, output: HeadAndTail) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pipe = pipe
+        self._output = output
+        self._since_breather = 0
+        self._breather: asyncio.TimerHandle | None = None
+        self._loop.add_reader(pipe, self._readable)
+
+    def close(self) -> None:
+        """Read what the pipe still holds, as nobody writes any more, and close it."""
+        if self._breather is not None:
+            self._breather.cancel()
+        self._loop.remove_reader(self._pipe)
+        for _ in range(_READS_AT_THE_END):
+            if self._read() <= 0:
+                break
+        os.close(self._pipe)
+
+    def _readable(self) -> None:
+        size = self._read()
+        if size == 0:
+            self._loop.remove_reader(self._pipe)
+        self._since_breather += max(size, 0)
+        if self._since_breather >= _READ_BYTES:
+            self._since_breather = 0
+            self._loop.remove_reader(self._pipe)
+            self._breather = self._loop.call_later(_BREATHER_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._breather = None
+        self._loop.add_reader(self._pipe, self._readable)
+
+    def _read(self) -> int:
+        """How much there was; 0 at the end, -1 where nothing has come."""
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+        except BlockingIOError:
+            return -1
+        self._output.add(data)
+        return len(data)
