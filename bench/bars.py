@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from bench.record import Record
 
+HTTP_APP, HTTP_SERVICE = "trunkline:http-app", "trunkline:http-service"
 HTTP_STDIO, HTTP_HTTP, STDIO_STDIO = "trunkline:http-stdio", "trunkline:http-http", "trunkline:stdio-stdio"
 NGINX, DIRECT, MANY = "nginx:http-http", "direct:http", "trunkline:50x20"
 NGINX_UNBUFFERED = "nginx:http-http:unbuffered"
@@ -138,6 +139,18 @@ BARS: tuple[Bar, ...] = (
         1.2,
         times,
         cpu_ratio("echo@64", MANY, HTTP_STDIO),
+    ),
+    Bar(
+        "App that dialled in, echo, 64 in flight, against a stdio server",
+        1.0,
+        times,
+        cpu_ratio("echo@64", HTTP_APP, HTTP_STDIO),
+    ),
+    Bar(
+        "Service behind HTTP, guarded, echo, 64 in flight, against an MCP server over HTTP",
+        1.2,
+        times,
+        cpu_ratio("echo@64", HTTP_SERVICE, HTTP_HTTP),
     ),
     Bar("50 backends × 20 tools, tools/list", 1000, milliseconds, cpu("list@1", MANY)),
     Bar("Start to first answer over HTTP", 0.4, seconds, start(HTTP_STDIO, "first_answer_s")),

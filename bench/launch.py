@@ -25,6 +25,7 @@ class Site:
     backend_command: list[str]  # starts a backend on stdio
     backend_urls: list[str]  # backends that already listen, for peers with HTTP behind them
     backends: int
+    sources: dict[str, dict[str, object]] | None = None  # where what is behind the peer does not speak MCP
 
     def mcp_servers(self) -> dict[str, dict[str, object]]:
         """The backends as `mcpServers`, the way every MCP client writes them."""
@@ -142,7 +143,8 @@ def mcp_proxy_stdio(site: Site) -> list[str]:
 def _trunkline(site: Site, command: str) -> list[str]:
     # Without our own tools: every program then has the same list to give.
     gateway = {"listen": f"127.0.0.1:{site.port}", "state_dir": str(site.folder / "state"), "meta_tools": False}
-    config = json.dumps({"gateway": gateway, "mcpServers": site.mcp_servers()}, indent=2)
+    behind = {"mcpServers": site.mcp_servers()} if site.sources is None else {"sources": site.sources}
+    config = json.dumps({"gateway": gateway, **behind}, indent=2)
     return [str(BIN / "trunkline"), command, "-c", site.write("trunkline.json", config)]
 
 

@@ -17,6 +17,7 @@ from bench.peers import Peer
 from bench.programs import BUILD, Programs
 from bench.record import Record, Window
 from bench.running import Pace, Running
+from bench.search import measure_searches
 from bench.workloads import QUICK, Cell
 
 
@@ -50,8 +51,15 @@ class Run:
                 self._start(peer, folder)
             for repetition in range(self.plan.repetitions):
                 self._round(repetition)
+            self._search()
         finally:
             self._end()
+
+    def _search(self) -> None:
+        peer = next((peer for peer in self.plan.peers if peer.behind == "builtin"), None)
+        if peer is not None:
+            self.quiet.wait()
+            self.record.searches = measure_searches(peer, self.programs)
 
     def _end(self) -> None:
         # a second Ctrl+C must not leave half of them behind; ending takes seconds at most

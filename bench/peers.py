@@ -8,9 +8,10 @@ from typing import Literal
 
 from bench import launch
 from bench.launch import Site
-from bench.workloads import ECHO, KB100, LIST, MB1, SPREAD, STANDARD, Cell, cells
+from bench.workloads import ECHO, KB100, LIST, MB1, READ, SPREAD, STANDARD, Cell, cells
 
 Wire = Literal["http", "stdio"]
+Behind = Wire | Literal["app", "service", "plugin", "builtin"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Peer:
     name: str
     program: str
     front: Wire
-    behind: Wire | None  # None: the peer is the backend itself
+    behind: Behind | None  # None: the peer is the backend itself
     launch: Callable[[Site], list[str]]
     path: str = "/mcp"
     backends: int = 1
@@ -39,6 +40,7 @@ FASTMCP_HTTP_CELLS = (*cells(ECHO), *cells(KB100, MB1, in_flight=(1,)))
 ONE_AT_A_TIME = cells(ECHO, LIST, in_flight=(1,))
 MANY_CELLS = (*cells(ECHO, SPREAD, in_flight=(1, 64)), *cells(LIST, in_flight=(1,)))
 ECHO_ONLY = cells(ECHO, in_flight=(1, 64))
+PLUGIN_CELLS = (*cells(ECHO), *cells(KB100, MB1, in_flight=(1,)))
 
 PEERS: tuple[Peer, ...] = (
     Peer("direct:http", "no proxy", "http", None, launch.direct),
@@ -61,6 +63,10 @@ PEERS: tuple[Peer, ...] = (
     Peer("trunkline:http-http", "Trunkline", "http", "http", launch.trunkline_http),
     Peer("trunkline:stdio-stdio", "Trunkline", "stdio", "stdio", launch.trunkline_stdio),
     Peer("trunkline:stdio-http", "Trunkline", "stdio", "http", launch.trunkline_stdio),
+    Peer("trunkline:http-app", "Trunkline", "http", "app", launch.trunkline_http),
+    Peer("trunkline:http-service", "Trunkline", "http", "service", launch.trunkline_http),
+    Peer("trunkline:http-plugin", "Trunkline", "http", "plugin", launch.trunkline_http, cells=PLUGIN_CELLS),
+    Peer("trunkline:http-builtin", "Trunkline", "http", "builtin", launch.trunkline_http, cells=cells(READ)),
     Peer(
         "trunkline:http-stdio:2026",
         "Trunkline (2026-07-28 client)",

@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILD = ROOT / ".bench"
+PLUGIN_BACKEND = HERE / "plugin_backend.py"
 MCP_PROXY_PINS = HERE / "pins" / "mcp-proxy.txt"
 
 
@@ -27,10 +28,11 @@ class Programs:
 
     def is_backend(self, pid: int) -> bool:
         """Whether that process is one of our backends, whoever started it."""
+        scripts = [str(PLUGIN_BACKEND).encode(), *(backend.encode() for backend in self.backend[1:])]
         try:
-            if self.native:
-                return str(Path(f"/proc/{pid}/exe").readlink()) == self.backend[0]
-            return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [self.backend[1].encode()]
+            if self.native and str(Path(f"/proc/{pid}/exe").readlink()) == self.backend[0]:
+                return True
+            return any(word in scripts for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2])
         except OSError:
             return False
 

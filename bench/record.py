@@ -50,6 +50,7 @@ class Record:
     processes: dict[str, int] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)  # peers, or peers and cells, that did not work
     windows: list[Window] = field(default_factory=list)
+    searches: list[dict[str, Any]] = field(default_factory=list)
 
     def of(self, peer: str, cell: str) -> list[Window]:
         """The windows to judge by: the undisturbed ones if there are at least two, else all."""

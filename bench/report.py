@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.bars import BARS
 from bench.peers import PEERS, Peer
 from bench.record import DISTURBED_CORES, Record
-from bench.workloads import ECHO, IN_FLIGHT, KB100, LIST, MB1, SPREAD, Workload
+from bench.workloads import ECHO, IN_FLIGHT, KB100, LIST, MB1, READ, SPREAD, Workload
 
 NOTES = Path(__file__).resolve().parent / "notes.md"
 MARK = "°"  # on numbers from disturbed windows
@@ -24,7 +24,8 @@ def render(record: Record) -> str:
         "# Results",
         _provenance(record),
         "## Bars\n\n" + _bars(record),
-        *(_load_section(record, workload) for workload in (ECHO, KB100, MB1)),
+        *(_load_section(record, workload) for workload in (ECHO, KB100, MB1, READ)),
+        "## Search\n\n" + _search(record),
         "## 50 backends × 20 tools\n\n" + _many(record),
         "## Start and memory\n\n" + _starts(record),
         "## Method\n\n" + _method(record),
@@ -113,6 +114,19 @@ def _many(record: Record) -> str:
             seen = [cell for cell in asked if record.of(peer.name, cell)]
             rows += [[peer.title, asked[cell], *_load_columns(record, peer.name, cell)] for cell in seen]
     return table(["", "", "p50 / p99 µs", "calls/s", "CPU µs"], rows)
+
+
+def _search(record: Record) -> str:
+    if not record.searches:
+        return "Not measured."
+    rows = [
+        [found["title"], found["by"], f"{found['wall_ms']:,.0f}", f"{found['cpu_ms']:,.0f}", found["found"]]
+        for found in record.searches
+    ]
+    head = (
+        f"In {record.searches[0]['files']:,} files, one at a time; medians. CPU with all processes that take part.\n\n"
+    )
+    return head + table(["", "by", "ms", "CPU ms", "found"], rows)
 
 
 def _starts(record: Record) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from bench import machine
 from bench.client import Client, Http, Pipes, Refused
 from bench.launch import Site
 from bench.peers import Peer
-from bench.programs import Programs
-from bench.workloads import Cell
+from bench.programs import PLUGIN_BACKEND, Programs
+from bench.workloads import ECHO, READ, Cell
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 6.0
@@ -51,8 +52,11 @@ class Pace:
 
 
 class Running:
-    def __init__(self, peer: Peer, programs: Programs, folder: Path) -> None:
+    """`root` is the folder of the built-in tools; one with a single file unless given."""
+
+    def __init__(self, peer: Peer, programs: Programs, folder: Path, *, root: Path | None = None) -> None:
         self.peer, self.programs, self.folder = peer, programs, folder
+        self._root = root or folder / "root"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.backends: list[subprocess.Popen[bytes]] = []
         self.process: subprocess.Popen[bytes] | None = None
@@ -94,7 +98,30 @@ class Running:
         port = free_port()
         # without a proxy the backend is started with the wire of the front
         mode = ["http", str(port)] if self.peer.behind is None and self.peer.front == "http" else ["stdio"]
-        return Site(self.folder, port, [*self.programs.backend, *mode, *options], urls, self.peer.backends)
+        command = [*self.programs.backend, *mode, *options]
+        return Site(self.folder, port, command, urls, self.peer.backends, self._source())
+
+    def _source(self) -> dict[str, dict[str, object]] | None:
+        """What is behind a peer where that is no MCP server."""
+        match self.peer.behind:
+            case "app":
+                port = free_port()
+                self.backends.append(self._spawn([*self.programs.backend, "app", str(port)], piped=False))
+                return {"b00": {"kind": "app", "listen": f"127.0.0.1:{port}", "queue": 10_000}}
+            case "service":
+                port = free_port()
+                self.backends.append(self._spawn([*self.programs.backend, "http", str(port)], piped=False))
+                _await_port(port)
+                return {"b00": {"kind": "service", "endpoint": f"http://127.0.0.1:{port}", "tokens": {"*": "bench"}}}
+            case "plugin":
+                return {"b00": {"kind": "plugin", "command": sys.executable, "args": [str(PLUGIN_BACKEND)]}}
+            case "builtin":
+                lines = (f"line {number} {'x' * 80}\n" for number in range(1, 100_000))
+                self._root.mkdir(exist_ok=True)
+                (self._root / "1mb.txt").write_text("".join(lines)[: 1000 * 1024])
+                return {"b00": {"kind": "builtin", "root": str(self._root)}}
+            case _:
+                return None
 
     def _spawn(self, command: list[str], piped: bool) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -131,16 +158,17 @@ class Running:
 
     def _first_call(self, deadline_s: float) -> None:
         """Lists the tools until all are there, and calls one."""
-        wanted = self.peer.backends
+        wanted, first = self.peer.backends, READ if self.peer.behind == "builtin" else ECHO
+        assert first.tool is not None
         while True:
             self.client.list_tools(deadline_s)
-            names = self.client.names_of("echo")
+            names = self.client.names_of(first.tool)
             if len(names) >= wanted:
                 break
             if time.monotonic() > deadline_s:
                 raise Refused(f"{len(names)} of {wanted} backends listed; {self._last_words()}")
             time.sleep(0.02)
-        self.client.request("tools/call", {"name": names[0], "arguments": {"text": "ready"}}, deadline_s)
+        self.client.request("tools/call", {"name": names[0], "arguments": first.arguments}, deadline_s)
 
     def _last_words(self) -> str:
         try:

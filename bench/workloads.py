@@ -28,9 +28,10 @@ ECHO = Workload("echo", "echo (11 bytes)", tool="echo", arguments={"text": "hell
 KB100 = Workload("100kb", "100 KB text", tool="blob", arguments={"kb": 100}, min_bytes=100 * 1024, window=0.7)
 MB1 = Workload("1mb", "1 MB text", tool="blob", arguments={"kb": 1000}, min_bytes=1000 * 1024, window=0.7)
 SPREAD = Workload("spread", "echo, over all backends", tool="echo", arguments={"text": "hello world"}, spread=True)
+READ = Workload("read", "built-in Read of a 1 MB file", tool="Read", arguments={"path": "1mb.txt"}, expect="line 1 ")
 LIST = Workload("list", "tools/list", method="tools/list", expect='"tools"')
 
-WORKLOADS = {workload.key: workload for workload in (ECHO, KB100, MB1, SPREAD, LIST)}
+WORKLOADS = {workload.key: workload for workload in (ECHO, KB100, MB1, SPREAD, READ, LIST)}
 
 
 @dataclass(frozen=True)
@@ -49,4 +50,4 @@ def cells(*workloads: Workload, in_flight: tuple[int, ...] = IN_FLIGHT) -> tuple
 
 
 STANDARD = cells(ECHO, KB100, MB1)
-QUICK = {str(cell) for cell in (*cells(ECHO, LIST, in_flight=(1, 64)), *cells(KB100, MB1, in_flight=(1,)))}
+QUICK = {str(cell) for cell in (*cells(ECHO, READ, LIST, in_flight=(1, 64)), *cells(KB100, MB1, in_flight=(1,)))}

@@ -53,7 +53,7 @@ class Backend:
 
     def _dispatch(self, method: str, params: Json, modern: bool) -> tuple[float, Json]:
         if method == "tools/call":
-            delay_s, text = self._call(params["name"], params.get("arguments") or {})
+            delay_s, text = self.call(params["name"], params.get("arguments") or {})
             kind = {"resultType": "complete"} if modern else {}
             return delay_s, {"result": {"content": [{"type": "text", "text": text}], "isError": False, **kind}}
         if method == "tools/list":
@@ -70,7 +70,7 @@ class Backend:
         return 0, {"error": {"code": -32601, "message": "Method not found"}}
 
     @staticmethod
-    def _call(name: str, arguments: Json) -> tuple[float, str]:
+    def call(name: str, arguments: Json) -> tuple[float, str]:
         if name == "echo":
             return 0, arguments.get("text", "")
         if name == "blob":
@@ -119,9 +119,13 @@ class HttpConnection(asyncio.Protocol):
             if len(rest) < length:
                 return
             self.received = rest[length:]
-            self._request(head[:6], rest[:length])
+            self._request(head, rest[:length])
 
-    def _request(self, verb: bytes, body: bytes) -> None:
+    def _request(self, head: bytes, body: bytes) -> None:
+        if head.split(b" ", 2)[1].startswith(b"/tools"):
+            self._send("200 OK", self._as_service(head, body))
+            return
+        verb = head[:6]
         if not verb.startswith(b"POST"):
             self._send("200 OK" if verb == b"DELETE" else "405 Method Not Allowed", b"")
             return
@@ -137,6 +141,12 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._send("200 OK", reply, session)
 
+    def _as_service(self, head: bytes, body: bytes) -> bytes:
+        if head.startswith(b"GET"):
+            return json.dumps(self.backend.tools).encode()
+        asked = json.loads(body)
+        return json.dumps({"output": self.backend.call(asked["tool"], asked["args"])[1]}).encode()
+
     def _send(self, status: str, body: bytes, extra: str = "") -> None:
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{extra}Content-Length: {len(body)}\r\n\r\n"
         self.transport.write(head.encode() + body)
@@ -148,16 +158,39 @@ async def serve_http(backend: Backend, port: int) -> None:
     await server.serve_forever()
 
 
+async def serve_as_app(backend: Backend, port: int) -> None:
+    """Dials until somebody listens, then answers line by line."""
+    while True:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+            break
+        except OSError:
+            await asyncio.sleep(0.05)
+    hello = {"type": "register", "appName": backend.name, "tools": backend.tools}
+    writer.write(json.dumps(hello).encode() + b"\n")
+    while line := await reader.readline():
+        asked = json.loads(line)
+        if asked.get("type") == "toolInvocation":
+            _, text = backend.call(asked["tool"], asked["parameters"])
+            result = {"success": True, "data": text, "error": None}
+            answer = {"type": "toolResponse", "correlationId": asked["correlationId"], "result": result}
+            writer.write(json.dumps(answer).encode() + b"\n")
+    writer.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=["stdio", "http"])
+    parser.add_argument("mode", choices=["stdio", "http", "app"])
     parser.add_argument("port", nargs="?", type=int)
     parser.add_argument("--tools", type=int, default=3)
     parser.add_argument("--name", default="bench-backend")
     parser.add_argument("--modern", action="store_true")
     options = parser.parse_args()
     backend = Backend(options)
-    asyncio.run(serve_stdio(backend) if options.mode == "stdio" else serve_http(backend, options.port))
+    if options.mode == "stdio":
+        asyncio.run(serve_stdio(backend))
+    else:
+        asyncio.run({"http": serve_http, "app": serve_as_app}[options.mode](backend, options.port))
 
 
 if __name__ == "__main__":

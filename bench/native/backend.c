@@ -1,7 +1,9 @@
 /* A very fast MCP server to put behind the peers, so that what is measured is the peer and not the server.
  *
  *   backend stdio [options]         one JSON message per line on stdin and stdout
- *   backend http PORT [options]     Streamable HTTP on 127.0.0.1:PORT, any path, JSON answers
+ *   backend http PORT [options]     Streamable HTTP on 127.0.0.1:PORT, any path, JSON answers; below /tools it is a
+ *                                   service behind HTTP instead: GET /tools, POST /tools/execute
+ *   backend app PORT [options]      dials in to 127.0.0.1:PORT as an app, one JSON message per line
  *
  *   --tools N     list N tools in all (at least the three real ones)
  *   --name NAME   what it calls itself
@@ -192,15 +194,9 @@ static bool is_modern(Slice params) {
     return member(member(params, "_meta"), "io.modelcontextprotocol/protocolVersion").at != NULL;
 }
 
-/* Writes the result of a tool call; gives the milliseconds it should be held back. */
-static long call_tool(Slice params, Buffer *out) {
-    Slice name = ABSENT, arguments = ABSENT;
-    for (Members walk = members(params); next_member(&walk);) {
-        if (is(walk.key, "name")) name = unquoted(walk.value);
-        else if (is(walk.key, "arguments")) arguments = walk.value;
-    }
+/* Writes what a tool says, without quotes; gives the milliseconds it should be held back. */
+static long use_tool(Slice name, Slice arguments, Buffer *out) {
     long delay_ms = 0;
-    append_text(out, "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
     if (is(name, "echo")) {
         Slice text = unquoted(member(arguments, "text"));
         if (text.at) append_slice(out, text);
@@ -212,6 +208,17 @@ static long call_tool(Slice params, Buffer *out) {
         if (is(name, "sleep")) delay_ms = number(member(arguments, "ms"), 1);
         append_text(out, "ok");
     }
+    return delay_ms;
+}
+
+static long call_tool(Slice params, Buffer *out) {
+    Slice name = ABSENT, arguments = ABSENT;
+    for (Members walk = members(params); next_member(&walk);) {
+        if (is(walk.key, "name")) name = unquoted(walk.value);
+        else if (is(walk.key, "arguments")) arguments = walk.value;
+    }
+    append_text(out, "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
+    long delay_ms = use_tool(name, arguments, out);
     append_text(out, "\"}],\"isError\":false");
     append_text(out, is_modern(params) ? ",\"resultType\":\"complete\"}" : "}");
     return delay_ms;
@@ -257,6 +264,44 @@ static long answer(Message message, Buffer *out) {
     return delay_ms;
 }
 
+/* ---- apps that dial in, and services behind HTTP ---------------------------------------------------------------- */
+
+static void append_register(Buffer *out) {
+    append_text(out, "{\"type\":\"register\",\"appName\":\"");
+    append_text(out, server_name);
+    append_text(out, "\",\"tools\":[");
+    append(out, tool_list.data, tool_list.length);
+    append_text(out, "]}\n");
+}
+
+static long answer_invocation(Slice line, Buffer *out) {
+    Slice id = ABSENT, tool = ABSENT, parameters = ABSENT;
+    for (Members walk = members(line); next_member(&walk);) {
+        if (is(walk.key, "correlationId")) id = walk.value;
+        else if (is(walk.key, "tool")) tool = unquoted(walk.value);
+        else if (is(walk.key, "parameters")) parameters = walk.value;
+    }
+    if (!id.at || !tool.at) return NO_ANSWER;
+    append_text(out, "{\"type\":\"toolResponse\",\"correlationId\":");
+    append_slice(out, id);
+    append_text(out, ",\"result\":{\"success\":true,\"data\":\"");
+    long delay_ms = use_tool(tool, parameters, out);
+    append_text(out, "\",\"error\":null}}");
+    return delay_ms;
+}
+
+static long execute(Slice body, Buffer *out) {
+    Slice tool = ABSENT, arguments = ABSENT;
+    for (Members walk = members(body); next_member(&walk);) {
+        if (is(walk.key, "tool")) tool = unquoted(walk.value);
+        else if (is(walk.key, "args")) arguments = walk.value;
+    }
+    append_text(out, "{\"output\":\"");
+    long delay_ms = use_tool(tool, arguments, out);
+    append_text(out, "\"}");
+    return delay_ms;
+}
+
 /* ---- connections: stdin and stdout are one, each HTTP socket is one ---------------------------------------------- */
 
 typedef struct {
@@ -268,7 +313,7 @@ typedef struct {
 } Connection;
 
 static int epoll_fd;
-static bool over_http;
+static bool over_http, dials_in;
 static Connection **by_fd;
 static size_t by_fd_size;
 
@@ -406,7 +451,7 @@ static size_t take_lines(Connection *connection) {
     while (may_answer(connection) && (newline = memchr(connection->in.data + used, '\n', connection->in.length - used))) {
         Slice line = {connection->in.data + used, newline};
         size_t start = connection->out.length;
-        long delay_ms = answer(read_message(line), &connection->out);
+        long delay_ms = dials_in ? answer_invocation(line, &connection->out) : answer(read_message(line), &connection->out);
         if (delay_ms != NO_ANSWER) append_text(&connection->out, "\n");
         if (delay_ms > 0) hold_back(connection, start, delay_ms);
         used = (size_t)(newline - connection->in.data) + 1;
@@ -449,6 +494,21 @@ static void answer_post(Connection *connection, Slice body) {
     if (delay_ms > 0) hold_back(connection, start, delay_ms);
 }
 
+static void answer_as_service(Connection *connection, const char *head, Slice body) {
+    static Buffer json;
+    json.length = 0;
+    long delay_ms = 0;
+    if (!strncmp(head, "GET ", 4)) {
+        append_text(&json, "[");
+        append(&json, tool_list.data, tool_list.length);
+        append_text(&json, "]");
+    } else delay_ms = execute(body, &json);
+    size_t start = connection->out.length;
+    append_head(&connection->out, "200 OK", "", json.length);
+    append(&connection->out, json.data, json.length);
+    if (delay_ms > 0) hold_back(connection, start, delay_ms);
+}
+
 static size_t take_http(Connection *connection) {
     size_t used = 0;
     while (may_answer(connection)) {
@@ -460,7 +520,9 @@ static size_t take_http(Connection *connection) {
         size_t body_bytes = content_length(head, blank);
         if (available < (size_t)(body - head) + body_bytes) return used;
         used += (size_t)(body - head) + body_bytes;
-        if (!strncmp(head, "POST ", 5)) answer_post(connection, (Slice){body, body + body_bytes});
+        if (!strncmp(head, "POST /tools", 11) || !strncmp(head, "GET /tools", 10))
+            answer_as_service(connection, head, (Slice){body, body + body_bytes});
+        else if (!strncmp(head, "POST ", 5)) answer_post(connection, (Slice){body, body + body_bytes});
         else if (!strncmp(head, "DELETE ", 7)) append_head(&connection->out, "200 OK", "", 0);
         else append_head(&connection->out, "405 Method Not Allowed", "Allow: POST, DELETE\r\n", 0);
     }
@@ -514,6 +576,31 @@ static void serve_pipes(void) {
     connection_open(0, 1);
 }
 
+static int dial(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int attempt = 0; attempt < 6000; attempt++) { /* a minute: whoever listens is started after us */
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+        if (!connect(fd, (struct sockaddr *)&address, sizeof address)) {
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+            fcntl(fd, F_SETFL, O_NONBLOCK);
+            return fd;
+        }
+        close(fd);
+        usleep(10000);
+    }
+    errno = ETIMEDOUT;
+    die("dial");
+    return -1;
+}
+
+static void serve_as_app(int port) {
+    int fd = dial(port);
+    connection_open(fd, fd);
+    append_register(&connection_of(fd)->out);
+    connection_flush(connection_of(fd));
+}
+
 static void loop(int listener) {
     struct epoll_event events[MAX_EVENTS];
     for (;;) {
@@ -537,15 +624,16 @@ static void loop(int listener) {
 }
 
 static int usage(void) {
-    fputs("usage: backend stdio|http PORT [--tools N] [--name NAME] [--modern]\n", stderr);
+    fputs("usage: backend stdio | http PORT | app PORT [--tools N] [--name NAME] [--modern]\n", stderr);
     return 2;
 }
 
 int main(int argc, char **argv) {
     over_http = argc > 2 && !strcmp(argv[1], "http");
-    if (argc < 2 || (!over_http && strcmp(argv[1], "stdio"))) return usage();
+    dials_in = argc > 2 && !strcmp(argv[1], "app");
+    if (argc < 2 || (!over_http && !dials_in && strcmp(argv[1], "stdio"))) return usage();
     int total_tools = 3;
-    for (int i = over_http ? 3 : 2; i < argc; i++) {
+    for (int i = over_http || dials_in ? 3 : 2; i < argc; i++) {
         if (!strcmp(argv[i], "--tools") && i + 1 < argc) total_tools = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--name") && i + 1 < argc) server_name = argv[++i];
         else if (!strcmp(argv[i], "--modern")) speaks_modern = true;
@@ -556,6 +644,7 @@ int main(int argc, char **argv) {
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int listener = -1;
     if (over_http) listener = listen_on(atoi(argv[2]));
+    else if (dials_in) serve_as_app(atoi(argv[2]));
     else serve_pipes();
     loop(listener);
 }
