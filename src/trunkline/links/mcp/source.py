@@ -27,9 +27,10 @@ from trunkline.links.mcp.offer import Offer
 from trunkline.links.mcp.per_caller import SET_LEVEL, LaneLevel, level_in
 from trunkline.links.mcp.pool import Pool, needs_seat
 from trunkline.links.mcp.questions import refuse_nobody
+from trunkline.links.mcp.stdio_lane import StdioLane
 from trunkline.links.mcp.task_watches import TaskWatches
-from trunkline.links.mcp.vitals import Vitals
 from trunkline.links.mcp.watches import Home, Watches
+from trunkline.links.vitals import Vitals
 from trunkline.wire.mcp.capabilities import NOTHING, askable
 from trunkline.wire.mcp.versions import Era
 
@@ -198,9 +199,9 @@ class McpSource:
                 self._watches.down()
                 self._task_watches.down()
                 await offer.close()
-            self._vitals.lost(problem, session)
+            self._vitals.lost(problem, _tail(session))
         except GatewayError as error:
-            self._vitals.failed(error.problem, session)
+            self._vitals.failed(error.problem, _tail(session))
         finally:
             self._scout = None
             if session is not None:
@@ -379,3 +380,7 @@ class McpSource:
     def _count(self, counter: str) -> None:
         if self._sink is not None:
             self._sink.count(counter)
+
+
+def _tail(session: Session | None) -> str:
+    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Problem
+from trunkline.links.child_output import PipeReader, StderrTail, exit_reason, stderr_hint
 from trunkline.links.children import Child, Children
 from trunkline.links.mcp.lane import Count, Lane
 from trunkline.wire.jsonrpc import readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
-_STDERR_TAIL_BYTES: Final = 16 * 1024
-_SHOWN_TAIL_CHARACTERS: Final = 2 * 1024
 _EXIT_WAIT_S: Final = 0.1
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class StdioLane(Lane):
@@ -41,7 +38,7 @@ class StdioLane(Lane):
         self._stdin_gone = False
         self._read_some = False
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
-        self._stderr = bytearray()
+        self._stderr = StderrTail(redact)
         self._ending: asyncio.Task[None] | None = None
         child.exited.add_done_callback(lambda _: self._end())
 
@@ -52,10 +49,10 @@ class StdioLane(Lane):
     async def connect(self) -> None:
         """Take over the child's pipes. The transports own the descriptors from here on."""
         loop, child = self._loop, self.child
-        reader = _PipeReader(self._read, self._output_end)
+        reader = PipeReader(self._read, self._output_end)
         transport, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
         self._outputs.append(transport)
-        errors = _PipeReader(self._read_stderr, _nothing)
+        errors = PipeReader(self._stderr.add, _nothing)
         transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
         self._outputs.append(transport)
         writer = _PipeWriter(self._stdin_pressure, self._input_end)
@@ -135,16 +132,9 @@ class StdioLane(Lane):
             self.child.kill()
             self.lose(self.problem(SOURCE_LOST, f"stopped because {reason}"))
 
-    def _read_stderr(self, data: bytes) -> None:
-        self._stderr += data
-        if len(self._stderr) > 2 * _STDERR_TAIL_BYTES:
-            del self._stderr[:-_STDERR_TAIL_BYTES]
-
     def stderr_tail(self) -> str:
-        """The end of what the server wrote to stderr, safe to show. Half a secret would not be recognised as one, so
-        it is cut last."""
-        text = _UNPRINTABLE.sub("", self._stderr.decode(errors="replace"))
-        return self.redact(text).strip()[-_SHOWN_TAIL_CHARACTERS:]
+        """The end of what the server wrote to stderr, safe to show."""
+        return str(self._stderr)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -166,7 +156,7 @@ class StdioLane(Lane):
         await asyncio.wait([self.child.exited], timeout=_EXIT_WAIT_S)
         await self._read_to_end()
         tail = self.stderr_tail()
-        problem = self.problem(SOURCE_LOST, self._exit_reason(), hint=_stderr_hint(tail))
+        problem = self.problem(SOURCE_LOST, self._exit_reason(), hint=stderr_hint(tail))
         self.lose(replace(problem, stderr_tail=tail))
 
     async def _read_to_end(self) -> None:
@@ -180,8 +170,7 @@ class StdioLane(Lane):
         exited = self.child.exited
         if not exited.done() or exited.cancelled():
             return "closed its output" if self._output_ended.done() else "closed its input"
-        code = exited.result()
-        return f"was ended by signal {-code}" if code < 0 else f"exited with status {code}"
+        return exit_reason(exited.result())
 
     async def close(self) -> None:
         """End the conversation and the whole process tree."""
@@ -197,24 +186,8 @@ class StdioLane(Lane):
             self._stdin.abort()  # what it never read is dropped
 
 
-def _stderr_hint(tail: str) -> str:
-    return f"its last words on stderr: {tail}" if tail else ""
-
-
 def _nothing() -> None:
     pass
-
-
-class _PipeReader(asyncio.Protocol):
-    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        self._on_data = on_data
-        self._on_end = on_end
-
-    def data_received(self, data: bytes) -> None:
-        self._on_data(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_end()
 
 
 class _PipeWriter(asyncio.BaseProtocol):

@@ -1,4 +1,4 @@
-"""How an MCP server is doing, and why: told to whoever looks after it, whenever that changes."""
+"""How a server is doing, and why: told to whoever looks after it, whenever that changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, Problem
 from trunkline.core.source import Health, State
-from trunkline.links.mcp.handshake import Session
-from trunkline.links.mcp.stdio_lane import StdioLane
 
 
 class Vitals:
@@ -25,13 +23,13 @@ class Vitals:
         """It answers calls, and something else of it does not work."""
         self._report("degraded", reason)
 
-    def lost(self, problem: Problem, session: Session) -> None:
+    def lost(self, problem: Problem, stderr_tail: str = "") -> None:
         """It was up a moment ago: a restart follows at once, and calls may wait for it."""
-        self._report_problem("starting", problem, session, restarts=1)
+        self._report_problem("starting", problem, stderr_tail, restarts=1)
 
-    def failed(self, problem: Problem, session: Session | None) -> None:
+    def failed(self, problem: Problem, stderr_tail: str = "") -> None:
         state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
-        self._report_problem(state, problem, session)
+        self._report_problem(state, problem, stderr_tail)
 
     def down_for_now(self) -> None:
         """It will take a while until it is tried again: calls need not wait for that."""
@@ -49,9 +47,9 @@ class Vitals:
             retryable=True,
         )
 
-    def _report_problem(self, state: State, problem: Problem, session: Session | None, restarts: int = 0) -> None:
+    def _report_problem(self, state: State, problem: Problem, tail: str, restarts: int = 0) -> None:
         reason = problem.message.removeprefix(f"Server {self._source}: ")
-        tail = _tail(session) or problem.stderr_tail or self.health.stderr_tail
+        tail = tail or problem.stderr_tail or self.health.stderr_tail
         self._tell(
             replace(
                 self.health,
@@ -73,7 +71,3 @@ class Vitals:
         if health != self.health:
             self.health = health
             self._tell_others(health)
-
-
-def _tail(session: Session | None) -> str:
-    return session.lane.stderr_tail() if session is not None and isinstance(session.lane, StdioLane) else ""

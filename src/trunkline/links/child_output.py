@@ -1,0 +1,55 @@
+"""What a child process writes: its pipes as callbacks, and the end of its stderr, safe to show."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final
+
+_KEPT_BYTES: Final = 16 * 1024
+_SHOWN_CHARACTERS: Final = 2 * 1024
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def harmless(text: str, redact: Callable[[str], str]) -> str:
+    """Text of a program that others may see: nothing in it drives a terminal, and no secret of ours is in it."""
+    return redact(_UNPRINTABLE.sub("", text))
+
+
+class StderrTail:
+    """The last of what a program wrote to stderr."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) > 2 * _KEPT_BYTES:
+            del self._kept[:-_KEPT_BYTES]
+
+    def __str__(self) -> str:
+        """Half a secret would not be recognised as one, so it is cut last."""
+        text = harmless(self._kept.decode(errors="replace"), self._redact)
+        return text.strip()[-_SHOWN_CHARACTERS:]
+
+
+class PipeReader(asyncio.Protocol):
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
+
+    def data_received(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+def stderr_hint(tail: str) -> str:
+    return f"its last words on stderr: {tail}" if tail else ""
+
+
+def exit_reason(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"exited with status {code}"
