@@ -17,3 +17,11 @@ class Settings:
     path: Path
     gateway: GatewaySettings
     sources: Mapping[str, SourceSection]
+
+    def secrets(self) -> list[str]:
+        """Every configured value that must never appear in a log."""
+        secrets = [self.gateway.token, self.gateway.operator_token]
+        for section in self.sources.values():
+            for name in ("headers", "env"):
+                secrets += getattr(section, name, {}).values()
+        return [secret for secret in secrets if secret]

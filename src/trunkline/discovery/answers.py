@@ -90,7 +90,7 @@ def _not_ready(router: Router, server: str | None = None) -> Answer:
 
 def list_tools(router: Router, catalog: Catalog, asked: Page) -> Answer:
     server = known_server(asked.server, list(router.roster.servers()))
-    entries = [entry for entry in _offered(catalog) if server in (None, entry.tool.source)]
+    entries = [entry for entry in offered(catalog) if server in (None, entry.tool.source)]
     start = max(asked.offset or 0, 0)
     wanted = entries[start : start + bounded(asked.limit, PAGE, MAX_PAGE)]
     tools = list(_within_bounds(wanted))
@@ -116,13 +116,19 @@ def find_tool(router: Router, catalog: Catalog, index: WordIndex, asked: Query) 
     query = asked.query.strip()
     if not query:
         raise BadArgument("`query` is missing: some words about what the tool should do")
-    found = index.search(query)
-    named = catalog.find(query)
-    if named is not None and named in index.entries:
-        found = [named, *(entry for entry in found if entry != named)]
+    found = matching(catalog, index, query)
     shown = found[: bounded(asked.limit, FOUND, MAX_FOUND)]
     tools = [_found(entry, with_schema=rank < WITH_SCHEMA) for rank, entry in enumerate(shown)]
     return {"tools": tools, "total": len(found)} | _not_ready(router)
+
+
+def matching(catalog: Catalog, index: WordIndex, query: str) -> list[Entry]:
+    """The tools that a query is about, best first; one that it names comes before all that are like it."""
+    found = index.search(query)
+    named = catalog.find(query)
+    if named is None or named not in index.entries:
+        return found
+    return [named, *(entry for entry in found if entry != named)]
 
 
 def _found(entry: Entry, *, with_schema: bool) -> Answer:
@@ -145,7 +151,8 @@ def _described(entry: Entry, description: str) -> Answer:
     }
 
 
-def _offered(catalog: Catalog) -> list[Entry]:
+def offered(catalog: Catalog) -> list[Entry]:
+    """Every tool of a server; our own are not among them."""
     return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]
 
 
@@ -154,7 +161,7 @@ def _offered(catalog: Catalog) -> list[Entry]:
 
 def registry_summary(router: Router, catalog: Catalog, uptime_s: float) -> Answer:
     servers = router.roster.servers()
-    by_server = Counter(entry.tool.source for entry in _offered(catalog))
+    by_server = Counter(entry.tool.source for entry in offered(catalog))
     list_bytes = len(catalog.listing)
     beside = [offered_beside_tools(catalog, name) for name in servers]
     return {

@@ -33,7 +33,7 @@ class Running:
         log = settings.gateway.log
         self.settings = settings
         self.events = Events()
-        self.redactor = Redactor(secrets_of(settings))
+        self.redactor = Redactor(settings.secrets())
         self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=self.redactor)
         self.log.attach(self.events)
         self.metrics = Metrics()
@@ -42,7 +42,7 @@ class Running:
         self.gateway = Gateway(settings, self.events, redact=self.redactor)
         self.folder = gateway_folder(settings)
         self.operations = Operations(self.gateway, load, self.folder)
-        self.operations.on_settings.append(lambda new: self.redactor.learn(secrets_of(new)))
+        self.operations.on_settings.append(lambda new: self.redactor.learn(new.secrets()))
         limits = settings.gateway.limits
         self.mcp = McpServer(
             self.gateway.router,
@@ -108,15 +108,6 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
-
-
-def secrets_of(settings: Settings) -> list[str]:
-    """Every configured value that must never appear in a log."""
-    secrets = [settings.gateway.token, settings.gateway.operator_token]
-    for section in settings.sources.values():
-        for name in ("headers", "env"):
-            secrets += getattr(section, name, {}).values()
-    return [secret for secret in secrets if secret]
 
 
 def has_terminal() -> bool:

@@ -22,7 +22,6 @@ from trunkline.core.tool import Tool
 from trunkline.router.catalog import PREFIXED, Entry
 from trunkline.router.status import server_statuses, status_json
 from trunkline.router.why import why_tool
-from trunkline.serve.running import secrets_of
 from trunkline.telemetry.redact import Redactor
 from trunkline.wire.jsonrpc import members_of, text_member
 
@@ -119,7 +118,7 @@ class EmbeddedDesk:
 async def embedded_desk(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[EmbeddedDesk, None]:
     needed = narrowed(settings, only)
     progress(f"starting {_number(len(needed.sources))} for the moment")
-    gateway = Gateway(needed, Events(), redact=Redactor(secrets_of(settings)))
+    gateway = Gateway(needed, Events(), redact=Redactor(settings.secrets()))
     gateway.start()
     try:
         yield EmbeddedDesk(gateway, settings, progress)
