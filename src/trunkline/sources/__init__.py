@@ -13,6 +13,7 @@ from trunkline.core.source import SourceKind
 KINDS: Final[dict[str, str]] = {
     "mcp_stdio": "trunkline.sources.mcp_stdio:KIND",
     "mcp_http": "trunkline.sources.mcp_http:KIND",
+    "app": "trunkline.sources.app:KIND",
 }
 
 

@@ -1,0 +1,134 @@
+"""One app as a server: it stays the same over the app's connections, and is down while there is none."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import (
+    QUEUE_FULL,
+    RATE_LIMIT,
+    SOURCE_DOWN,
+    SOURCE_LOST,
+    UNKNOWN_TOOL,
+    Code,
+    Problem,
+)
+from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.tool import Snapshot
+from trunkline.sources.app.allowance import Allowance
+from trunkline.sources.app.complaints import Complaints
+from trunkline.sources.app.link import AppLink
+from trunkline.sources.app.offer import Offer, make_offer
+from trunkline.wire.dialin import Register
+from trunkline.wire.jsonrpc import encode
+
+_GONE: Final = "the app disconnected"
+_HINT: Final = "start the app, or let it dial in again"
+_RETRY_AFTER_MS: Final = 1000
+
+
+class _Params(msgspec.Struct):
+    arguments: Raw = Raw(b"{}")
+
+
+_decode_params: Final = msgspec.json.Decoder(_Params).decode
+
+
+class Guest(ToolsOnly):
+    """`link` is its connection, None while it has none. `rate` 0 is no limit."""
+
+    def __init__(self, name: str, complaints: Complaints, *, queue: int, rate: int) -> None:
+        self.name = name
+        self.app_name = ""
+        self.link: AppLink | None = None
+        self._credential = b""
+        self._queue = queue
+        self._allowance = Allowance(rate) if rate else None
+        self._wire_names: dict[str, bytes] = {}
+        self._health = Health(state="starting")
+        self._connections = 0
+        self._sink: Sink
+        self._complaints = complaints
+
+    # -- as a source ----------------------------------------------------------------------------------------------
+
+    async def run(self, sink: Sink) -> None:
+        """Its host owns its life."""
+
+    def submit(self, call: Call) -> None:
+        link = self.link
+        if link is None:
+            self._refuse(call, SOURCE_DOWN, f"Server {self.name} is down: {_GONE}", _RETRY_AFTER_MS)
+            return
+        if len(link.pending) >= self._queue:
+            self._refuse(call, QUEUE_FULL, f"Server {self.name} has {self._queue} calls open", _RETRY_AFTER_MS)
+            return
+        if link.stuffed:
+            self._refuse(call, QUEUE_FULL, f"Server {self.name}: the app does not read its input", _RETRY_AFTER_MS)
+            return
+        wire_name = self._wire_names.get(call.tool)
+        if wire_name is None:
+            self._refuse(call, UNKNOWN_TOOL, f"Unknown tool: {self.name}.{call.tool}", None)
+            return
+        if self._allowance is not None and (wait_s := self._allowance.take()):
+            self._refuse(call, RATE_LIMIT, f"Server {self.name} is called too often", int(wait_s * 1000) + 1)
+            return
+        link.send(call, wire_name, _decode_params(call.params).arguments)
+
+    def _refuse(self, call: Call, code: Code, message: str, retry_after_ms: int | None) -> None:
+        """Not one byte was sent."""
+        problem = Problem(
+            code=code,
+            message=message,
+            source=self.name,
+            tool=call.tool,
+            retryable=retry_after_ms is not None,
+            retry_after_ms=retry_after_ms,
+        )
+        call.finish(Failure(problem))
+
+    # -- its connections ------------------------------------------------------------------------------------------
+
+    def knows(self, credential: str) -> bool | None:
+        """Whether this is the credential of whoever is connected; None where that one gave none."""
+        if not self._credential:
+            return None
+        return hmac.compare_digest(self._credential, credential.encode())
+
+    def welcome(self, link: AppLink, message: Register, sink: Sink) -> Offer:
+        """Take this connection for the app's, and what it says for all it offers."""
+        before, self.link = self.link, link
+        self._sink = self._complaints.hearer = sink
+        if before is not link:
+            link.server, link.complaints = self.name, self._complaints
+            self._connections += 1
+            if before is not None:
+                before.end(SOURCE_LOST, "the app took over with another connection")
+        self.app_name, self._credential = message.app_name, message.credential.encode()
+        offer = make_offer(self.name, message.app_name, message.tools)
+        self._wire_names = offer.wire_names
+        info = encode({"name": message.app_name})
+        sink.publish(Snapshot(tools=offer.tools, server_info=info, warnings=offer.warnings))
+        if self._health.state != "ready":
+            self._tell(Health(state="ready", since=time.time(), restarts=self._connections - 1))
+        return offer
+
+    def lost(self, link: AppLink) -> bool:
+        """A connection ended; whether it was the one that counts."""
+        if self.link is not link:
+            return False
+        self.link = None
+        restarts = self._connections - 1
+        down = Health(state="down", reason=_GONE, since=time.time(), last_error=_GONE, restarts=restarts, hint=_HINT)
+        self._tell(down)
+        return True
+
+    def _tell(self, health: Health) -> None:
+        self._health = health
+        self._sink.health(health)

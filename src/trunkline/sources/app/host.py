@@ -1,0 +1,212 @@
+"""The source that is configured: it listens, lets apps in, and brings in a server for each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import time
+from functools import partial
+from typing import Final
+
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import APP_REFUSED, SOURCE_LOST, UNKNOWN_TOOL, GatewayError, Problem
+from trunkline.core.names import slug
+from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.tool import Snapshot
+from trunkline.links.backoff import Backoff
+from trunkline.links.listener import Listener
+from trunkline.sources.app.complaints import Complaints
+from trunkline.sources.app.doorway import Doorway
+from trunkline.sources.app.guest import Guest
+from trunkline.sources.app.link import AppLink
+from trunkline.sources.app.section import AppSection
+from trunkline.wire.dialin import BadRegister, Register, refused, registered
+
+_ABSENT_S: Final = 600.0
+"""How long an app that left is still known by name."""
+_MOST_ABSENT: Final = 256
+_MOST_APPS: Final = 4096
+_TELL_S: Final = 0.2
+"""Apps that come and go together are told of together."""
+_CLOSE_S: Final = 5.0
+
+
+class AppHost(ToolsOnly):
+    def __init__(self, name: str, section: AppSection, limit_bytes: int) -> None:
+        self._name = name
+        self._section = section
+        self._limit_bytes = limit_bytes
+        self._token = section.token.encode()
+        self._guests: dict[str, Guest] = {}
+        self._absent: dict[str, asyncio.TimerHandle] = {}
+        self._links: set[AppLink] = set()
+        self._connected = 0
+        self._up_since = 0.0
+        self._telling: asyncio.TimerHandle | None = None
+        self._listener: Listener | None = None
+        self._sink: Sink
+        self._complaints: Complaints
+        self._doorway: Doorway
+        self._loop: asyncio.AbstractEventLoop
+
+    def submit(self, call: Call) -> None:
+        """It has no tools of its own."""
+        message = f"Unknown tool: {self._name}.{call.tool}"
+        call.finish(Failure(Problem(code=UNKNOWN_TOOL, message=message, source=self._name, tool=call.tool)))
+
+    # -- its life -------------------------------------------------------------------------------------------------
+
+    async def run(self, sink: Sink) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sink = sink
+        self._complaints = Complaints(sink)
+        self._doorway = Doorway(self._complaints, has_token=bool(self._token))
+        try:
+            self._listener = await self._listen(Backoff())
+            self._up_since = time.time()
+            sink.publish(Snapshot())
+            self._tell()
+            await self._loop.create_future()  # until it is cancelled
+        finally:
+            await self._close()
+
+    async def _listen(self, backoff: Backoff) -> Listener:
+        """Somebody else may hold the address for a while: our own predecessor, maybe."""
+        since = time.time()
+        while True:
+            try:
+                key = f"sources.{self._name}.listen"
+                return await Listener.open(self._section.listen, self._dialled, key)
+            except GatewayError as error:
+                problem = error.problem
+                health = Health(
+                    state="down",
+                    reason=problem.message,
+                    since=since,
+                    last_error=problem.message,
+                    restarts=backoff.failures,
+                    hint=problem.hint,
+                )
+                self._sink.health(health)
+            await asyncio.sleep(backoff.next_delay_s())
+
+    def _dialled(self) -> asyncio.Protocol:
+        return AppLink(self, self._complaints, self._limit_bytes)
+
+    async def _close(self) -> None:
+        """Whoever is connected is disconnected, and nobody new comes."""
+        if self._listener is not None:
+            self._listener.close()
+        for link in list(self._links):
+            link.end(SOURCE_LOST, "the gateway does not listen for apps any more")
+        end = self._loop.time() + _CLOSE_S
+        while self._links and self._loop.time() < end:
+            await asyncio.sleep(0.01)
+        for name in list(self._guests):
+            self._dismiss(name)
+        if self._telling is not None:
+            self._telling.cancel()
+
+    # -- how it is ------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        if self._telling is None:
+            self._telling = self._loop.call_later(_TELL_S, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        if self._listener is not None:
+            apps = f"{self._connected} app{'' if self._connected == 1 else 's'} connected"
+            reason = f"listening on {self._listener.where}, {apps}"
+            self._sink.health(Health(state="ready", reason=reason, since=self._up_since))
+
+    # -- connections, as links tell of them -----------------------------------------------------------------------
+
+    def dialled(self, link: AppLink) -> None:
+        self._links.add(link)
+        self._doorway.enter(link)
+
+    def holds(self, link: AppLink) -> None:
+        self._doorway.check_memory(link)
+
+    def heard_early(self, link: AppLink, line: bytes) -> None:
+        self._doorway.heard(link, line)
+
+    def asked_badly(self, link: AppLink, wrong: BadRegister) -> None:
+        self._refuse(link, "an app", str(wrong), acknowledge=wrong.acknowledge)
+
+    def asked_to_register(self, link: AppLink, message: Register) -> None:
+        name = server_name(message.app_name)
+        guest = self._guests.get(name) or self._new_guest(name)
+        refusal = self._refusal(link, message, guest)
+        sink = self._sink.host(name, guest) if not refusal else None
+        if sink is None:
+            refusal = refusal or f"the name `{name}` is taken by another server"
+            self._refuse(link, f"the app `{message.app_name}`", refusal, acknowledge=message.acknowledge)
+            return
+        self._let_in(link, guest)
+        offer = guest.welcome(link, message, sink)
+        if message.acknowledge:
+            link.write(registered(message.app_name, name, len(offer.tools), offer.warnings))
+
+    def _new_guest(self, name: str) -> Guest:
+        return Guest(name, Complaints(self._sink), queue=self._section.queue, rate=self._section.rate)
+
+    def _refusal(self, link: AppLink, message: Register, guest: Guest) -> str:
+        """Why this app may not register, empty if it may."""
+        if self._token and not hmac.compare_digest(self._token, message.token.encode()):
+            return "its `token` is missing or wrong"
+        if link.server and link.server != guest.name:
+            return f"this connection is of `{link.server}`; another app needs another connection"
+        if guest.link is not None and guest.link is not link and not self._is_same_app(guest, message):
+            return f"an app named `{guest.app_name}` is connected already"
+        if not link.server and self._connected >= _MOST_APPS:
+            return f"there are {_MOST_APPS} apps already"
+        return ""
+
+    def _is_same_app(self, guest: Guest, message: Register) -> bool:
+        """By what only the app itself can know; where it gave nothing, the token that all of them know."""
+        known = guest.knows(message.credential)
+        return bool(self._token) if known is None else known
+
+    def _refuse(self, link: AppLink, who: str, why: str, *, acknowledge: bool) -> None:
+        self._complaints.add("apps_refused", f"{who} was not let in: {why}")
+        link.end(APP_REFUSED, why, refused(APP_REFUSED.id, why) if acknowledge else b"")
+
+    def _let_in(self, link: AppLink, guest: Guest) -> None:
+        self._doorway.leave(link)
+        self._guests[guest.name] = guest
+        timer = self._absent.pop(guest.name, None)
+        if timer is not None:
+            timer.cancel()
+        if guest.link is None:
+            self._connected += 1
+            self._changed()
+
+    def left(self, link: AppLink) -> None:
+        self._doorway.leave(link)
+        guest = self._guests.get(link.server)
+        if guest is not None and guest.lost(link):
+            self._connected -= 1
+            self._absent[guest.name] = self._loop.call_later(_ABSENT_S, partial(self._dismiss, guest.name))
+            if len(self._absent) > _MOST_ABSENT:
+                self._dismiss(next(iter(self._absent)))
+            self._changed()
+
+    def closed(self, link: AppLink) -> None:
+        self._links.discard(link)
+
+    def _dismiss(self, name: str) -> None:
+        timer = self._absent.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        del self._guests[name]
+        self._sink.dismiss(name)
+
+
+def server_name(app_name: str) -> str:
+    """The app's name in characters that a server's name may have; a name without any such is told apart by a hash."""
+    if any(character.isascii() and character.isalnum() for character in app_name):
+        return slug(app_name)
+    return f"app_{hashlib.sha256(app_name.encode()).hexdigest()[:6]}"

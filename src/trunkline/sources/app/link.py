@@ -1,0 +1,291 @@
+"""One connection of an app: its lines, the calls that are open on it, and its end.
+
+Many calls are open at once and matched by id. Whatever an app sends (junk, strange ids, broken answers) costs at most
+the call it belongs to; what is written in one turn of the loop leaves in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+from dataclasses import replace
+from time import monotonic
+from typing import Final, Protocol, cast
+
+from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
+from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
+from trunkline.sources.app.complaints import Complaints
+from trunkline.wire.dialin import (
+    BadLine,
+    BadRegister,
+    Incoming,
+    Progress,
+    Register,
+    Response,
+    cancellation,
+    invocation,
+    read_line,
+    readable_id,
+)
+from trunkline.wire.lines import LineFramer, LineTooLong
+
+_correlation_ids: Final = itertools.count(1)
+"""For all apps of this process: an answer that comes after its app has dialled again can be nobody else's."""
+_UNREAD_BYTES: Final = 1024 * 1024
+"""What an app may leave unread before its calls are refused."""
+_CLOSE_S: Final = 2.0
+_BAD_LINES: Final = 50
+_REST_S: Final = 0.05
+"""How long an app that sends junk is not read: all others are served meanwhile."""
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+
+
+class Reception(Protocol):
+    """Whoever is told what a connection says beyond its calls, and what becomes of it."""
+
+    def dialled(self, link: AppLink, /) -> None: ...
+    def holds(self, link: AppLink, /) -> None:
+        """A connection that has not registered keeps bytes of a line that has not ended."""
+        ...
+
+    def heard_early(self, link: AppLink, line: bytes, /) -> None:
+        """A line before `register` that is something else."""
+        ...
+
+    def asked_to_register(self, link: AppLink, message: Register, /) -> None: ...
+    def asked_badly(self, link: AppLink, wrong: BadRegister, /) -> None: ...
+    def left(self, link: AppLink, /) -> None:
+        """It carries no more calls; those that are open fail next."""
+        ...
+
+    def closed(self, link: AppLink, /) -> None:
+        """Nothing of it is left."""
+        ...
+
+
+class AppLink(asyncio.Protocol):
+    """`server` is the name of the server it belongs to, empty until the app has registered."""
+
+    def __init__(self, reception: Reception, complaints: Complaints, limit_bytes: int) -> None:
+        self.server = ""
+        self.complaints = complaints
+        self.pending: dict[int, Call] = {}
+        self._reception = reception
+        self._limit_bytes = limit_bytes
+        self._framer = LineFramer(limit_bytes)
+        self._out: list[bytes] = []
+        self._full = False
+        self._over = False
+        self._bad_lines = 0
+        self._steps: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        _keep_alive(transport.get_extra_info("socket"))
+        self._reception.dialled(self)
+
+    # -- calls out ------------------------------------------------------------------------------------------------
+
+    @property
+    def stuffed(self) -> bool:
+        """Whether the app has stopped to read."""
+        return self._full and self._transport.get_write_buffer_size() > _UNREAD_BYTES
+
+    def send(self, call: Call, tool_json: bytes, parameters: Json) -> None:
+        correlation_id = next(_correlation_ids)
+        call.upstream_id = correlation_id
+        call.carrier = self
+        self.pending[correlation_id] = call
+        self.write(invocation(correlation_id, tool_json, parameters))
+
+    def abandon(self, request: Request) -> None:
+        """Nobody waits for this answer: the app is told, and what may still come is dropped."""
+        correlation_id = request.upstream_id
+        if self._take(correlation_id) is None:
+            return
+        if self.stuffed:
+            self.complaints.add("unread_messages_dropped", "the app does not read what it is sent")
+        else:
+            self.write(cancellation(correlation_id))
+
+    def phase_of(self, request: Request) -> Phase:
+        return SENT
+
+    def write(self, line: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(line)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if out and not self._transport.is_closing():
+            out.append(b"")
+            self._transport.write(b"\n".join(out))
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+
+    # -- lines in -------------------------------------------------------------------------------------------------
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._framer.buffered_bytes
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for line in self._framer.feed(data):
+                self._received(line)
+        except LineTooLong as error:
+            for line in error.lines:
+                self._received(line)
+            self._oversized(error.head)
+        if self._bad_lines:
+            self._rest()
+        if not self.server and not self._over:
+            self._reception.holds(self)
+
+    def _received(self, line: bytes) -> None:
+        try:
+            message = read_line(line)
+        except BadLine as wrong:
+            self._broken(line, wrong)
+            return
+        except BadRegister as wrong:
+            if not self._over:
+                self._reception.asked_badly(self, wrong)
+            return
+        if type(message) is Response:
+            call = self._take(message.correlation_id)
+            if call is not None:
+                raw = message.result.as_mcp()
+                call.finish(Result(raw, raw))
+                return
+        self._told(line, message)
+
+    def _told(self, line: bytes, message: Incoming) -> None:
+        """Anything but the answer to an open call."""
+        if self._over:
+            return
+        if isinstance(message, Register):
+            self._bad_lines += 10  # others must not starve while one app registers again and again
+            self._reception.asked_to_register(self, message)
+        elif not self.server:
+            self._reception.heard_early(self, line)
+        elif isinstance(message, Progress):
+            self._progressed(message)
+        elif isinstance(message, Response):
+            what = f"the app answered a call that nobody waits for (correlation id {message.correlation_id})"
+            self._complain("unmatched_answers", what)
+        else:
+            self._complain("noise_lines", "the app sent a message of a type that is not known here")
+
+    def _take(self, correlation_id: int) -> Call | None:
+        if self._steps:
+            self._steps.pop(correlation_id, None)
+        return self.pending.pop(correlation_id, None)
+
+    def _progressed(self, message: Progress) -> None:
+        correlation_id = message.correlation_id
+        call = self.pending.get(correlation_id)
+        if call is None:
+            self._complain("unmatched_progress", "the app shows progress of a call that nobody waits for")
+            return
+        call.progressed_at = monotonic()
+        if call.wants_progress:
+            step = 0
+            if message.progress is None:
+                self._steps[correlation_id] = step = self._steps.get(correlation_id, 0) + 1
+            call.noticed(PROGRESS, message.as_mcp(step))
+
+    def _broken(self, line: bytes, wrong: BadLine) -> None:
+        """A banner costs nothing; a broken answer fails the call whose id it shows."""
+        call = None if wrong.correlation_id is None else self._take(wrong.correlation_id)
+        if call is not None:
+            self.complaints.add("protocol_errors", f"the app's answer to a call cannot be read: {wrong}")
+            call.finish(Failure(self._about(self._problem(SOURCE_PROTOCOL, f"the answer is broken: {wrong}"), call)))
+        elif self.server:
+            self._complain("noise_lines", f"the app sent a line that is no message: {wrong}")
+        elif not self._over:
+            self._bad_lines += 1
+            self._reception.heard_early(self, line)
+
+    def _complain(self, counter: str, message: str) -> None:
+        self._bad_lines += 1
+        self.complaints.add(counter, message)
+
+    def _rest(self) -> None:
+        """One who sends nothing but junk is read more slowly."""
+        bad_lines, self._bad_lines = self._bad_lines, 0
+        if bad_lines >= _BAD_LINES and not self._over:
+            self._transport.pause_reading()
+            self._timer = self._loop.call_later(_REST_S, self._transport.resume_reading)
+
+    def _oversized(self, head: bytes) -> None:
+        """Nobody can tell what else is in there, so the app has to begin anew."""
+        reason = f"a message is larger than {self._limit_bytes} bytes (`limits.message_bytes`)"
+        self.complaints.add("oversized_messages", f"the app was cut off: {reason}")
+        correlation_id = readable_id(head)
+        call = None if correlation_id is None else self._take(correlation_id)
+        if call is None:
+            self.end(ANSWER_TOO_LARGE, reason)
+        else:
+            self.end(SOURCE_LOST, f"the app was cut off because {reason}")
+            call.finish(Failure(self._about(self._problem(ANSWER_TOO_LARGE, reason), call)))
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def end(self, code: Code, reason: str, last_words: bytes = b"") -> None:
+        """Close it from our side. What was written still leaves, if the app reads it soon."""
+        if self._over:
+            return
+        self._leave(code, reason)
+        if last_words:
+            self._out.append(last_words)
+        self._flush()
+        self._transport.close()
+        self._timer = self._loop.call_later(_CLOSE_S, self._transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._over:
+            self._leave(SOURCE_LOST, "the app disconnected")
+        self._stop_timer()
+        self._reception.closed(self)
+
+    def _leave(self, code: Code, reason: str) -> None:
+        """It counts as gone before anything ends: a call that takes the place of one that ends must not come here."""
+        self._over = True
+        self._stop_timer()
+        self._reception.left(self)
+        problem = self._problem(code, reason)
+        pending, self.pending = self.pending, {}
+        for call in pending.values():
+            call.finish(Failure(self._about(problem, call)))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _problem(self, code: Code, reason: str) -> Problem:
+        return Problem(code=code, message=f"Server {self.server}: {reason}", source=self.server, executed="unknown")
+
+    def _about(self, problem: Problem, call: Call) -> Problem:
+        return replace(problem, tool=call.tool, phase=call.phase)
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """A peer whose machine vanished is noticed, although we only write when there is a call."""
+    if connection.family == socket.AF_UNIX:
+        return
+    with contextlib.suppress(OSError):  # it may be gone already
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
