@@ -1,4 +1,4 @@
-"""The gateway's end of the line for apps, scripted by a test: every message it is sent, and whatever it is to answer."""
+"""The gateway's end of the line for apps, scripted by a test: what it was sent, and what it answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def refuse(register: dict[str, Any]) -> dict[str, Any]:
 
 def silent(_: dict[str, Any]) -> None:
     """As a proxy that knows no acknowledgement."""
-    return None
 
 
 class Dialled:
@@ -124,7 +123,7 @@ class DialinGateway:
         return await asyncio.wait_for(self.dials.get(), PATIENCE_S)
 
     def _on_dial(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        app = Dialled(reader, writer, lambda message: self.greet(message))
+        app = Dialled(reader, writer, self.greet)
         self.dial_count += 1
         self._apps.append(app)
         task = asyncio.get_running_loop().create_task(app.serve())

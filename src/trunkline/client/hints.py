@@ -176,10 +176,18 @@ def _default_of(field: dataclasses.Field[Any]) -> Any:
 
 def _typed_dict_shape(hint: Any, place: str, inside: tuple[Any, ...]) -> Record:
     members = [
-        Member(name, shape_of(each, f"{place}.{name}", inside), name in hint.__required_keys__)
+        Member(name, shape_of(each, f"{place}.{name}", inside), _is_required(each, name in hint.__required_keys__))
         for name, each in hints_of(hint, place).items()
     ]
     return Record(tuple(members))
+
+
+def _is_required(hint: Any, otherwise: bool) -> bool:
+    """Where hints are text, as they are after `from __future__ import annotations`, the class itself does not know."""
+    while typing.get_origin(hint) is typing.Annotated:
+        hint = hint.__origin__
+    mark = typing.get_origin(hint)
+    return mark is typing.Required if mark in _MARKS else otherwise
 
 
 def member_of(name: str, hint: Any, default: Any, place: str, inside: tuple[Any, ...] = ()) -> Member:

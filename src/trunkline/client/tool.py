@@ -23,7 +23,7 @@ class Tool:
     description: str
     function: Callable[..., Any]
     parameters: Record
-    progress_parameter: str | None = None
+    progress_parameters: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -46,9 +46,7 @@ class Tool:
         read, problems = self.parameters.take(cast("Mapping[str, Any]", given or {}))
         if problems:
             raise ToolError(f"Wrong arguments for `{self.name}`: {'; '.join(problems)}")
-        if self.progress_parameter:
-            read[self.progress_parameter] = progress
-        return read
+        return read | dict.fromkeys(self.progress_parameters, progress)
 
 
 def tool_of(function: Callable[..., Any], name: str | None, description: str | None, extra: Mapping[str, Any]) -> Tool:
@@ -56,15 +54,15 @@ def tool_of(function: Callable[..., Any], name: str | None, description: str | N
     name = name or str(getattr(function, "__name__", ""))
     if not _NAME.match(name):
         raise SchemaError(
-            f"`{name}` cannot be a tool's name: up to 100 ASCII letters, digits, `_`, `-` and `.`; give one with `name=`"
+            f"`{name}` cannot be a tool's name: up to 100 ASCII letters, digits, `_`, `-`, `.`; give one with `name=`"
         )
     parameters = inspect.signature(function).parameters.values()
     hints = hints_of(_annotated(function), f"tool `{name}`")
-    progress = [each.name for each in parameters if _wants_progress(hints.get(each.name))]
+    progress = tuple(each.name for each in parameters if _wants_progress(hints.get(each.name)))
     members = [_member(each, hints, name) for each in parameters if each.name not in progress]
     if description is None:
         description = inspect.getdoc(_annotated(function)) or ""
-    return Tool(name, description, function, Record(tuple(members)), next(iter(progress), None), extra)
+    return Tool(name, description, function, Record(tuple(members)), progress, extra)
 
 
 def _annotated(function: Callable[..., Any]) -> Any:
