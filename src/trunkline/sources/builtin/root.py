@@ -59,9 +59,9 @@ class Root:
         if path.endswith("/"):
             raise ToolFault(f"{shown(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
-            _check_plain(beneath.status(path), path)
+            check_plain(beneath.status(path), path)
             fd = beneath.open(path, flags | _CAREFULLY)
-            return _checked(fd, lambda: _check_plain(os.fstat(fd), path), path)
+            return _checked(fd, lambda: check_plain(os.fstat(fd), path), path)
 
     def open_folder(self, path: str = ".") -> int:
         """A descriptor of a folder, for listing it and for opening what is in it. Raises ToolFault."""
@@ -114,9 +114,13 @@ class Root:
                 f"{shown(path)} is outside the root folder `{self.path}`: give a path below it, or one relative to it"
             ) from None
         except FileNotFoundError:
-            raise ToolFault(f"{shown(path)} does not exist{self._instead(path)}") from None
+            raise self.missing(path) from None
         except OSError as error:
             raise ToolFault(words_for(error, path)) from None
+
+    def missing(self, path: str) -> ToolFault:
+        """There is no such file: the fault that says so."""
+        return ToolFault(f"{shown(path)} does not exist{self._instead(path)}")
 
     def _instead(self, path: str) -> str:
         """A name in the same folder that may have been meant, or the first folder that is missing."""
@@ -171,7 +175,8 @@ def _checked(fd: int, check: Callable[[], None], path: str) -> int:
     return fd
 
 
-def _check_plain(status: os.stat_result, path: str) -> None:
+def check_plain(status: os.stat_result, path: str) -> None:
+    """Raises what says that it is no regular file."""
     if stat.S_ISREG(status.st_mode):
         return
     if stat.S_ISDIR(status.st_mode):

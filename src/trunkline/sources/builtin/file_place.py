@@ -1,0 +1,164 @@
+"""One place for a file: its folder, held open, and its name there. What is written appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Generator
+from typing import Final
+
+from trunkline.sources.builtin.root import Root, check_plain, shown, words_for
+from trunkline.sources.builtin.tool import Job, ToolFault
+
+_NEW_MODE: Final = 0o666  # less what the umask takes
+_WAIT_S: Final = 30.0
+_LOCKS: Final = tuple(threading.Lock() for _ in range(64))
+"""One file has always the same lock; that two files may share one costs a little waiting and nothing else."""
+_GENTLY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES})
+"""File systems that have none, or folders where they are forbidden."""
+
+Stamp = tuple[int, int, int, int]
+
+
+class FilePlace:
+    """`before` is what the file was when the place was taken; None when there was none."""
+
+    def __init__(self, folder_fd: int, name: str, path: str) -> None:
+        self.before: os.stat_result | None = None
+        self._folder_fd = folder_fd
+        self._name = name
+        self._path = path
+
+    def look(self) -> None:
+        try:
+            self.before = os.stat(self._name, dir_fd=self._folder_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            self.before = None
+        else:
+            check_plain(self.before, self._path)
+
+    def read(self, most_bytes: int) -> bytes:
+        """The file's first bytes, and what it was when they were read as `before`."""
+        fd = os.open(self._name, os.O_RDONLY | _GENTLY, dir_fd=self._folder_fd)
+        try:
+            self.before = os.fstat(fd)
+            check_plain(self.before, self._path)
+            parts: list[bytes] = []
+            while most_bytes > 0 and (part := os.read(fd, most_bytes)):
+                parts.append(part)
+                most_bytes -= len(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes, job: Job) -> None:
+        """Put this in place of what was there `before`, or nothing if that has changed or nobody waits any more."""
+        self._check_allowed()
+        temporary = f".trunkline-{secrets.token_hex(8)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(temporary, flags, _NEW_MODE if self.before is None else 0o600, dir_fd=self._folder_fd)
+        try:
+            try:
+                self._fill(fd, data)
+            finally:
+                os.close(fd)
+            self._check_unchanged(job)
+            self._put(temporary)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=self._folder_fd)
+            raise
+
+    def _check_allowed(self) -> None:
+        """A file that may not be written is not replaced either, although its folder would allow that."""
+        if self.before is None:
+            return
+        try:
+            os.close(os.open(self._name, os.O_WRONLY | _GENTLY, dir_fd=self._folder_fd))
+        except OSError as error:
+            if error.errno != errno.ETXTBSY:  # a program that runs: it keeps its old file
+                raise
+
+    def _fill(self, fd: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if self.before is not None:
+            with contextlib.suppress(PermissionError):
+                os.fchown(fd, self.before.st_uid, self.before.st_gid)
+            os.fchmod(fd, stat.S_IMODE(self.before.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
+        os.fsync(fd)
+
+    def _check_unchanged(self, job: Job) -> None:
+        try:
+            now = _stamp(os.stat(self._name, dir_fd=self._folder_fd, follow_symlinks=False))
+        except FileNotFoundError:
+            now = None
+        if now != (None if self.before is None else _stamp(self.before)):
+            raise ToolFault(f"{shown(self._path)} was changed by somebody else at the same time: read it again")
+        if job.over:
+            raise ToolFault(f"{shown(self._path)} was not written: the call was given up")
+
+    def _put(self, temporary: str) -> None:
+        """A new file takes its name only if nobody has taken it; an old one is replaced in one step."""
+        if self.before is None:
+            try:
+                os.link(temporary, self._name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
+            except FileExistsError:
+                raise ToolFault(f"{shown(self._path)} was made by somebody else at the same time: read it") from None
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+            else:
+                os.unlink(temporary, dir_fd=self._folder_fd)
+                return
+        os.rename(temporary, self._name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
+
+
+@contextlib.contextmanager
+def file_place(root: Root, path: str, *, make_folders: bool = False) -> Generator[FilePlace]:
+    """The place that a path leads to, for as long as this lasts; of two who want the same, one waits."""
+    folder_fd, name = root.parent_of(path, make_folders=make_folders)
+    try:
+        with _turn(folder_fd, name, path):
+            try:
+                place = FilePlace(folder_fd, name, path)
+                place.look()
+                yield place
+            except FileNotFoundError:
+                raise root.missing(path) from None
+            except OSError as error:
+                raise ToolFault(_words(error, path)) from None
+    finally:
+        os.close(folder_fd)
+
+
+@contextlib.contextmanager
+def _turn(folder_fd: int, name: str, path: str) -> Generator[None]:
+    folder = os.fstat(folder_fd)
+    lock = _LOCKS[hash((folder.st_dev, folder.st_ino, name)) % len(_LOCKS)]
+    if not lock.acquire(timeout=_WAIT_S):
+        raise ToolFault(f"{shown(path)} has been worked on by another call for {_WAIT_S:.0f} seconds: try again later")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _words(error: OSError, path: str) -> str:
+    if error.errno == errno.ELOOP:
+        return f"{shown(path)} was replaced by a link at the same time: try again"
+    if error.errno == errno.EBUSY:
+        return f"{shown(path)} is a mount point of its own, so it cannot be replaced in one step"
+    return words_for(error, path)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
