@@ -1,0 +1,1 @@
+"""The gateway inside another program: `from trunkline import Gateway`."""

@@ -1,0 +1,79 @@
+"""One run of an embedded gateway, from its configuration to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from trunkline import app
+from trunkline.core.call import Caller
+from trunkline.core.events import Events
+from trunkline.core.source import Health
+from trunkline.discovery.answers import matching, offered
+from trunkline.discovery.indexes import Indexes
+from trunkline.discovery.word_index import WordIndex
+from trunkline.embedding.logs import StandardLog
+from trunkline.embedding.results import Tool, tool_of
+from trunkline.embedding.settings import Config, read_config
+from trunkline.router.catalog import Catalog
+from trunkline.telemetry.redact import Redactor
+
+_STARTING: Final = "starting"
+
+
+class Running:
+    """The servers start as it is made. Raises ConfigurationError, and has started nothing then."""
+
+    def __init__(self, config: Config) -> None:
+        settings, warnings = read_config(config)
+        events, redact = Events(), Redactor(settings.secrets())
+        events.health.append(self._health_changed)
+        StandardLog(events, redact).warn(warnings)
+        self._news = asyncio.Event()
+        self._indexes = Indexes()
+        self._read: tuple[Catalog, int, list[Tool]] | None = None
+        self._gateway = app.Gateway(settings, events, redact=redact)
+        self.router = self._gateway.router
+        self._gateway.start()
+
+    async def close(self) -> None:
+        """To the end, even if whoever waits for it is cancelled: nothing else would end the processes."""
+        closing = asyncio.get_running_loop().create_task(self._gateway.close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    async def listed(self) -> None:
+        """Until every server has said what it offers, or had its time for that."""
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.router.when_listed(lambda: None if heard.done() else heard.set_result(None))
+        await heard
+
+    async def settled(self) -> None:
+        """Until no server is starting."""
+        while any(gate.health.state == _STARTING for gate in self.router.roster.servers().values()):
+            self._news.clear()
+            await self._news.wait()
+
+    def _health_changed(self, source: str, health: Health) -> None:
+        self._news.set()
+
+    # -- tools ----------------------------------------------------------------------------------------------------
+
+    def tools(self, caller: Caller) -> list[Tool]:
+        """Definitions are read once for each change of the list."""
+        catalog = self.router.views.of(caller)
+        if self._read is None or self._read[:2] != (catalog, catalog.version):
+            self._read = (catalog, catalog.version, [tool_of(entry) for entry in offered(catalog)])
+        return self._read[2]
+
+    async def search(self, caller: Caller, query: str, limit: int) -> list[Tool]:
+        catalog = self.router.views.of(caller)
+        built: asyncio.Future[WordIndex] = asyncio.get_running_loop().create_future()
+        self._indexes.when_built(catalog, lambda index: None if built.done() else built.set_result(index))
+        found = matching(catalog, await built, query)
+        return [tool_of(entry) for entry in found[: max(limit, 0)]]
