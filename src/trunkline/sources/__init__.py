@@ -14,6 +14,7 @@ KINDS: Final[dict[str, str]] = {
     "mcp_stdio": "trunkline.sources.mcp_stdio:KIND",
     "mcp_http": "trunkline.sources.mcp_http:KIND",
     "app": "trunkline.sources.app:KIND",
+    "builtin": "trunkline.sources.builtin:KIND",
 }
 
 
