@@ -215,6 +215,7 @@ def source_options(name: str, section: SourceSection, origin: str) -> SourceOpti
         kind=section.of_kind if isinstance(section, Unready) else section.kind,
         origin=origin,
         cache=_cache_rules(section),
+        guards_paths=section.guard.path_traversal,
     )
 
 

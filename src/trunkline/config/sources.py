@@ -110,7 +110,7 @@ class SourceSection(Section):
         default="per_client",
         doc="Whether each client has a server of its own; `shared` suits servers that keep no state",
     )
-    guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls", later=True)
+    guard: Guard = key(Inner(Guard), default=Guard(), doc="Checks on the arguments of calls")
     cache: Cache = key(
         Inner(Cache),
         default=Cache(),

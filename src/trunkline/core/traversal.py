@@ -57,9 +57,14 @@ _ESCAPE: Final = re.compile(
 )
 _ENTITIES: Final = {"period": ".", "sol": "/", "bsol": "\\", "percnt": "%"}
 _OVERLONG: Final = re.compile(
-    r"(?:[\xc0\xc1]|\xe0[\x80\x81]|\xf0\x80[\x80\x81]|\xf8\x80\x80[\x80\x81]|\xfc\x80\x80\x80[\x80\x81])[\x00-\xbf]"
+    r"""
+    (?: [\xc0\xc1\udcc0\udcc1]
+      | [\xe0\udce0] ZERO | [\xf0\udcf0] NONE ZERO | [\xf8\udcf8] NONE{2} ZERO | [\xfc\udcfc] NONE{3} ZERO )
+    [\x1c\x80-\xbf\udc80-\udcbf]
+    """.replace("ZERO", r"[\x80\x81\udc80\udc81]").replace("NONE", r"[\x80\udc80]"),
+    re.VERBOSE,
 )
-"""A character of ASCII in more bytes than it needs, each byte as one character. Careless readers take any last byte."""
+"""A character of ASCII in more bytes than it needs, as bytes that are no text or as the letters they are elsewhere."""
 _OF_PATHS: Final = frozenset("./\\%\0")
 
 # -- look-alikes ------------------------------------------------------------------------------------------------------
@@ -68,6 +73,9 @@ _SLASHES: Final = dict.fromkeys("\u2044\u2215\u29f8\u2571", "/") | dict.fromkeys
 """Beside those that Unicode itself calls compatible. Two are currencies, where some code pages have the backslash."""
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Mn", "Me"})
 _LAYOUT: Final = frozenset("\t\r\n")
+_STRAY_BYTE: Final = re.compile(r"[\udc80-\udcff]")
+_KEPT: Final = "surrogateescape"
+"""Bytes that are no text stay apart until their neighbours are decoded too: together they may be."""
 _CONTROL: Final = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -77,7 +85,7 @@ def climbs_out(text: str) -> bool:
         return False
     for _ in range(_MOST_ROUNDS):
         text = _plain(text)
-        if _climbs_as_it_stands(text):
+        if _climbs_as_it_stands(_STRAY_BYTE.sub("", text)):
             return True
         decoded = _ESCAPE.sub(_unescaped, text)
         if decoded == text:
@@ -100,7 +108,7 @@ def _climbs_as_it_stands(text: str) -> bool:
 def _unescaped(escape: re.Match[str]) -> str:
     kind = escape.lastgroup
     if kind == "bytes":
-        return _read_bytes(bytes.fromhex(escape["bytes"].replace("%", "")))
+        return bytes.fromhex(escape["bytes"].replace("%", "")).decode(errors=_KEPT)
     if kind == "entity":
         return _ENTITIES[escape["entity"].lower()]
     digits = escape[kind] if kind else ""
@@ -108,12 +116,6 @@ def _unescaped(escape: re.Match[str]) -> str:
     if number == 0 and not escape[0].startswith("%"):
         return escape[0]  # as programs write a NUL in their text
     return chr(number) if number <= sys.maxunicode else ""
-
-
-def _read_bytes(data: bytes) -> str:
-    """UTF-8 as the most careless reader takes it: overlong forms count, and bytes that make no sense do not."""
-    text = _OVERLONG.sub(_shortened, data.decode("latin-1"))
-    return text.encode("latin-1").decode("utf-8", "ignore")
 
 
 def _shortened(overlong: re.Match[str]) -> str:
@@ -127,7 +129,10 @@ def _plain(text: str) -> str:
     if text.isascii() and _CONTROL.search(text) is None:
         return text
     text = _OVERLONG.sub(_shortened, text)
-    return text.translate({ord(character): _as_ascii(character) for character in set(text)})
+    text = text.translate({ord(character): _as_ascii(character) for character in set(text)})
+    if _STRAY_BYTE.search(text) is not None:
+        text = text.encode(errors=_KEPT).decode(errors=_KEPT)
+    return _OVERLONG.sub(_shortened, text)
 
 
 @lru_cache(maxsize=8192)
@@ -136,5 +141,5 @@ def _as_ascii(character: str) -> str:
     if character == "\0" or character in _LAYOUT:
         return character
     if unicodedata.category(character) in _INVISIBLE:
-        return ""
+        return character if _STRAY_BYTE.match(character) else ""
     return _SLASHES.get(character) or unicodedata.normalize("NFKC", character)

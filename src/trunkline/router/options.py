@@ -59,7 +59,7 @@ class SourceOptions:
     """What the router needs to know of a source's configuration.
 
     `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
-    `cache` is None where no result is kept.
+    `cache` is None where no result is kept. `guards_paths` refuses arguments that climb out of a folder.
     """
 
     rules: NameRules
@@ -71,3 +71,4 @@ class SourceOptions:
     kind: str = ""
     origin: str = "file"
     cache: CacheRules | None = None
+    guards_paths: bool = False

@@ -25,6 +25,7 @@ from trunkline.router.abilities import abilities
 from trunkline.router.answers import Answers
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.gate import Gate
+from trunkline.router.guard import traversal_problem
 from trunkline.router.links import Links
 from trunkline.router.prompts import PromptEntry
 from trunkline.router.roster import Roster
@@ -81,6 +82,9 @@ class Requests:
     def _send(self, call: Call, source: str, params: bytes) -> None:
         call.source, call.params = source, params
         gate = self._roster.gates[source]
+        if gate.options.guards_paths and (climb := traversal_problem(call)) is not None:
+            call.finish(Failure(climb))
+            return
         blocks = call.method == "tasks/result"  # until the task is done
         self._deadlines.set(call, self._deadlines.longest_s if blocks else gate.options.timeout_s)
         if not call.done:

@@ -22,6 +22,7 @@ from trunkline.router.catalog import Entry
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
+from trunkline.router.guard import traversal_problem
 from trunkline.router.links import Links
 from trunkline.router.options import RouterOptions
 from trunkline.router.requests import Requests
@@ -214,6 +215,9 @@ class Router:
             self._adapt(call, entry, members)
         gate = self.gates[tool.source]
         options = gate.options
+        if options.guards_paths and (climb := traversal_problem(call, len(entry.params_head))) is not None:
+            call.finish(Failure(climb))
+            return
         if options.cache is not None and self.cache.answers(call, tool, gate, options.cache, members):
             return
         self._deadlines.set(call, options.timeouts_s.get(tool.name, options.timeout_s))

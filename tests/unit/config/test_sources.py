@@ -34,7 +34,7 @@ sources:
     cache: {tools: [read_file], ttl: 5, vouched: ["list_*"]}
 """
     )
-    assert codes(loaded) == ["TL124"]  # guard is still to come
+    assert codes(loaded) == []
     read = settings_of(loaded).sources["a"]
     assert (read.enabled, read.prefix, read.timeout, read.grace, read.sessions) == (False, "files", 5, 0, "shared")
     assert (read.connect_timeout, read.start_timeout) == (1, 2)

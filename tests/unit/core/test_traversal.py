@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+from tests.support.traversal import ACCEPTED, REFUSED
+
+from trunkline.core.traversal import climbs_out
+
+
+def test_the_corpus_is_large_enough_and_says_nothing_twice() -> None:
+    assert min(len(REFUSED), len(ACCEPTED)) >= 60
+    assert len({*REFUSED, *ACCEPTED}) == len(REFUSED) + len(ACCEPTED)
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=ascii)
+def test_a_text_that_climbs_in_some_reading_is_refused(text: str) -> None:
+    assert climbs_out(text)
+
+
+@pytest.mark.parametrize("text", ACCEPTED, ids=lambda text: ascii(text[:40]))
+def test_a_text_that_only_has_dots_is_accepted(text: str) -> None:
+    assert not climbs_out(text)
+
+
+@pytest.mark.parametrize("lone", ["\ud800", "\udc2e", "\udcff"])
+def test_half_a_character_is_no_trouble_and_hides_nothing(lone: str) -> None:
+    assert not climbs_out(f"a{lone}b")
+    assert climbs_out(f".{lone}./x")
