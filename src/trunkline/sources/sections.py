@@ -87,7 +87,7 @@ def _wrong_with_header_value(value: str) -> str | None:
     return None if _HEADER_VALUE.match(value) else "A header's value is one line of plain characters"
 
 
-def _wrong_with_variable(name: str) -> str | None:
+def wrong_with_variable(name: str) -> str | None:
     return None if name and "=" not in name else "This is not the name of an environment variable"
 
 
@@ -99,7 +99,7 @@ class McpStdioSection(SourceSection):
     command: str = key(Command(), doc="The program to start: a name from PATH or a path")
     args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments", secret=True)
     env: Mapping[str, str] = key(
-        MapOf(Text(written=True), check_name=_wrong_with_variable),
+        MapOf(Text(written=True), check_name=wrong_with_variable),
         default=NOTHING,
         doc="Environment variables of the program",
         secret=True,

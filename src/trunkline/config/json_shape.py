@@ -1,0 +1,39 @@
+"""A value that is none of our business: whatever JSON can say, with references in its texts replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trunkline.config.reader import Reader
+from trunkline.config.shapes import JsonSchema, ListOf, MapOf, Shape
+from trunkline.config.tree import Items, Node, Table
+from trunkline.core.errors import BAD_VALUE
+
+
+class JsonValue(Shape[Any]):
+    """Any value. Numbers are read as numbers and texts keep their type, whatever they look like."""
+
+    def read(self, node: Node, reader: Reader) -> Any:
+        if isinstance(node, Items):
+            return list(ListOf(self).read(node, reader))
+        if isinstance(node, Table):
+            return dict(MapOf(self).read(node, reader))
+        if node.kind == "null":
+            return None
+        text = reader.text(node)
+        if node.kind == "boolean":
+            return text.lower() == "true"
+        return self._number(node, text, reader) if node.kind == "number" else text
+
+    def _number(self, node: Node, text: str, reader: Reader) -> int | float:
+        from msgspec import MsgspecError
+        from msgspec.json import decode
+
+        try:
+            return decode(text, type=int | float)
+        except MsgspecError:
+            hint = "write it in digits, as JSON does, or put it in quotes"
+            raise reader.error(BAD_VALUE, node, "This number cannot be passed on", hint) from None
+
+    def schema(self) -> JsonSchema:
+        return {}

@@ -1,0 +1,77 @@
+"""The gRPC channel to one running plugin: requests of ours, calls of others, and what it prints.
+
+Messages are bytes here; `wire.plugin_v1` knows what is in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from trunkline.links.plugin.status import RpcFailed, status_of
+from trunkline.wire.plugin_v1 import EMPTY, EXECUTE, STREAM_STDIO, decode_stdio
+from trunkline.wire.protobuf import Malformed
+
+_DIAL_AGAIN_MS: Final = 100
+
+
+class PluginChannel:
+    def __init__(self, grpc: Any, target: str, limit_bytes: int) -> None:
+        options = [
+            ("grpc.max_receive_message_length", limit_bytes),
+            ("grpc.max_send_message_length", -1),  # we look at sizes before anything is sent
+            ("grpc.enable_retries", 0),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.initial_reconnect_backoff_ms", _DIAL_AGAIN_MS),
+            ("grpc.min_reconnect_backoff_ms", _DIAL_AGAIN_MS),
+        ]
+        self._errors: type[Exception] = grpc.aio.AioRpcError
+        self._ready: Any = grpc.ChannelConnectivity.READY
+        self._channel = grpc.aio.insecure_channel(target, options=options)
+        self._execute: Callable[..., Awaitable[bytes]] = self._channel.unary_unary(EXECUTE)
+        self._listening: asyncio.Task[None] | None = None
+
+    async def ask(self, method: str, request: bytes, timeout_s: float) -> bytes:
+        """One request of our own. Raises RpcFailed, also when no answer came in time."""
+        return await self._answer(self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=True))
+
+    async def execute(self, request: bytes) -> bytes:
+        """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed.
+
+        While the connection is down (the plugin may have closed it) a call waits for the next one.
+        """
+        waits = self._channel.get_state() is not self._ready
+        return await self._answer(self._execute(request, wait_for_ready=waits))
+
+    async def _answer(self, call: Awaitable[bytes]) -> bytes:
+        try:
+            return await call
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RpcFailed("CANCELLED", "the channel was closed") from None
+        except self._errors as error:
+            raise status_of(error) from None
+
+    def listen(self, on_data: Callable[[bytes], None]) -> None:
+        """Take what the plugin prints. Those built with go-plugin send it this way, and stop when nobody takes it."""
+        self._listening = asyncio.get_running_loop().create_task(self._listen(on_data))
+
+    async def _listen(self, on_data: Callable[[bytes], None]) -> None:
+        stream = self._channel.unary_stream(STREAM_STDIO)(EMPTY, wait_for_ready=True)
+        try:
+            async for message in stream:
+                on_data(decode_stdio(message))
+        except (self._errors, Malformed):
+            return  # it has no such service, or is gone
+        finally:
+            stream.cancel()
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        await self._channel.close()

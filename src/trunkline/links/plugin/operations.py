@@ -1,0 +1,141 @@
+"""A plugin's operations as tools: JSON Schema from their inputs, and what is wrong with those that have none.
+
+What cannot be mapped is said and left out, never guessed: a tool whose schema is not the plugin's would be called
+wrongly for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from trunkline.core.tool import Tool
+from trunkline.wire.jsonrpc import encode, encode_members
+from trunkline.wire.plugin_v1 import Input, Operation, Output
+
+_FORMATS: Final = {"url": "uri", "email": "email"}
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})\Z", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
+_MOST_FAULTS: Final = 20
+
+
+class NotUsable(Exception):
+    """Why an operation cannot be offered as a tool."""
+
+
+def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """The tools, and a line for each operation that is none."""
+    tools: dict[str, Tool] = {}
+    faults: list[str] = []
+    for operation in operations:
+        name = operation.name
+        try:
+            if not name:
+                raise NotUsable("it has no name")
+            if name in tools:
+                raise NotUsable("another operation before it has this name")
+            tools[name] = Tool(source, name, definition_of(operation))
+        except NotUsable as error:
+            faults.append(f"TL211: the operation `{name[:100]}` is not offered: {error}")
+    more = len(faults) - _MOST_FAULTS
+    if more > 0:
+        faults[_MOST_FAULTS:] = [f"TL211: … and {more} more operations are not offered"]
+    return tuple(tools.values()), tuple(faults)
+
+
+def definition_of(operation: Operation) -> bytes:
+    """The definition of the tool. It has no `outputSchema`: nothing in the protocol makes results keep to it."""
+    properties: dict[str, bytes] = {}
+    for item in operation.inputs:
+        if not item.name:
+            raise NotUsable("one of its inputs has no name")
+        if item.name in properties:
+            raise NotUsable(f"two of its inputs have the name `{item.name[:100]}`")
+        properties[item.name] = _schema_of(item)
+    schema = {"type": b'"object"', "properties": encode_members(properties)}
+    required = [item.name for item in operation.inputs if item.required]
+    if required:
+        schema["required"] = encode(required)
+    members = {"name": encode(operation.name)}
+    description = _description(operation)
+    if description:
+        members["description"] = encode(description)
+    return encode_members(members | {"inputSchema": encode_members(schema)})
+
+
+def _description(operation: Operation) -> str:
+    """Its results are told in words, so that an agent knows what `structuredContent` may hold."""
+    if not operation.outputs:
+        return operation.description
+    outputs = "\n".join(_output_line(output) for output in operation.outputs)
+    return f"{operation.description}\n\nReturns:\n{outputs}".strip()
+
+
+def _output_line(output: Output) -> str:
+    kind = f" ({output.type})" if output.type else ""
+    return f"- {output.name}{kind}: {output.description}" if output.description else f"- {output.name}{kind}"
+
+
+def _schema_of(item: Input) -> bytes:
+    read_default = _DEFAULTS.get(item.type)
+    if read_default is None:
+        known = ", ".join(_DEFAULTS)
+        raise NotUsable(f"its input `{item.name}` has the unknown type `{item.type[:100]}` (known: {known})")
+    members = {"type": encode(item.type)}
+    if item.description:
+        members["description"] = encode(item.description)
+    if item.validation:
+        members["format"] = encode(_format_of(item))
+    if item.default:
+        default = read_default(item.default)
+        if default is None:
+            raise NotUsable(f"the default of its input `{item.name}` is no {item.type}: `{item.default[:100]}`")
+        members["default"] = default
+    return encode_members(members)
+
+
+def _format_of(item: Input) -> str:
+    known = _FORMATS.get(item.validation)
+    if known is None:
+        raise NotUsable(f"its input `{item.name}` has the unknown validation `{item.validation[:100]}`")
+    if item.type != "string":
+        raise NotUsable(f"its input `{item.name}` is of type {item.type}, which no `{item.validation}` can be")
+    return known
+
+
+def _whole_number(text: str) -> bytes | None:
+    return text.encode() if _WHOLE.match(text) else None
+
+
+def _number(text: str) -> bytes | None:
+    return text.encode() if _NUMBER.match(text) else None
+
+
+def _boolean(text: str) -> bytes | None:
+    word = text.lower()
+    return word.encode() if word in ("true", "false") else None
+
+
+def _json_of(kind: type) -> Callable[[str], bytes | None]:
+    def read(text: str) -> bytes | None:
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            return None
+        return msgspec.json.format(text.encode(), indent=-1) if isinstance(value, kind) else None
+
+    return read
+
+
+_DEFAULTS: Final[dict[str, Callable[[str], bytes | None]]] = {
+    "string": encode,
+    "integer": _whole_number,
+    "number": _number,
+    "boolean": _boolean,
+    "array": _json_of(list),
+    "object": _json_of(dict),
+}
+"""Each type that an input may have, and how the text of its default becomes JSON."""
