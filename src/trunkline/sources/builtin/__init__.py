@@ -13,6 +13,8 @@ TOOLS: Final[dict[str, str]] = {
     "Read": "trunkline.sources.builtin.reading:Read",
     "Write": "trunkline.sources.builtin.writing:Write",
     "Edit": "trunkline.sources.builtin.editing:Edit",
+    "Glob": "trunkline.sources.builtin.globbing:Glob",
+    "Grep": "trunkline.sources.builtin.grep:Grep",
 }
 """Each tool with what makes it: called with a Workplace it gives a Builtin (both in `tool`)."""
 

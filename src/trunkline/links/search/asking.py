@@ -1,0 +1,91 @@
+"""The gateway's side of a search: starts the worker, hands it the request, and takes its answer or its life."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from trunkline.links.children import Child, Children
+
+LIMIT_S: Final = 45.0
+"""How long a search looks before it says what it has found so far: clients give up after a minute."""
+_GRACE_S: Final = 10.0
+_AT_ONCE: Final = 4
+_ANSWER_BYTES: Final = 1 << 20
+_PROGRAM: Final = str(Path(__file__).with_name("worker.py"))
+
+
+class SearchFailed(Exception):
+    """The worker did not answer; the text says what is known."""
+
+
+class Searches:
+    """The searches below one folder. Only a few run at a time: each of them can keep the machine busy alone."""
+
+    def __init__(self, children: Children, env: Mapping[str, str], *, label: str) -> None:
+        self._children = children
+        self._env = env
+        self._label = label
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(self, root: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The worker's answer. Cancelling this ends the worker and all that it started."""
+        async with self._turns:
+            child = await self._children.spawn(_command(), env=self._env, cwd=root, label=self._label)
+            try:
+                async with asyncio.timeout(LIMIT_S + _GRACE_S):
+                    raw = await _exchange(child, msgspec.json.encode({**request, "limit_s": LIMIT_S}))
+            except TimeoutError:
+                raise SearchFailed(f"The search did not end within {LIMIT_S + _GRACE_S:g} s") from None
+            finally:
+                child.kill()
+        try:
+            return msgspec.json.decode(raw, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise SearchFailed("The search ended without an answer") from None
+
+
+def _command() -> list[str]:
+    """Isolated, without site-packages, and with names of files as they are whatever the language of the system."""
+    flags = ["-I", "-S", "-X", "utf8", *(["-B"] if sys.dont_write_bytecode else [])]
+    return [sys.executable, *flags, _PROGRAM]
+
+
+async def _exchange(child: Child, request: bytes) -> bytes:
+    os.close(child.stderr)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_ANSWER_BYTES)
+    pipes: list[asyncio.BaseTransport] = []
+    files = [os.fdopen(child.stdout, "rb", 0), os.fdopen(child.stdin, "wb", 0)]
+    try:
+        source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), files[0])
+        pipes.append(source)
+        target, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, files[1])
+        pipes.append(target)
+        target.write(request)
+        target.close()
+        return await _read_all(reader)
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for file in files:
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+async def _read_all(reader: asyncio.StreamReader) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := await reader.read(_ANSWER_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > _ANSWER_BYTES:
+            raise SearchFailed("The answer of the search is too large")
+    return b"".join(parts)

@@ -1,0 +1,90 @@
+"""The process that searches: one request on stdin, one answer on stdout, then it ends. A program of its own.
+
+A regular expression can take for ever, and walking a tree keeps a processor busy: here that holds up nobody, and the
+caller ends it whenever it likes. It starts in the root folder and reaches files through handles below that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+if __name__ == "__main__":  # started by its path, without site-packages
+    sys.path[0] = __file__.rpartition("/trunkline/links/search/")[0]
+
+from trunkline.links.beneath import Beneath
+from trunkline.links.search.dialect import BadPattern
+from trunkline.links.search.finding import glob, grep
+from trunkline.links.search.globs import GlobProblem
+from trunkline.links.search.page import Page, printable
+from trunkline.links.search.ripgrep import Ripgrep
+from trunkline.links.search.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class TooLong(Exception):
+    """The time for one search is over."""
+
+
+def answer(request: dict[str, Any], beneath: Beneath) -> dict[str, Any]:
+    """The lines of one page and what there is to say about them; or a `fault`, for the agent to read."""
+    tree = Tree(beneath)
+    page = Page(offset=request["offset"], limit=request["limit"], most_characters=request["most_characters"])
+    notes: list[str] = []
+    try:
+        ripgrep = _ripgrep(request, tree)
+        if request["tool"] == "Glob":
+            glob(tree, request, ripgrep, page)
+        else:
+            engine = grep(tree, request, ripgrep, page)
+            notes += [f"{printable(path)} is too large to be searched without ripgrep" for path in engine.too_large[:5]]
+    except (BadPattern, GlobProblem) as problem:
+        return {"fault": str(problem)}
+    except TooLong:
+        page.stopped()
+        notes.append(
+            f"The search was stopped after {request['limit_s']:g} s: there may be more. Search a smaller folder"
+        )
+    return {"lines": page.lines, "left": page.left, "left_is_all": page.left_is_all, "notes": notes}
+
+
+def _ripgrep(request: dict[str, Any], tree: Tree) -> Ripgrep | None:
+    """ripgrep walks from the working directory: that becomes the folder to search."""
+    if not request["ripgrep"]:
+        return None
+    folder = tree.open_folder(request["folder"], follow=True)
+    if folder is None:
+        return None
+    os.fchdir(folder)
+    os.close(folder)
+    return Ripgrep(request["ripgrep"], whole_disk=request["whole_disk"])
+
+
+def _time_is_over(number: int, frame: object) -> None:
+    raise TooLong
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.buffer.read())
+    signal.signal(signal.SIGALRM, _time_is_over)
+    signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
+    try:
+        with Beneath(".") as beneath:
+            found = answer(request, beneath)
+    except Exception as error:
+        import traceback
+
+        found = {"crash": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-2000:]}
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    sys.stdout.buffer.write(json.dumps(found).encode())
+    sys.stdout.buffer.flush()
+    os._exit(0)  # whatever is left ends with it, and nothing needs tidying
+
+
+if __name__ == "__main__":
+    main()
