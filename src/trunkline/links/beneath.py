@@ -56,6 +56,13 @@ class Escape(PermissionError):
         super().__init__(errno.EXDEV, "leads out of the folder")
 
 
+class OfTheKernel(PermissionError):
+    """One of the kernel's own files (`/proc`, `/sys`), which tell of this process and its system, not of a project."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EACCES, "one of the kernel's own files")
+
+
 class _Calls(Protocol):
     def openat2(self, folder_fd: int, path: bytes, flags: int, /) -> int: ...
     def file_system(self, fd: int, /) -> int: ...
@@ -113,6 +120,7 @@ class Beneath:
         if hasattr(os, "O_PATH"):
             fd = self.open(path, os.O_PATH)
             try:
+                refuse_kernel_files(fd)
                 return os.fstat(fd)
             finally:
                 os.close(fd)
@@ -195,15 +203,14 @@ class _Trail:
         return os.open(name, flags, dir_fd=self._fds[-1])
 
     def link(self, name: str) -> str | None:
-        """Where a link leads; None for what is no link, or not there. Those of `/proc` lead nowhere: they are magic."""
+        """Where a link leads; None for what is no link, or not there. Those of `/proc` are not followed."""
         try:
             target = os.readlink(name, dir_fd=self._fds[-1])
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 return None
             raise
-        if of_the_kernel(self._fds[-1]):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        refuse_kernel_files(self._fds[-1])
         return target
 
     def last(self) -> int:
@@ -211,10 +218,11 @@ class _Trail:
         return os.dup(self._fds[-1])
 
 
-def of_the_kernel(fd: int) -> bool:
-    """Whether it is one of the kernel's own files (`/proc`, `/sys`): they tell of this process, not of a project."""
+def refuse_kernel_files(fd: int) -> None:
+    """Raises OfTheKernel for a file or a folder that is no place for data."""
     calls = linux_calls()
-    return calls is not None and calls.file_system(fd) in _KERNEL_FILE_SYSTEMS
+    if calls is not None and calls.file_system(fd) in _KERNEL_FILE_SYSTEMS:
+        raise OfTheKernel
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -118,11 +118,12 @@ def _notes(part: LineSlice, encoding: str, counted: bool) -> list[str]:
     """What an agent has to know beside the lines, each in one line of its own."""
     notes: list[str] = []
     last = part.next_line - 1
+    these = f"Line {last:,}" if last == part.first else f"Lines {part.first:,}-{last:,}"
     of_all = f" of {part.total:,}" if counted else ""
     if not counted or last < part.total:
-        notes.append(f"[Lines {part.first:,}-{last:,}{of_all}. Continue with offset={last + 1}]")
+        notes.append(f"[{these}{of_all}. Continue with offset={last + 1}]")
     elif part.first > 1:
-        notes.append(f"[Lines {part.first:,}-{last:,}{of_all}, the end of the file]")
+        notes.append(f"[{these}{of_all}, the end of the file]")
     if part.longer:
         some = ", ".join(f"{number:,}" for number in part.longer[:10])
         more = " and others" if len(part.longer) > 10 else ""

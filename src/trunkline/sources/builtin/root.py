@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.links.beneath import Beneath, Escape, of_the_kernel
+from trunkline.links.beneath import Beneath, Escape, OfTheKernel, refuse_kernel_files
 from trunkline.sources.builtin.tool import ToolFault
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ class Root:
         with self._open() as beneath, self._in_words(path):
             check_plain(beneath.status(path), path)
             fd = beneath.open(path, flags | _CAREFULLY)
-            return _checked(fd, lambda: check_plain(os.fstat(fd), path), path)
+            return _checked(fd, lambda: check_plain(os.fstat(fd), path))
 
     def open_folder(self, path: str = ".") -> int:
         """A descriptor of a folder, for listing it and for opening what is in it. Raises ToolFault."""
         self._check(path or ".")
         with self._open() as beneath, self._in_words(path):
             fd = beneath.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
-            return _checked(fd, lambda: None, path)
+            return _checked(fd, lambda: None)
 
     def parent_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
         """Where a file is or would be, links followed: its folder's descriptor and its name there. Raises ToolFault."""
@@ -77,7 +77,7 @@ class Root:
             raise ToolFault(f"{shown(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
             folder_fd, name = beneath.place_of(path, make_folders=make_folders)
-            return _checked(folder_fd, lambda: _check_named(name, path), path), name
+            return _checked(folder_fd, lambda: _check_named(name, path)), name
 
     def name_of(self, path: str) -> str:
         """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
@@ -113,6 +113,8 @@ class Root:
             raise OutsideRoot(
                 f"{shown(path)} is outside the root folder `{self.path}`: give a path below it, or one relative to it"
             ) from None
+        except OfTheKernel:
+            raise ToolFault(f"{shown(path)} is one of the kernel's own files, which are not offered") from None
         except FileNotFoundError:
             raise self.missing(path) from None
         except OSError as error:
@@ -163,11 +165,10 @@ def shown(path: str) -> str:
     return f"`{path if len(path) <= _SHOWN else path[:_SHOWN] + '…'}`"
 
 
-def _checked(fd: int, check: Callable[[], None], path: str) -> int:
+def _checked(fd: int, check: Callable[[], None]) -> int:
     """The descriptor once it has passed; it is closed when it has not."""
     try:
-        if of_the_kernel(fd):
-            raise ToolFault(f"{shown(path)} is one of the kernel's own files (`/proc`, `/sys`), which are not offered")
+        refuse_kernel_files(fd)
         check()
     except BaseException:
         os.close(fd)

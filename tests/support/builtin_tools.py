@@ -1,0 +1,47 @@
+"""Built-in tools at work in a folder, without a gateway."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trunkline.core.call import Call, Caller
+from trunkline.sources.builtin.arguments import read_arguments
+from trunkline.sources.builtin.root import Root
+from trunkline.sources.builtin.tool import Job, Workplace
+
+
+class AtOnce:
+    """In place of threads: work is done where it is asked for."""
+
+    async def run(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        return work(*args, **kwargs)
+
+
+class Workbench:
+    """`use` runs one tool and gives its result; a ToolFault comes through."""
+
+    def __init__(self, folder: Path, *, walk_only: bool = False, parts: Any = None) -> None:
+        self.folder = folder
+        self.root = Root(folder, walk_only=walk_only)
+        self.place = Workplace(source="local", root=self.root, sandbox="off", parts=parts)
+
+    def job(self) -> Job:
+        call = Call("tools/call", b"", lambda _: None, caller=Caller(), reply=lambda _: None)
+        return Job(call, AtOnce())
+
+    async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
+        tool = kind(self.place)
+        params = json.dumps({"name": "x", "arguments": arguments}).encode()
+        return json.loads(await tool.run(read_arguments(params, tool.parameters), self.job()))
+
+    async def text(self, kind: Any, **arguments: Any) -> str:
+        (block,) = (await self.use(kind, **arguments))["content"]
+        return block["text"]
+
+    def write(self, name: str, content: str | bytes = "") -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
