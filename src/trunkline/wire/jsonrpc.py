@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from trunkline.core.call import Json, Request
+from trunkline.core.call import CR, LF, Json, Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR, Code, Problem
 from trunkline.wire.nesting import LESS_ROOM, SHORT_BYTES
 
@@ -209,7 +209,7 @@ def mend_surrogates(text: bytes) -> bytes:
 def single_line(data: Json | Raw) -> bytes:
     """The same JSON on one line; big numbers, key order and string contents stay as written."""
     text = bytes(data)
-    if b"\n" not in text and b"\r" not in text:
+    if LF not in text and CR not in text:
         return text
     try:
         return msgspec.json.format(text, indent=-1)

@@ -16,6 +16,9 @@ from trunkline.wire.jsonrpc import encode, encode_members, single_line
 _WHITESPACE: Final = b" \t\r\n"
 _OBJECT: Final = b"{"
 _STRING: Final = b'"'
+_CONTENT: Final = b'"content"'
+_ESCAPE: Final = b"\\u"
+"""A name may be spelled with these."""
 
 
 class _Block(msgspec.Struct):
@@ -26,57 +29,57 @@ class _McpResult(msgspec.Struct):
     content: list[_Block]
 
 
+_decode_mcp_result: Final = msgspec.json.Decoder(_McpResult).decode
+
+
 def result_of(value: bytes, *, is_error: bool = False, meta: Mapping[str, Json] | None = None) -> bytes:
     """A `tools/call` result with this JSON value in it. `meta` are members of `_meta`.
 
     A text is shown as it is and an object also as `structuredContent`; an object that is an MCP result already, with
     its list of `content`, stays what it is.
     """
-    value = value.strip(_WHITESPACE)
-    first = value[:1]
+    line = single_line(value).strip(_WHITESPACE)
+    first = line[:1]
+    if first == _OBJECT and _is_mcp_result(line):
+        return _marked(line, is_error=is_error, meta=meta) if is_error or meta else line
+    marks = _marks(is_error=is_error, meta=meta)
     if first == _STRING:
-        members = {"content": _text_block(single_line(value))}
-    elif first == _OBJECT and _is_mcp_result(value):
-        return _marked(value, is_error=is_error, meta=meta)
-    else:
-        line = single_line(value)
-        members = {"content": _text_block(encode(line.decode()))}
-        if first == _OBJECT:
-            members["structuredContent"] = line
-    return _joined(members, is_error=is_error, meta=meta)
+        return b'{"content":[{"type":"text","text":%b}]%b}' % (line, marks)
+    text = encode(line.decode())
+    if first == _OBJECT:
+        return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b%b}' % (text, line, marks)
+    return b'{"content":[{"type":"text","text":%b}]%b}' % (text, marks)
 
 
 def error_result(text: str) -> bytes:
     """The result of a tool that failed, with what it said about it."""
-    return _joined({"content": _text_block(encode(text))}, is_error=True, meta=None)
+    return b'{"content":[{"type":"text","text":%b}],"isError":true}' % encode(text)
 
 
 def _is_mcp_result(value: bytes) -> bool:
     """Typed blocks and nothing else in `content`; an app's own `content` of another make is just its data."""
+    if value.find(_CONTENT) < 0 and value.find(_ESCAPE) < 0:
+        return False
     try:
-        return bool(msgspec.json.decode(value, type=_McpResult).content)
+        return bool(_decode_mcp_result(value).content)
     except msgspec.MsgspecError:
         return False
 
 
 def _marked(value: bytes, *, is_error: bool, meta: Mapping[str, Json] | None) -> bytes:
-    members = {name: bytes(raw) for name, raw in msgspec.json.decode(value, type=dict[str, msgspec.Raw]).items()}
+    members = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     own_meta = members.pop("_meta", None)
     if meta and own_meta is not None:
         meta = {**msgspec.json.decode(own_meta, type=dict[str, msgspec.Raw]), **meta}
     elif own_meta is not None:
         members["_meta"] = own_meta
-    members = {name: single_line(raw) for name, raw in members.items()}
-    return _joined(members, is_error=is_error and "isError" not in members, meta=meta)
+    marks = _marks(is_error=is_error and "isError" not in members, meta=meta)
+    return b"%b%b}" % (encode_members(members)[:-1], marks)
 
 
-def _text_block(text: bytes) -> bytes:
-    return b'[{"type":"text","text":%b}]' % text
-
-
-def _joined(members: dict[str, bytes], *, is_error: bool, meta: Mapping[str, Json] | None) -> bytes:
-    if is_error:
-        members["isError"] = b"true"
+def _marks(*, is_error: bool, meta: Mapping[str, Json] | None) -> bytes:
+    """The members that say how it ended and what belongs to it, each after a comma."""
+    marks = b',"isError":true' if is_error else b""
     if meta:
-        members["_meta"] = encode_members({name: single_line(raw) for name, raw in meta.items()})
-    return encode_members(members)
+        marks += b',"_meta":%b' % encode_members({name: single_line(raw) for name, raw in meta.items()})
+    return marks
