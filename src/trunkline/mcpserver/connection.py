@@ -48,10 +48,18 @@ class Connection:
         self._limit_bytes = limit_bytes
         self._out = Outgoing(writer)
         self._methods = Methods(offer, self._out)
+        self._changed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._calls: dict[MessageId, asyncio.Task[bytes]] = {}
 
     def tools_changed(self) -> None:
+        """Several changes at once are one piece of news."""
+        if not self._changed:
+            self._changed = True
+            asyncio.get_running_loop().call_soon(self._tell_changed)
+
+    def _tell_changed(self) -> None:
+        self._changed = False
         self._methods.tools_changed()
 
     async def run(self) -> None:

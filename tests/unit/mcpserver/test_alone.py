@@ -1,0 +1,33 @@
+"""The server needs nothing beside the standard library: not even what Trunkline itself needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import trunkline.mcpserver
+
+SOURCE = Path(trunkline.mcpserver.__file__).parents[2]
+LOADED = "import sys, json; sys.path.insert(0, sys.argv[1]); import {}; print(json.dumps(sorted(sys.modules)))"
+
+
+def loaded_by(module: str) -> list[str]:
+    """Every module there is after importing one, in an interpreter without installed packages."""
+    command = [sys.executable, "-I", "-S", "-c", LOADED.format(module), str(SOURCE)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+
+
+def test_it_imports_the_standard_library_and_itself() -> None:
+    loaded = loaded_by("trunkline.mcpserver.stdio, trunkline.mcpserver.listener")
+    others = [name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names]
+    ours = [name for name in others if name == "trunkline" or name.startswith("trunkline.mcpserver")]
+    assert [name for name in others if name not in ours and name not in ("__main__", "__mp_main__")] == []
+
+
+def test_all_public_names_exist_and_are_documented() -> None:
+    page = (SOURCE.parent / "docs" / "library" / "mcpserver.md").read_text(encoding="utf-8")
+    for name in trunkline.mcpserver.__all__:
+        assert hasattr(trunkline.mcpserver, name)
+        assert f"`{name}" in page, f"{name} is not on its page"
