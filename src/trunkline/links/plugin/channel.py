@@ -33,17 +33,26 @@ class PluginChannel:
         self._execute: Callable[..., Awaitable[bytes]] = self._channel.unary_unary(EXECUTE)
         self._listening: asyncio.Task[None] | None = None
 
-    async def ask(self, method: str, request: bytes, timeout_s: float) -> bytes:
-        """One request of our own. Raises RpcFailed, also when no answer came in time."""
-        return await self._answer(self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=True))
+    async def ask(self, method: str, request: bytes, timeout_s: float, *, dial: bool = True) -> bytes:
+        """One request of our own, for which a connection is made if there is none, unless `dial` says otherwise.
+
+        Raises RpcFailed, also when no answer came in time.
+        """
+        return await self._answer(self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=dial))
+
+    @property
+    def connected(self) -> bool:
+        """Whether what is sent now leaves at once."""
+        return self._channel.get_state() is self._ready
+
+    async def connect(self) -> None:
+        """Until there is a connection again: a plugin may close one and go on."""
+        while (state := self._channel.get_state(try_to_connect=True)) is not self._ready:
+            await self._channel.wait_for_state_change(state)
 
     async def execute(self, request: bytes) -> bytes:
-        """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed.
-
-        While the connection is down (the plugin may have closed it) a call waits for the next one.
-        """
-        waits = self._channel.get_state() is not self._ready
-        return await self._answer(self._execute(request, wait_for_ready=waits))
+        """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed."""
+        return await self._answer(self._execute(request))
 
     async def _answer(self, call: Awaitable[bytes]) -> bytes:
         try:

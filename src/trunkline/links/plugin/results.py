@@ -21,12 +21,11 @@ class BadData(Exception):
 def result_from(done: Executed) -> bytes:
     """`output` is what people read and `data` what programs do; without an `output`, people get the data as text."""
     data = b"" if not done.data else encode_members({name: _value(name, raw) for name, raw in done.data.items()})
-    texts = [done.output] if done.output else []
-    if not done.success:
-        texts.insert(0, done.error or ("" if texts else _UNEXPLAINED))
-    elif not texts and data:
-        texts = [data.decode()]
-    blocks = b",".join([b'{"type":"text","text":%b}' % encode(text) for text in texts if text])
+    if done.success:
+        texts = [done.output or data.decode()]
+    else:
+        texts = [text for text in (done.error, done.output) if text] or [_UNEXPLAINED]
+    blocks = b",".join([b'{"type":"text","text":%b}' % encode(text) for text in texts])
     result = b'{"content":[%b]' % blocks
     if data:
         result += b',"structuredContent":%b' % data

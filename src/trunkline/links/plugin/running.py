@@ -67,6 +67,8 @@ class RunningPlugin:
         limit_bytes: int,
         redact: Callable[[str], str],
     ) -> None:
+        self.take_back: Callable[[Call], None] = _drop
+        """Takes a call that was never sent."""
         self.info = Info()
         self.operations: list[Operation] = []
         self.lost: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
@@ -77,6 +79,8 @@ class RunningPlugin:
         self._redact = redact
         self._introduced = False
         self._calls: dict[Request, asyncio.Task[None]] = {}
+        self._held: list[Call] = []
+        self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         process.child.exited.add_done_callback(lambda _: self._exited())
 
@@ -111,6 +115,9 @@ class RunningPlugin:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def carry(self, call: Call) -> None:
+        if not self._channel.connected:
+            self._hold(call)
+            return
         try:
             request = _request(call)
         except BadMessage as error:
@@ -122,6 +129,23 @@ class RunningPlugin:
             return
         call.carrier = self
         self._calls[call] = asyncio.get_running_loop().create_task(self._execute(call, request))
+
+    def _hold(self, call: Call) -> None:
+        """The plugin closed the connection, or is just ending: what is not sent can still go anywhere."""
+        self._held.append(call)
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        await self._channel.connect()
+        self._connecting = None
+        self._let_go(self.carry)
+
+    def _let_go(self, where: Callable[[Call], None]) -> None:
+        held, self._held = self._held, []
+        for call in held:
+            if not call.done:
+                where(call)
 
     async def _execute(self, call: Call, request: bytes) -> None:
         try:
@@ -194,6 +218,9 @@ class RunningPlugin:
         calls, self._calls = self._calls, {}
         if not self.lost.done():
             self.lost.set_result(problem)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._let_go(self.take_back)
         for request, task in calls.items():
             task.cancel()
             if isinstance(request, Call):
@@ -202,7 +229,7 @@ class RunningPlugin:
     async def close(self) -> None:
         """Ask it to end, then end it."""
         willing = self._introduced and not self.lost.done()
-        tasks = [*self._calls.values()]
+        tasks = [task for task in (*self._calls.values(), self._connecting) if task is not None]
         self.lose(self._problem(SOURCE_LOST, "was stopped"))
         try:
             if tasks:
@@ -219,7 +246,7 @@ class RunningPlugin:
         """First the plugin, which puts its things in order; then go-plugin's server around it, where there is one."""
         for method in (SHUTDOWN, CONTROLLER_SHUTDOWN):
             try:
-                await self._channel.ask(method, EMPTY, _SHUTDOWN_S)
+                await self._channel.ask(method, EMPTY, _SHUTDOWN_S, dial=False)
             except RpcFailed:
                 continue
 
@@ -229,6 +256,10 @@ class RunningPlugin:
 
     def _shown(self, text: str) -> str:
         return harmless(text, self._redact)[:_SHOWN_CHARACTERS]
+
+
+def _drop(call: Call) -> None:
+    """Nobody sends calls to a plugin that is not up yet."""
 
 
 def _request(call: Call) -> bytes:

@@ -93,6 +93,7 @@ class PluginSource(ToolsOnly):
 
     def _went_up(self, plugin: RunningPlugin) -> None:
         self._plugin = plugin
+        plugin.take_back = self.submit
         self._backoff.up()
         self._is_well()
         self._release_parked(up=True)
