@@ -31,7 +31,7 @@ _CLIMBS: Final = re.compile(
       (?<!\.)\.\./                                    # also `static../`, as some servers join names without a slash
     | (?<![\w.])\.\.\\                                # but not the `..\n` of a text within a text
     | [/\\]\.\.(?!{_NAME})
-    | (?<![\w.])\.\.;[^\s/\\]{{0,64}}[/\\]            # some servers cut a part off at the semicolon
+    | (?<![\w.])\.\.;[^\s/\\.]{{0,32}}[/\\]           # some servers cut a part off at the semicolon
     | =\.\.(?:[&\#;]|\Z)                              # a value in a query
     | \A\s*(?:[A-Za-z][\w+.-]{{0,31}}:)?\.\.\s*(?:[/\\]|\Z)
     """,
@@ -45,16 +45,18 @@ _STRIPPED: Final = re.compile(r"\.\.[/\\]")
 
 # -- escapes ----------------------------------------------------------------------------------------------------------
 
-_ESCAPE: Final = re.compile(
+_OF_URLS_AND_PAGES: Final = re.compile(
     r"""
       (?P<bytes> (?:%[0-9a-f]{2})+ )
-    | (?:%|\\)u (?P<unicode> [0-9a-f]{4} )
-    | \\x (?P<byte> [0-9a-f]{2} )
-    | &\# (?: (?P<decimal> [0-9]{1,9} ) | x (?P<hex> [0-9a-f]{1,8} ) ) ;?
+    | %u (?P<unicode> [0-9a-f]{4} )
+    | &\# (?: (?P<decimal> [0-9]{1,9} ) | x (?P<hex> [0-9a-f]{1,8} ) ) (?: ; | (?![0-9a-f%]) )
     | & (?P<entity> period | sol | bsol | percnt ) ;
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_OF_PROGRAMS: Final = re.compile(r"\\u(?P<unicode>[0-9a-f]{4})|\\x(?P<hex>[0-9a-f]{2})", re.IGNORECASE)
+_ESCAPES: Final = (_OF_URLS_AND_PAGES, _OF_PROGRAMS)
+"""One after the other, as a backslash may also be one of a path."""
 _ENTITIES: Final = {"period": ".", "sol": "/", "bsol": "\\", "percnt": "%"}
 _OVERLONG: Final = re.compile(
     r"""
@@ -73,6 +75,10 @@ _SLASHES: Final = dict.fromkeys("\u2044\u2215\u29f8\u2571", "/") | dict.fromkeys
 """Beside those that Unicode itself calls compatible. Two are currencies, where some code pages have the backslash."""
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Mn", "Me"})
 _LAYOUT: Final = frozenset("\t\r\n")
+_TELLING: Final = re.compile(r"[A-Za-z0-9./\\%&#;=:?]")
+"""What paths and escapes are made of; other look-alikes are nobody's concern."""
+_HALF: Final = re.compile(r"[\ud800-\udfff]")
+_HALF_OF_NO_BYTE: Final = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 _STRAY_BYTE: Final = re.compile(r"[\udc80-\udcff]")
 _KEPT: Final = "surrogateescape"
 """Bytes that are no text stay apart until their neighbours are decoded too: together they may be."""
@@ -83,18 +89,24 @@ def climbs_out(text: str) -> bool:
     """Whether this text, in any reading, leads out of the folder it starts from. A NUL is never part of a path."""
     if _SUSPICIOUS.search(text) is None:
         return False
+    text = _plain(text)
+    if _climbs_as_it_stands(text):
+        return True
     for _ in range(_MOST_ROUNDS):
-        text = _plain(text)
-        if _climbs_as_it_stands(_STRAY_BYTE.sub("", text)):
-            return True
-        decoded = _ESCAPE.sub(_unescaped, text)
-        if decoded == text:
+        before = text
+        for escape in _ESCAPES:
+            read = escape.sub(_unescaped, text)
+            if read != text:
+                text = _plain(read)
+                if _climbs_as_it_stands(text):
+                    return True
+        if text == before:
             return False
-        text = decoded
     return True
 
 
 def _climbs_as_it_stands(text: str) -> bool:
+    text = _STRAY_BYTE.sub("", text)
     if "\0" in text or _CLIMBS.search(text) is not None:
         return True
     # Some programs take every `../` out, once: `....//` is left as `../`.
@@ -128,11 +140,11 @@ def _plain(text: str) -> str:
     """Without look-alikes of ASCII and without what cannot be seen."""
     if text.isascii() and _CONTROL.search(text) is None:
         return text
+    if _HALF.search(text) is not None:
+        text = _HALF_OF_NO_BYTE.sub("", text).encode(errors=_KEPT).decode(errors=_KEPT)
     text = _OVERLONG.sub(_shortened, text)
-    text = text.translate({ord(character): _as_ascii(character) for character in set(text)})
-    if _STRAY_BYTE.search(text) is not None:
-        text = text.encode(errors=_KEPT).decode(errors=_KEPT)
-    return _OVERLONG.sub(_shortened, text)
+    table = {ord(character): plain for character in set(text) if (plain := _as_ascii(character)) != character}
+    return text.translate(table) if table else text
 
 
 @lru_cache(maxsize=8192)
@@ -142,4 +154,5 @@ def _as_ascii(character: str) -> str:
         return character
     if unicodedata.category(character) in _INVISIBLE:
         return character if _STRAY_BYTE.match(character) else ""
-    return _SLASHES.get(character) or unicodedata.normalize("NFKC", character)
+    plain = _SLASHES.get(character) or unicodedata.normalize("NFKC", character)
+    return plain if _TELLING.search(plain) is not None else character
