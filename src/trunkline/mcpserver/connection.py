@@ -48,15 +48,16 @@ class Connection:
         self._limit_bytes = limit_bytes
         self._out = Outgoing(writer)
         self._methods = Methods(offer, self._out)
+        self._loop = asyncio.get_running_loop()
         self._changed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._calls: dict[MessageId, asyncio.Task[bytes]] = {}
 
     def tools_changed(self) -> None:
-        """Several changes at once are one piece of news."""
-        if not self._changed:
+        """Several changes at once are one piece of news. A handler may cause them from its thread."""
+        if not self._changed and not self._loop.is_closed():
             self._changed = True
-            asyncio.get_running_loop().call_soon(self._tell_changed)
+            self._loop.call_soon_threadsafe(self._tell_changed)
 
     def _tell_changed(self) -> None:
         self._changed = False
@@ -64,8 +65,7 @@ class Connection:
 
     async def run(self) -> None:
         """Until the client ends its side or is gone. On return nothing of it is left."""
-        loop = asyncio.get_running_loop()
-        reading, writing = loop.create_task(self._read()), loop.create_task(self._out.run())
+        reading, writing = self._loop.create_task(self._read()), self._loop.create_task(self._out.run())
         try:
             await asyncio.wait([reading, writing], return_when=asyncio.FIRST_COMPLETED)
             if not writing.done():
@@ -175,7 +175,7 @@ class Connection:
         return task
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
@@ -32,6 +33,7 @@ class Server:
         self._instructions = instructions
         self._limit_bytes = limit_bytes
         self._tools: dict[str, Tool] = {}
+        self._changing = threading.Lock()  # handlers in threads may add and remove tools
         self._connections: set[Connection] = set()
 
     @property
@@ -65,9 +67,7 @@ class Server:
 
         Raises ValueError for a name that is taken, and for a definition that no client could use.
         """
-        if name in self._tools:
-            raise ValueError(f"there is a tool `{name}` already")
-        self._tools[name] = new_tool(
+        tool = new_tool(
             name,
             schema,
             handler,
@@ -76,15 +76,22 @@ class Server:
             annotations=annotations,
             output_schema=output_schema,
         )
-        self._changed()
+        with self._changing:
+            if name in self._tools:
+                raise ValueError(f"there is a tool `{name}` already")
+            self._tools = {**self._tools, name: tool}
+        self._tell_changed()
 
     def remove_tool(self, name: str) -> None:
         """Offer it no longer; calls that run go on. Raises KeyError where there is no such tool."""
-        del self._tools[name]
-        self._changed()
+        with self._changing:
+            tools = dict(self._tools)
+            del tools[name]
+            self._tools = tools
+        self._tell_changed()
 
-    def _changed(self) -> None:
-        for connection in self._connections:
+    def _tell_changed(self) -> None:
+        for connection in tuple(self._connections):
             connection.tools_changed()
 
     # -- serving --------------------------------------------------------------------------------------------------

@@ -69,7 +69,9 @@ async def test_a_call_that_is_taken_back_is_cancelled_and_not_answered() -> None
         assert all(message.get("id") != number for message in client.writer.messages)
 
 
-@pytest.mark.parametrize("params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}])
+@pytest.mark.parametrize(
+    "params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}]
+)
 async def test_taking_back_what_is_not_there_does_nothing(params) -> None:
     async with talking_to(Gates().server) as client:
         client.notify("notifications/cancelled", params)
@@ -122,7 +124,9 @@ async def test_two_requests_with_one_id_at_once_are_told_apart_by_refusing_the_s
         client.request("ping", number=5)
         assert (await client.answer_to(5))["error"]["code"] == INVALID_REQUEST
         gates.open_["a"].set()
-        await until(lambda: any("result" in m and m["id"] == 5 for m in client.writer.messages), "the first is answered")
+        await until(
+            lambda: any("result" in m and m["id"] == 5 for m in client.writer.messages), "the first is answered"
+        )
 
 
 async def test_a_flood_of_calls_is_refused_at_some_point_and_the_server_goes_on() -> None:
@@ -169,7 +173,10 @@ async def test_a_batch_without_requests_is_not_answered_and_an_empty_one_is_refu
         client.say([])
         client.request("ping", number="last")
         await client.answer_to("last")
-        assert [message.get("error", {}).get("code") for message in client.writer.messages[1:]] == [INVALID_REQUEST, None]
+        assert [message.get("error", {}).get("code") for message in client.writer.messages[1:]] == [
+            INVALID_REQUEST,
+            None,
+        ]
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", ""])

@@ -143,6 +143,16 @@ async def test_whoever_was_greeted_hears_that_the_tools_changed_and_nobody_else(
         assert silent.notices("notifications/tools/list_changed") == []
 
 
+async def test_a_handler_in_a_thread_may_add_tools() -> None:
+    server = Server()
+    server.register_tool("more", {}, lambda _: server.register_tool("extra", {}, print))
+    async with talking_to(server) as client:
+        assert (await client.call("more")) == {"content": []}
+        await until(lambda: client.notices("notifications/tools/list_changed"), "the change is told")
+        assert [tool["name"] for tool in (await client.ask("tools/list"))["result"]["tools"]] == ["more", "extra"]
+        assert (await client.call("more"))["isError"] is True
+
+
 async def test_a_tool_that_was_removed_is_unknown() -> None:
     server = calculator()
     async with talking_to(server) as client:

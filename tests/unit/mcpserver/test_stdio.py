@@ -122,7 +122,9 @@ def test_it_ends_while_a_function_hangs_in_its_thread(tmp_path: Path) -> None:
         "import threading\nfrom trunkline.mcpserver import Server\nserver = Server()\n"
         "server.register_tool('hang', {}, lambda _: threading.Event().wait())\nserver.run()\n"
     )
-    done = subprocess.run([sys.executable, str(path)], input=talk(GREETING, call("hang")), capture_output=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, str(path)], input=talk(GREETING, call("hang")), capture_output=True, timeout=30
+    )
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
 

@@ -73,6 +73,10 @@ async def an_async_one(arguments):
     return "async"
 
 
+def gives_a_coroutine(arguments):
+    return an_async_one(arguments)
+
+
 async def with_context(arguments, context):
     assert isinstance(context, Context)
     return f"{context.tool} for {context.client.name} {context.client.version} in {context.protocol_version}"
@@ -88,7 +92,7 @@ async def with_context(arguments, context):
         (functools.partial(with_context), "t for tester 7 in 2025-11-25"),
         (Callable_(), "t from an object"),
         (lambda *everything: f"{len(everything)} arguments", "2 arguments"),
-        (lambda arguments: an_async_one(arguments), "async"),
+        (gives_a_coroutine, "async"),
         (len, "1"),
     ],
 )
