@@ -45,6 +45,8 @@ class Gateway:
             lane_idle_s=gateway.limits.lane_idle,
             starts=StartQueue(),
             redact=redact,
+            on_fault=self._supervisor_fault,
+            private=(str(gateway.state_dir),),
         )
         self.fleet = Fleet(self.router.roster, parts, events)
 

@@ -209,7 +209,7 @@ def source_options(name: str, section: SourceSection, origin: str) -> SourceOpti
         rules=NameRules(prefix=section.prefix, allow=tools.allow, deny=tools.deny, rename=tools.rename),
         timeout_s=section.timeout,
         grace_s=section.grace,
-        timeouts_s=tools.timeouts,
+        timeouts_s={**section.default_timeouts, **tools.timeouts},
         fingerprint=fingerprint(name, section.connection()),
         enabled=section.enabled,
         kind=section.of_kind if isinstance(section, Unready) else section.kind,

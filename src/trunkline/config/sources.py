@@ -89,6 +89,8 @@ class SourceSection(Section):
     """What all kinds of source have in common. `kind` is the kind's name in the table and in the file."""
 
     kind: ClassVar[str] = ""
+    default_timeouts: ClassVar[Mapping[str, float]] = NOTHING
+    """Seconds that calls of single tools may take, where the file does not say."""
 
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
     prefix: str = key(

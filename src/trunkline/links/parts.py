@@ -19,3 +19,7 @@ class Parts:
     starts: StartQueue
     redact: Callable[[str], str]
     """Takes configured secrets out of text that a server wrote, before anyone sees it."""
+    on_fault: Callable[[str], None] | None = None
+    """Hears what went wrong with what looks after processes."""
+    private: tuple[str, ...] = ()
+    """Folders of the gateway's own that nothing in a sandbox may see."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -10,12 +11,16 @@ from trunkline.config.shapes import Choice, FilePath
 from trunkline.config.sources import SourceSection, ToolSelection
 
 BASH: Final = "Bash"
+LONGEST_COMMAND_S: Final = 600.0
+_TO_ANSWER_S: Final = 10.0
 
 
 class BuiltinSection(SourceSection):
     """Tools for the files below one folder."""
 
     kind: ClassVar[str] = "builtin"
+    default_timeouts: ClassVar[Mapping[str, float]] = {BASH: LONGEST_COMMAND_S + _TO_ANSWER_S}
+    """Each command has a timeout of its own, which its caller chooses."""
 
     root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
     sandbox: str = key(
