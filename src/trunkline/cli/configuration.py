@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 
-from trunkline.config.load import Loaded, find_config, load_config
+from trunkline.config.load import Loaded, find_config, load_config, plugins_file
 from trunkline.config.render import render, render_json, summarize
 from trunkline.config.settings import Settings
 from trunkline.config.sources import Unready
@@ -29,7 +29,7 @@ def load_or_exit(config: Path | None) -> Settings:
 def settings_or_exit(loaded: Loaded) -> Settings:
     """The same for a file that has been read already."""
     if loaded.problems:
-        click.echo(render(loaded.problems, loaded.text).rstrip("\n"), err=True)
+        click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
     if loaded.settings is None:
         click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)
@@ -42,20 +42,22 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     if as_json:
         click.echo(render_json(loaded.problems))
     elif loaded.problems:
-        click.echo(render(loaded.problems, loaded.text).rstrip("\n"), err=True)
+        click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
     if loaded.settings is None:
         if not as_json:
             click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
     if not as_json:
-        click.echo(_verdict(loaded.settings))
+        click.echo(_verdict(loaded.settings, loaded.plugins))
     return 0
 
 
-def _verdict(settings: Settings) -> str:
+def _verdict(settings: Settings, plugins: Sequence[str]) -> str:
     sections = settings.sources.values()
     lacking = sum(isinstance(section, Unready) and section.enabled for section in sections)
     fine = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
+    if plugins:
+        fine += f" ({', '.join(plugins)} from {plugins_file(settings.path)})"
     return f"{fine}; {lacking} cannot start until what the warnings name is there" if lacking else fine
 
 

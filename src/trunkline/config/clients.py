@@ -68,7 +68,7 @@ def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: List
     if kind == "mcp_stdio" and spelling.start_folder is not None and "cwd" not in given:
         folder = Scalar(entry.key.span, "text", str(spelling.start_folder).replace("${", "$${"))
         table.entries.append(under("cwd", entry, folder))
-    name = _name_for(entry.key, reader, sources)
+    name = name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
     sources.add(name, kind, entry.key, table, enabled=enabled)
 
@@ -182,7 +182,7 @@ def _transport(entry: Entry, kind: str, reader: Reader) -> list[Entry]:
     return [under("transport", entry, Scalar(entry.value.span, "text", transport))]
 
 
-def _name_for(at: Scalar, reader: Reader, sources: SourceList) -> str:
+def name_for(at: Scalar, reader: Reader, sources: SourceList) -> str:
     """The entry's name where it can be a source's, else one made from it that no other source has."""
     if is_source_name(at.text) and at.text != RESERVED_SOURCE:
         return at.text

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 
 from trunkline.config.reader import Reader
 from trunkline.config.shapes import JsonSchema, ListOf, MapOf, Shape
 from trunkline.config.tree import Items, Node, Table
 from trunkline.core.errors import BAD_VALUE
+
+_LONGEST_NUMBER: Final = 40
 
 
 class JsonValue(Shape[Any]):
@@ -26,14 +29,12 @@ class JsonValue(Shape[Any]):
         return self._number(node, text, reader) if node.kind == "number" else text
 
     def _number(self, node: Node, text: str, reader: Reader) -> int | float:
-        from msgspec import MsgspecError
-        from msgspec.json import decode
-
-        try:
-            return decode(text, type=int | float)
-        except MsgspecError:
-            hint = "write it in digits, as JSON does, or put it in quotes"
-            raise reader.error(BAD_VALUE, node, "This number cannot be passed on", hint) from None
+        whole = text.lstrip("+-").isdigit()
+        if len(text) <= _LONGEST_NUMBER and whole:
+            return int(text)
+        if whole or not isfinite(value := float(text)):
+            raise reader.error(BAD_VALUE, node, "The number is too large", "put it in quotes to pass it on as text")
+        return value
 
     def schema(self) -> JsonSchema:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -18,12 +18,14 @@ from trunkline.config.secrets import hide_secrets, warn_if_secret
 from trunkline.config.section import read_section
 from trunkline.config.settings import Settings
 from trunkline.config.source_list import Kinds, SourceList, read_sources
+from trunkline.config.sources import SourceSection
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar, Table
 from trunkline.core.errors import UNKNOWN_KEY
 
 _IN_WORKING_FOLDER: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
 _IN_HOME: Final = Path(".config", "trunkline", "trunkline.yaml")
+_PLUGINS: Final = Path(".awf", "plugins.yaml")
 
 GATEWAY: Final = "gateway"
 CLIENTS: Final = "mcpServers"
@@ -34,11 +36,16 @@ ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`settings` is None when any problem is an error. `text` is for showing the places, its secrets hidden."""
+    """`settings` is None when any problem is an error. `text` is for showing the places, its secrets hidden; `others`
+    is the same for files that were read beside it, by path, and `plugins` are the names of the sources from there.
+    `ours` is False for a client's file."""
 
     settings: Settings | None
     problems: tuple[FileProblem, ...]
     text: str
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
+    plugins: tuple[str, ...] = ()
+    ours: bool = True
 
 
 def find_config(explicit: Path | None, cwd: Path, home: Path) -> Path | None:
@@ -50,27 +57,55 @@ def find_config(explicit: Path | None, cwd: Path, home: Path) -> Path | None:
 
 
 def load_config(path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
-    """Load a file. Whatever it holds, this returns; every problem is in the result, in file order."""
+    """Load a file, and the plugins that stand beside it. Whatever it holds, this returns; every problem is in the
+    result, in file order."""
     report = Report(str(path))
     try:
         text = read_text(path, report)
     except Invalid:
         return Loaded(None, report.in_file_order(), "")
-    return load_text(text, path, environ=environ, kinds=kinds)
+    return _with_plugins(load_text(text, path, environ=environ, kinds=kinds), path, environ, kinds)
+
+
+def plugins_file(path: Path) -> Path:
+    """Where plugins may be named besides the configuration file at `path`, as AWF names them."""
+    return path.absolute().parent / _PLUGINS
+
+
+def _with_plugins(loaded: Loaded, path: Path, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+    file = plugins_file(path)
+    try:
+        file.lstat()
+    except OSError:
+        return loaded
+    if not loaded.ours:
+        return loaded
+    from trunkline.config.awf_plugins import read_awf_plugins
+
+    sources: Mapping[str, SourceSection] = {} if loaded.settings is None else loaded.settings.sources
+    plugins = read_awf_plugins(file, environ=environ, kinds=kinds, taken=sources.keys())
+    settings = None
+    if loaded.settings is not None and not plugins.failed:
+        settings = replace(loaded.settings, sources=MappingProxyType({**sources, **plugins.found}))
+    problems = (*loaded.problems, *plugins.problems)
+    others = {str(file): plugins.text}
+    return replace(loaded, settings=settings, problems=problems, others=others, plugins=tuple(plugins.found))
 
 
 def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
     """Load text as if it stood in the file at `path`."""
     report = Report(str(path))
     root, settings = None, None
+    ours = True
     try:
         root = parse_text(text, path, report)
+        ours = not isinstance(root, Table) or dialect_of(path, root) is None
         settings = _read_settings(root, path, Reader(report, environ, path.absolute().parent), kinds)
     except Invalid:
         pass
     problems = report.in_file_order()
     shown = hide_secrets(text, root) if problems else text
-    return Loaded(None if report.failed else settings, problems, shown)
+    return Loaded(None if report.failed else settings, problems, shown, ours=ours)
 
 
 def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from trunkline.config.report import FileProblem, Span
@@ -18,10 +18,12 @@ _UNSHOWABLE: Final = re.compile(
 )
 
 
-def render(problems: Sequence[Problem], text: str) -> str:
-    """Every problem with its place, its line and its hint, as a person reads it."""
+def render(problems: Sequence[Problem], text: str, others: Mapping[str, str] | None = None) -> str:
+    """Every problem with its place, its line and its hint, as a person reads it. `others` are the texts of other files
+    that were read, by their paths."""
     lines = LINE_BREAK.split(text) if text else []
-    return "\n".join(_render_one(problem, lines) for problem in problems)
+    others_lines = {file: LINE_BREAK.split(other) for file, other in (others or {}).items()}
+    return "\n".join(_render_one(problem, others_lines.get(_file_of(problem), lines)) for problem in problems)
 
 
 def summarize(problems: Iterable[Problem]) -> str:
@@ -39,7 +41,8 @@ def render_json(problems: Iterable[Problem]) -> str:
 
 
 def _plain(problem: Problem) -> dict[str, Any]:
-    file, span = (problem.file, problem.span) if isinstance(problem, FileProblem) else ("", None)
+    file = _file_of(problem)
+    span = problem.span if isinstance(problem, FileProblem) else None
     line, column, end_line, end_column = span or (None, None, None, None)
     return {
         "code": problem.code.id,
@@ -53,6 +56,10 @@ def _plain(problem: Problem) -> dict[str, Any]:
         "endLine": end_line,
         "endColumn": end_column,
     }
+
+
+def _file_of(problem: Problem) -> str:
+    return problem.file if isinstance(problem, FileProblem) else ""
 
 
 def _render_one(problem: Problem, lines: Sequence[str]) -> str:

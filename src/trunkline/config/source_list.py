@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from trunkline.config.reader import Reader
@@ -23,12 +23,13 @@ _KIND: Final = "kind"
 
 
 class SourceList:
-    """The sources found so far, in file order, and the names that are taken."""
+    """The sources found so far, in file order, and the names that are taken. `taken` are those of another file."""
 
-    def __init__(self, reader: Reader, kinds: Kinds) -> None:
+    def __init__(self, reader: Reader, kinds: Kinds, taken: Container[str] = ()) -> None:
         self.found: dict[str, SourceSection] = {}
         self.kinds = kinds
         self._reader = reader
+        self._taken = taken
         self._owners: dict[str, Scalar] = {}
         self._last_number: dict[str, int] = {}
 
@@ -41,7 +42,7 @@ class SourceList:
     def free_name(self, base: str) -> str:
         """`base`, or `base` with the first number that makes it a name no source has."""
         name = base
-        while name in self._owners or name == RESERVED_SOURCE:
+        while name in self._owners or name in self._taken or name == RESERVED_SOURCE:
             self._last_number[base] = self._last_number.get(base, 1) + 1
             name = f"{base}_{self._last_number[base]}"
         return name

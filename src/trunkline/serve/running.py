@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
 from trunkline.app import Gateway
+from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_folder
 from trunkline.core.events import Events, Level
@@ -50,13 +51,15 @@ class Running:
             question_s=limits.question_seconds,
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._watch: FileWatch | None = None
+        self._watches: list[FileWatch] = []
         self._had_terminal = has_terminal()
 
     def start(self) -> None:
-        """Start the servers, and follow the file from now on."""
+        """Start the servers, and follow the file from now on, and the one with plugins beside it."""
         self.operations.start()
-        self._watch = FileWatch(self.settings.path, lambda: self.operations.try_reload("file"), read_before=True)
+        path = self.settings.path
+        for file in (path, plugins_file(path)):
+            self._watches.append(FileWatch(file, lambda: self.operations.try_reload("file"), read_before=True))
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Nothing should get here; what does is logged in one line, and the gateway goes on."""
@@ -80,8 +83,8 @@ class Running:
             self.operations.try_reload("SIGHUP")
 
     async def close(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
+        for watch in self._watches:
+            watch.close()
         self.mcp.close()
         await self.gateway.close()
         self.events.note("info", "stopped", "stopped")

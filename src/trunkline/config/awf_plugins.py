@@ -1,0 +1,186 @@
+"""`.awf/plugins.yaml` beside a configuration file: the plugins that AWF knows, each read as a source of ours.
+
+It is AWF's file, so a key that only AWF knows is a warning. Relative paths start at the folder the file is in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.client_entry import under
+from trunkline.config.clients import name_for
+from trunkline.config.file_text import parse_text, read_text
+from trunkline.config.reader import Reader
+from trunkline.config.report import FileProblem, Invalid, Report
+from trunkline.config.secrets import hide_secrets
+from trunkline.config.shapes import FilePath, Text
+from trunkline.config.source_list import Kinds, SourceList
+from trunkline.config.sources import SourceSection
+from trunkline.config.suggest import nearest
+from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.core.errors import (
+    BAD_VALUE,
+    CLIENT_ONLY_KEY,
+    CONFLICTING_KEYS,
+    DUPLICATE_KEY,
+    MISSING_KEY,
+    UNKNOWN_KEY,
+)
+
+_KIND: Final = "plugin"
+_PLUGINS: Final = "plugins"
+_OURS: Final = ("command", "path", "args", "env", "cwd", "config", "enabled")
+_MANIFEST: Final = "plugin.yaml"
+_PREFIX: Final = "awf-plugin-"
+
+
+@dataclass(frozen=True, slots=True)
+class AwfPlugins:
+    """`found` are the sources by name. `text` is the file's, its secrets hidden."""
+
+    found: Mapping[str, SourceSection]
+    problems: tuple[FileProblem, ...]
+    failed: bool
+    text: str
+
+
+def read_awf_plugins(file: Path, *, environ: Mapping[str, str], kinds: Kinds, taken: Container[str]) -> AwfPlugins:
+    """The plugins of the file. `taken` are names of sources in our own file, which win."""
+    report = Report(str(file))
+    reader = Reader(report, environ, file.parent)
+    sources = SourceList(reader, kinds, taken)
+    root, text = None, ""
+    try:
+        text = read_text(file, report)
+        root = parse_text(text, file, report)
+        _read_root(root, reader, sources, taken)
+    except Invalid:
+        pass  # the report has it
+    return AwfPlugins(sources.found, report.in_file_order(), report.failed, hide_secrets(text, root))
+
+
+def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container[str]) -> None:
+    if isinstance(root, Scalar) and root.kind == "null":
+        return
+    if not isinstance(root, Table):
+        raise reader.wrong_type(root, f"the key `{_PLUGINS}:`")
+    _report_unknown(root, (_PLUGINS,), reader)
+    plugins = root.get(_PLUGINS)
+    if plugins is None:
+        reader.warn(MISSING_KEY, root.span, "The file has no plugins", f"they stand under `{_PLUGINS}`")
+        return
+    entries = _entries(plugins, reader)
+    sources.reserve(entry for entry in entries if entry.key.text not in taken)
+    for entry in entries:
+        with reader.one_source():
+            _read_plugin(entry, reader, sources, taken)
+
+
+def _entries(plugins: Node, reader: Reader) -> list[Entry]:
+    """Each plugin under its name, whichever way the file gives them."""
+    if isinstance(plugins, Scalar) and plugins.kind == "null":
+        return []
+    if isinstance(plugins, Table):
+        return plugins.entries
+    if not isinstance(plugins, Items):
+        raise reader.wrong_type(plugins, "a group of keys, or a list")
+    named: list[Entry] = []
+    for item in plugins.items:
+        with reader.one_source():
+            named.append(_named(item, reader))
+    return named
+
+
+def _named(item: Node, reader: Reader) -> Entry:
+    if not isinstance(item, Table):
+        raise reader.wrong_type(item, "a group of keys")
+    name = item.get("name")
+    if name is None:
+        raise reader.error(MISSING_KEY, item, "Missing key `name`")
+    if not isinstance(name, Scalar):
+        raise reader.wrong_type(name, "text")
+    text = Text(may_be_empty=False).read(name, reader)
+    rest = [entry for entry in item.entries if entry.key.text != "name"]
+    return Entry(Scalar(name.span, "text", text), Table(item.span, rest))
+
+
+def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Container[str]) -> None:
+    if not isinstance(entry.value, Table):
+        raise reader.wrong_type(entry.value, "a group of keys")
+    _report_unknown(entry.value, _OURS, reader)
+    if entry.key.text in taken:
+        message = f"`{entry.key.text}` is a source of the configuration file too, which is used instead"
+        reader.warn(DUPLICATE_KEY, entry.key, message)
+        return
+    table = Table(entry.value.span, _translated(entry, entry.value, reader))
+    name = name_for(entry.key, reader, sources)
+    sources.claim(name, entry.key)
+    enabled = reader.peek(table.get("enabled")).lower() != "false"
+    sources.add(name, _KIND, entry.key, table, enabled=enabled)
+
+
+def _translated(entry: Entry, plugin: Table, reader: Reader) -> list[Entry]:
+    """The entries of a section of ours that say the same."""
+    command, path = plugin.get("command"), plugin.get("path")
+    if command is None and path is None:
+        raise reader.error(MISSING_KEY, entry.key, "Missing key `command` or `path`")
+    if command is not None and path is not None:
+        message = "`command` and `path` exclude each other"
+        raise reader.error(CONFLICTING_KEYS, path, message, "remove one of them")
+    return [
+        under("command", item, _program(item.value, reader)) if item.key.text == "path" else item
+        for item in plugin.entries
+        if item.key.text in _OURS
+    ]
+
+
+def _program(node: Node, reader: Reader) -> Scalar:
+    """The program at a path: the file itself, or the binary in the folder of a plugin."""
+    path = FilePath().read(node, reader)
+    if path.is_dir():
+        program = _program_in(path)
+        if program is None:
+            message = f"The folder holds no plugin: it needs a `{_MANIFEST}` and a program `{_expected(path)[0]}`"
+            reader.obstacle(BAD_VALUE, node, message)
+            return Scalar(node.span, "text", reader.absent())
+        path = program
+    return Scalar(node.span, "text", str(path).replace("${", "$${"))
+
+
+def _program_in(folder: Path) -> Path | None:
+    """AWF's rule: the binary is called after its folder. Where it is not, the only program there must be meant."""
+    if not (folder / _MANIFEST).is_file():
+        return None
+    for name in _expected(folder):
+        if _is_program(folder / name):
+            return folder / name
+    try:
+        programs = [file for file in folder.iterdir() if _is_program(file)]
+    except OSError:
+        return None
+    return programs[0] if len(programs) == 1 else None
+
+
+def _expected(folder: Path) -> tuple[str, ...]:
+    name = folder.name
+    return (name,) if name.startswith(_PREFIX) else (_PREFIX + name, name)
+
+
+def _is_program(file: Path) -> bool:
+    return file.is_file() and os.access(file, os.X_OK)
+
+
+def _report_unknown(table: Table, known: tuple[str, ...], reader: Reader) -> None:
+    """A likely slip is an error; anything else is AWF's own business."""
+    for key, _ in table.entries:
+        if key.text in known:
+            continue
+        guess = nearest(key.text, known, cutoff=0.8)
+        if guess is not None:
+            reader.error(UNKNOWN_KEY, key, f"Unknown key `{key.text}`", f"did you mean `{guess}`?")
+        else:
+            reader.warn(CLIENT_ONLY_KEY, key, f"`{key.text}` only means something to AWF and is ignored")
