@@ -11,7 +11,7 @@ from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import APP_REFUSED, SOURCE_LOST, UNKNOWN_TOOL, GatewayError, Problem
-from trunkline.core.names import slug
+from trunkline.core.names import RESERVED_SOURCE, slug
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
 from trunkline.links.backoff import Backoff
@@ -140,7 +140,7 @@ class AppHost(ToolsOnly):
         name = server_name(message.app_name)
         guest = self._guests.get(name) or self._new_guest(name)
         refusal = self._refusal(link, message, guest)
-        sink = self._sink.host(name, guest) if not refusal else None
+        sink = self._sink.host(name, guest) if not refusal and name != RESERVED_SOURCE else None
         if sink is None:
             refusal = refusal or f"the name `{name}` is taken by another server"
             self._refuse(link, f"the app `{message.app_name}`", refusal, acknowledge=message.acknowledge)

@@ -1,0 +1,111 @@
+"""What an app offers, as MCP knows it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from trunkline.sources.app.offer import Offer, make_offer
+
+
+def offer(*tools: Any, app: str = "Watch Tower") -> Offer:
+    raw = [Raw(tool if isinstance(tool, bytes) else json.dumps(tool).encode()) for tool in tools]
+    return make_offer("Watch_Tower", app, raw)
+
+
+def only(made: Offer) -> dict[str, Any]:
+    (tool,) = made.tools
+    assert made.warnings == ()
+    return json.loads(tool.definition)
+
+
+def test_the_apps_own_name_is_taken_off_and_stays_a_spelling() -> None:
+    made = offer({"name": "Watch Tower:Click", "description": "Clicks", "inputSchema": {"type": "object"}})
+    (tool,) = made.tools
+    assert (tool.source, tool.name, tool.also) == ("Watch_Tower", "Click", ("Watch Tower:Click",))
+    assert json.loads(tool.definition) == {
+        "name": "Click",
+        "description": "Clicks",
+        "inputSchema": {"type": "object"},
+    }
+    assert made.wire_names == {"Click": b'"Watch Tower:Click"'}
+
+
+@pytest.mark.parametrize(
+    ("registered", "name"),
+    [("plain", "plain"), ("Other:Click", "Other:Click"), ("watch tower:Click", "Click"), ("Watch Tower:a:b", "a:b")],
+)
+def test_only_the_apps_own_name_is_taken_off(registered: str, name: str) -> None:
+    made = offer({"name": registered})
+    assert [tool.name for tool in made.tools] == [name]
+    assert made.tools[0].also == (() if registered == name else (registered,))
+    assert json.loads(made.wire_names[name]) == registered
+
+
+def test_names_of_members_may_be_in_any_case() -> None:
+    definition = only(offer({"Name": "x", "Description": "D", "InputSchema": {"type": "object", "Keep": 1}}))
+    assert definition == {"name": "x", "description": "D", "inputSchema": {"type": "object", "Keep": 1}}
+
+
+def test_what_is_missing_is_filled_in() -> None:
+    assert only(offer({"name": "x", "description": None, "inputSchema": None})) == {
+        "name": "x",
+        "description": "",
+        "inputSchema": {"type": "object"},
+    }
+    schema = only(offer({"name": "x", "inputSchema": {"properties": {"a": {}}}}))["inputSchema"]
+    assert schema == {"type": "object", "properties": {"a": {}}}
+
+
+def test_what_mcp_knows_besides_is_passed_on_and_nothing_else() -> None:
+    more = {"title": "T", "annotations": {"readOnlyHint": True}, "outputSchema": {"type": "object"}}
+    definition = only(offer({"name": "x", **more, "secret": 1, "_meta": {}}))
+    assert {name: definition[name] for name in more} == more
+    assert set(definition) == {"name", "description", "inputSchema", *more}
+
+
+def test_a_schema_stays_as_it_was_written() -> None:
+    schema = b'{"type":"object","properties":{"n":{"maximum":12345678901234567890123,"default":1.10}}}'
+    made = offer(b'{"name":"x","inputSchema":%b}' % schema)
+    assert schema in made.tools[0].definition
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"name": ""},
+        {"name": 5},
+        {"name": "x" * 129},
+        {"name": "a\nb"},
+        {"name": "Watch Tower:"},
+        {"name": "good"},
+        {"name": "Watch Tower:good"},
+        {"name": "y", "description": 5},
+        {"name": "y", "inputSchema": []},
+        {"name": "y", "inputSchema": {"type": "string"}},
+        {"name": "y", "annotations": "no"},
+        b'{"name":"y","Name":"z"}',
+        b'{"name":"y","name":"z"}',
+        b'{"name":"y","inputSchema":{"type":"object","type":"object"}}',
+        b'"text"',
+        b"null",
+    ],
+)
+def test_a_bad_tool_is_left_out_with_a_warning_and_the_good_one_stays(bad: Any) -> None:
+    made = offer({"name": "good"}, bad)
+    assert [tool.name for tool in made.tools] == ["good"]
+    (warning,) = made.warnings
+    assert warning.startswith("TL211: a tool is left out: ")
+
+
+def test_there_are_a_thousand_tools_at_most_and_a_handful_of_warnings() -> None:
+    made = offer(*[{"name": f"t{number}"} for number in range(1003)])
+    assert len(made.tools) == 1000
+    assert made.warnings == ("TL211: only the first 1000 of 1003 tools are offered",)
+    made = offer(*[{} for _ in range(100)])
+    assert len(made.warnings) == 21
+    assert made.warnings[-1] == "80 more warnings like these"
