@@ -137,14 +137,19 @@ async def _end(child: Child, *, at_once: bool) -> None:
     await asyncio.wait([child.gone], timeout=_GONE_S)
 
 
+def path_of(folder: int) -> str:
+    """Where an open folder is at this moment."""
+    if sees_all_processes():
+        return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
+    path = fcntl.fcntl(folder, _F_GETPATH, bytes(_LONGEST_PATH))  # macOS
+    return os.fsdecode(path.partition(b"\0")[0])
+
+
 def _reachable(folder: str | int) -> str:
     """A name for an open folder by which the supervisor, another process, comes to that very folder."""
     if isinstance(folder, str):
         return folder
-    if sees_all_processes():
-        return f"/proc/{os.getpid()}/fd/{folder}"
-    path = fcntl.fcntl(folder, _F_GETPATH, bytes(_LONGEST_PATH))  # macOS: as good as its path, no better
-    return os.fsdecode(path.partition(b"\0")[0])
+    return f"/proc/{os.getpid()}/fd/{folder}" if sees_all_processes() else path_of(folder)
 
 
 class _Reading:

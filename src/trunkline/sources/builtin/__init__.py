@@ -15,6 +15,7 @@ TOOLS: Final[dict[str, str]] = {
     "Edit": "trunkline.sources.builtin.editing:Edit",
     "Glob": "trunkline.sources.builtin.globbing:Glob",
     "Grep": "trunkline.sources.builtin.grep:Grep",
+    "Bash": "trunkline.sources.builtin.bash:Bash",
 }
 """Each tool with what makes it: called with a Workplace it gives a Builtin (both in `tool`)."""
 

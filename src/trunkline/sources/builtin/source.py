@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from trunkline.core.call import SENT, Call, Failure, Request, Result
-from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, Phase, Problem
+from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.root import Root, RootMissing
 from trunkline.sources.builtin.threads import Threads
-from trunkline.sources.builtin.tool import Builtin, Job, ToolFault, fault
+from trunkline.sources.builtin.tool import Builtin, Equipped, Job, Note, ToolFault, fault
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import encode
 
@@ -31,6 +32,7 @@ class BuiltinSource(ToolsOnly):
         self._tools = tools
         self._jobs: dict[Request, tuple[Job, asyncio.Task[None]]] = {}
         self._threads = Threads(name)
+        self._lookout = Threads(f"{name}-look", 1)  # one of its own: busy tools are no sign of a root that hangs
         self._look = asyncio.Event()
         self._health = Health(state="starting")
         self._closed = False
@@ -40,8 +42,9 @@ class BuiltinSource(ToolsOnly):
     async def run(self, sink: Sink) -> None:
         sink.publish(self._snapshot())
         try:
+            self._report(sink, await self._trouble(), None)
             while True:
-                self._report(sink, await self._trouble())
+                self._report(sink, await self._trouble(), await self._note())
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._look.wait(), _LOOK_S)
                 self._look.clear()
@@ -56,15 +59,24 @@ class BuiltinSource(ToolsOnly):
     async def _trouble(self) -> str:
         try:
             async with asyncio.timeout(_LOOK_S):
-                return await self._threads.run(self._root.trouble)
+                return await self._lookout.run(self._root.trouble)
         except TimeoutError:
             return f"The file system of `{self._root.path}` does not answer"
 
-    def _report(self, sink: Sink, trouble: str) -> None:
-        hint = "make the folder, or change `root`; it is looked for again every few seconds" if trouble else ""
-        state = "down" if trouble else "ready"
-        if (state, trouble) != (self._health.state, self._health.reason):
-            self._health = Health(state=state, reason=trouble, since=time.time(), last_error=trouble, hint=hint)
+    async def _note(self) -> Note | None:
+        notes = [await tool.prepare() for tool in self._tools.values() if isinstance(tool, Equipped)]
+        return next((note for note in notes if note is not None), None)
+
+    def _report(self, sink: Sink, trouble: str, note: Note | None) -> None:
+        health = Health(state="ready")
+        if trouble:
+            hint = "make the folder, or change `root`; it is looked for again every few seconds"
+            health = Health(state="down", reason=trouble, last_error=trouble, hint=hint)
+        elif note is not None:
+            state = "ready" if note.usable else "degraded"
+            health = Health(state=state, reason=note.reason, hint=note.hint)
+        if (health.state, health.reason) != (self._health.state, self._health.reason):
+            self._health = replace(health, since=time.time())
             sink.health(self._health)
 
     async def _close(self) -> None:
@@ -77,7 +89,11 @@ class BuiltinSource(ToolsOnly):
             request.finish(Failure(self._problem(SOURCE_LOST, "ended during the call", request)))
         if jobs:
             await asyncio.wait([task for _, (_, task) in jobs], timeout=_STOP_S)
+        for tool in self._tools.values():
+            if isinstance(tool, Equipped):
+                await tool.close()
         await self._threads.close()
+        await self._lookout.close()
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -100,6 +116,9 @@ class BuiltinSource(ToolsOnly):
             if isinstance(error, RootMissing):
                 self._look.set()
             call.finish(_result(fault(str(error))))
+        except GatewayError as error:
+            problem = replace(error.problem, source=self._name, tool=call.tool)
+            call.finish(Failure(problem))
         except Exception as error:
             call.finish(Failure(self._problem(INTERNAL, f"{type(error).__name__}: {error}", call)))
 

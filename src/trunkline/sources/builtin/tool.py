@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from trunkline.core.call import PROGRESS, Call
 from trunkline.wire.jsonrpc import encode
@@ -40,6 +40,28 @@ class Builtin(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What people should know of a tool while its source is well: `reason` and `hint` stand beside its health."""
+
+    reason: str
+    hint: str
+    usable: bool
+
+
+@runtime_checkable
+class Equipped(Protocol):
+    """A tool that holds something for as long as its source lives."""
+
+    async def prepare(self) -> Note | None:
+        """Called every few seconds, so it is quick once it knows."""
+        ...
+
+    async def close(self) -> None:
+        """No call of it runs any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
     """What the tools of one source are made with."""
 
@@ -63,6 +85,11 @@ class Job:
     @property
     def caller_session(self) -> str | None:
         return self._call.caller.session
+
+    @property
+    def deadline_s(self) -> float:
+        """How long the call may take, all in all, before whoever asked is told that it took too long."""
+        return self._call.timeout
 
     def progress(self, text: str) -> None:
         """Tell the caller, where it asked for that, how far this is. Only from the event loop."""

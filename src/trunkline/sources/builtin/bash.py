@@ -1,0 +1,165 @@
+"""Bash: runs a command in the root folder, in a sandbox where there is one, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Final
+
+from trunkline.core.errors import SOURCE_LOST, GatewayError, Problem
+from trunkline.links.commands import PROCESS_LIMIT, Command, Commands, Ended, path_of
+from trunkline.links.environment import child_environment
+from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.sources.builtin.command_text import text_of
+from trunkline.sources.builtin.sandbox_choice import SandboxChoice
+from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S
+from trunkline.sources.builtin.tool import Job, Note, ToolFault, Workplace, fault, text
+
+_DEFAULT_MS: Final = 120_000
+_SPARE_S: Final = 1.0  # between the end of a command and the call's own deadline, so that its output arrives
+_PROGRESS_S: Final = 5.0
+_LONGEST_COMMAND: Final = 128 * 1024 - 1  # what Linux takes as one argument of a program
+_DOC: Final = """\
+Runs a shell command in the root folder and returns what it wrote (output and errors together, in order). \
+Every call is a fresh shell: `cd`, variables and background processes do not last; whatever still runs when the \
+command ends is ended too. There is no input: commands that ask something read an end of file. \
+A non-zero exit code makes the result an error that begins with `Exit code N`. \
+Very long output is cut in the middle: send it to a file and look at parts of it. \
+Prefer Read, Grep, Glob, Edit and Write for files."""
+
+_PARAMETERS: Final = (
+    Parameter(name="command", doc="The command, as typed into bash", required=True, also=("cmd", "script")),
+    Parameter(
+        name="timeout",
+        doc=f"Milliseconds until it is ended, {LONGEST_COMMAND_S * 1000:.0f} at most",
+        kind="number",
+        default=_DEFAULT_MS,
+        minimum=1,
+        also=("timeout_ms",),
+    ),
+    Parameter(
+        name="working_dir",
+        doc="The folder to run it in, relative to the root",
+        default=".",
+        also=("cwd", "workdir", "working_directory", "directory"),
+    ),
+    Parameter(name="description", doc="What it is for, in a few words; shown to nobody here"),
+    Parameter(name="run_in_background", doc="Not offered: must be false", kind="boolean", default=False),
+)
+
+
+class Bash:
+    parameters = _PARAMETERS
+
+    def __init__(self, place: Workplace) -> None:
+        hints = Hints(title="Run a command", destroys=True, open_world=True)
+        self.definition = definition(BASH, _DOC, _PARAMETERS, hints)
+        self._place = place
+        self._env = child_environment(place.parts.environ, extra={}, inherit=())
+        self._shell = shutil.which("bash", path=self._env.get("PATH")) or "/bin/sh"
+        self._commands = Commands(on_fault=place.parts.on_fault)
+        self._sandbox = SandboxChoice(place.sandbox, place.root.path, self._env, place.parts.private, self._commands)
+
+    async def prepare(self) -> Note | None:
+        return await self._sandbox.note()
+
+    async def close(self) -> None:
+        await self._commands.close()
+        await self._sandbox.close()
+
+    async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
+        _check(arguments)
+        timeout_s = _timeout(arguments["timeout"] / 1000, job.deadline_s)
+        folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
+        try:
+            command = await self._command(arguments["command"], folder, timeout_s)
+            ended = await self._commands.run(command, _telling(job))
+        finally:
+            os.close(folder)
+        return _result(ended, timeout_s)
+
+    async def _command(self, line: str, folder: int, timeout_s: float) -> Command:
+        argv = [self._shell, "-c", line]
+        sandbox = await self._sandbox.get()
+        env = self._env
+        if sandbox is not None:
+            argv, env = sandbox.wrap(argv, path_of(folder)), sandbox.environment()
+        return Command(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
+
+
+def _check(arguments: Mapping[str, Any]) -> None:
+    command: str = arguments["command"]
+    if arguments["run_in_background"]:
+        raise ToolFault(
+            "Commands cannot run in the background here: everything a command started is ended with it. "
+            "Leave out `run_in_background`, and give a `timeout` that is long enough"
+        )
+    if not command.strip():
+        raise ToolFault("`command` is empty")
+    if "\0" in command:
+        raise ToolFault("`command` holds a NUL character")
+    if len(os.fsencode(command)) > _LONGEST_COMMAND:
+        raise ToolFault(f"`command` is longer than {_LONGEST_COMMAND:,} bytes: write it to a file, and run that")
+
+
+def _timeout(asked_s: float, deadline_s: float) -> float:
+    """What was asked for, and where the call has to end sooner, so much less that the output still arrives."""
+    if asked_s > LONGEST_COMMAND_S:
+        raise ToolFault(f"`timeout` is in milliseconds and at most {LONGEST_COMMAND_S * 1000:,.0f}")
+    left_s = deadline_s - _SPARE_S
+    return min(asked_s, left_s) if left_s > _SPARE_S else asked_s
+
+
+def _telling(job: Job) -> Callable[[HeadAndTail], None]:
+    """Tells the caller now and then that the command still runs."""
+    started_at = monotonic()
+    told_at = started_at
+
+    def look(output: HeadAndTail) -> None:
+        nonlocal told_at
+        now = monotonic()
+        if now - told_at >= _PROGRESS_S:
+            told_at = now
+            job.progress(f"running for {now - started_at:.0f} s, {output.total_lines:,} lines of output so far")
+
+    return look
+
+
+# -- what is said of it ------------------------------------------------------------------------------------------------
+
+
+def _result(ended: Ended, timeout_s: float) -> bytes:
+    if ended.how == "lost":
+        message = "The process that looks after commands died, and the command with it"
+        raise GatewayError(Problem(code=SOURCE_LOST, message=message, phase="sent", executed="unknown"))
+    output = text_of(ended.output)
+    if ended.how == "exited" and ended.code == 0:
+        return text(output or "(no output)")
+    return fault(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n"))
+
+
+def _failure(ended: Ended, timeout_s: float) -> str:
+    """The first line of a result that is an error."""
+    if ended.how == "timed_out":
+        return (
+            f"Command timed out after {timeout_s:g} s and was ended, with everything it had started. "
+            f"`timeout` (milliseconds, up to {LONGEST_COMMAND_S * 1000:.0f}) gives it longer. Its output until then:"
+        )
+    if ended.how == "too_many_processes":
+        return (
+            f"Command was ended, because it had started more than {PROCESS_LIMIT:,} processes. Its output until then:"
+        )
+    if ended.code < 0:
+        return f"Exit code {128 - ended.code} ({_signal_name(-ended.code)})"
+    return f"Exit code {ended.code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"ended by signal {number}"

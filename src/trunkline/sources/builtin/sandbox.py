@@ -1,0 +1,110 @@
+"""The sandbox of Bash: bubblewrap, which shows a command the root folder, a system it can only read, and little else.
+
+Kept: the network, and whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the
+gateway's state, and every process but the command's own. `/tmp` and the home folder are private ones that stay until
+the source ends, because agents leave things there for their next command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+PROGRAM: Final = "bwrap"
+PRIVATE_TMP: Final = "/tmp"
+_HOMES: Final = ("/home", "/root")
+_SOCKETS: Final = "/run"
+_LEFT_OF_RUN: Final = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
+_SETTINGS: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi")
+"""The kernel's: root could write there, also without any capability."""
+_RESOLVER: Final = "/etc/resolv.conf"
+_NAMESPACES: Final = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try")
+_STRICT: Final = ("--die-with-parent", "--cap-drop", "ALL")  # root would keep what it needs to undo the rest
+
+
+class Sandbox:
+    """One way to run commands for the folder `root`. `hidden` are folders of ours that no command may see.
+
+    Making it looks around and makes the private folders, `close` removes them: neither on the event loop.
+    """
+
+    def __init__(self, program: str, root: str, env: Mapping[str, str], hidden: Sequence[str]) -> None:
+        self._program = program
+        self.root = os.path.realpath(root)
+        self._env = env
+        self._hidden = [os.path.realpath(folder) for folder in hidden]
+        self._scratch = tempfile.mkdtemp(prefix="trunkline-bash-")
+        self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
+
+    def close(self) -> None:
+        """Remove what commands left in their private folders."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
+        """The command that runs `argv` inside, in `folder`."""
+        return [self._program, *self._options, "--chdir", folder, "--", *argv]
+
+    def environment(self) -> dict[str, str]:
+        return {**self._env, "TMPDIR": PRIVATE_TMP}
+
+    def _mounts(self) -> Iterable[str]:
+        root = self.root
+        yield from ("--bind" if root == "/" else "--ro-bind", "/", "/")
+        yield from ("--dev", "/dev", "--proc", "/proc")
+        for name in _SETTINGS:
+            yield from ("--ro-bind-try", name, name)
+        emptied = [folder for folder in self._emptied() if not _is_in(folder, root)]
+        for folder in emptied:
+            yield from ("--tmpfs", folder)
+        private = {folder: name for folder, name in self._private().items() if not _is_in(folder, root)}
+        for folder, name in private.items():
+            yield from ("--bind", self._own_folder(name), folder)
+        for folder in self._shown_again([*emptied, *private]):
+            yield from ("--ro-bind-try", folder, folder)
+        if root != "/":
+            yield from ("--bind", root, root)
+        for folder in self._hidden:
+            if os.path.isdir(folder) and not any(_is_in(folder, other) for other in (*emptied, *private)):  # noqa: PTH112
+                yield from ("--tmpfs", folder)
+                emptied.append(folder)
+        for folder in emptied:
+            yield from ("--remount-ro", folder)
+
+    def _emptied(self) -> list[str]:
+        """What is hidden by an empty folder that cannot be written to."""
+        found = [os.path.realpath(folder) for folder in (*_HOMES, _SOCKETS) if os.path.isdir(folder)]  # noqa: PTH112
+        return list(dict.fromkeys(folder for folder in found if folder not in self._private()))
+
+    def _private(self) -> dict[str, str]:
+        """Folders that are hidden by one of our own, and the name of that."""
+        folders = {PRIVATE_TMP: "tmp", "/var/tmp": "var-tmp", self._env.get("HOME", ""): "home"}
+        return {os.path.realpath(folder): name for folder, name in folders.items() if _is_folder(folder)}
+
+    def _own_folder(self, name: str) -> str:
+        path = os.path.join(self._scratch, name)  # noqa: PTH118
+        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+        return path
+
+    def _shown_again(self, covered: Sequence[str]) -> list[str]:
+        """Folders with programs, and what names are looked up by, although something above them is hidden."""
+        home = os.path.realpath(self._env.get("HOME") or "/")
+        folders = [*self._env.get("PATH", "").split(":"), *_LEFT_OF_RUN, os.path.dirname(os.path.realpath(_RESOLVER))]  # noqa: PTH120
+        real = [os.path.realpath(folder) for folder in folders if folder.startswith("/")]
+        wanted = [folder for folder in real if any(_is_in(folder, cover) for cover in covered)]
+        return [folder for folder in dict.fromkeys(wanted) if not _is_in(home, folder) and folder not in covered]
+
+
+def find_program(env: Mapping[str, str]) -> str | None:
+    """bubblewrap, as the gateway's own user finds it."""
+    return shutil.which(PROGRAM, path=env.get("PATH"))
+
+
+def _is_folder(path: str) -> bool:
+    return path.startswith("/") and path != "/" and os.path.isdir(path)  # noqa: PTH112
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
