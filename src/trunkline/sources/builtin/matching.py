@@ -105,8 +105,11 @@ def _most_similar(lines: Sequence[str], wanted: str) -> str:
 
     sought = max(wanted.split("\n"), key=lambda line: len(line.strip())).strip()[:_SHOWN]
     words = re.findall(r"\w{4,}", sought)
+    few = len(lines) <= _CANDIDATES  # else only those that have a word in common are worth comparing
     near = {
-        line.strip()[:_SHOWN]: number for number, line in enumerate(lines, 1) if any(word in line for word in words)
+        line.strip()[:_SHOWN]: number
+        for number, line in enumerate(lines, 1)
+        if line.strip() and (few or any(word in line for word in words))
     }
     found = get_close_matches(sought, list(near)[:_CANDIDATES], n=1, cutoff=0.6)
     return f"The most similar line is {near[found[0]]}: `{found[0]}`" if found else ""

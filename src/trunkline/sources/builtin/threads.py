@@ -17,8 +17,8 @@ _LEAVE_S: Final = 5.0
 class Threads:
     """Started when first needed; whoever awaits and is cancelled leaves the work to end by itself."""
 
-    def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(_MOST, thread_name_prefix=f"trunkline-{name}")
+    def __init__(self, name: str, most: int = _MOST) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=f"trunkline-{name}")
         self._running: set[Future[Any]] = set()
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
