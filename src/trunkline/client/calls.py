@@ -19,6 +19,7 @@ from .values import NotJson, plain
 
 MAX_WAITING: Final = 1_000
 MAX_PROGRESS_UNSENT: Final = 100
+MAX_ERROR_CHARACTERS: Final = 10_000
 CLOSE_DEADLINE_S: Final = 5.0
 log = logging.getLogger(__package__)
 
@@ -141,5 +142,5 @@ def _told(error: Exception) -> str:
 
 
 def _response(correlation_id: Any, *, data: Any = None, error: str | None = None) -> dict[str, Any]:
-    result = {"success": error is None, "data": data, "error": error}
+    result = {"success": error is None, "data": data, "error": error and error[:MAX_ERROR_CHARACTERS]}
     return {"type": "toolResponse", "correlationId": correlation_id, "result": result}
