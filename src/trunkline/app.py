@@ -13,6 +13,7 @@ from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
+from trunkline.links.session_tokens import SessionTokens
 from trunkline.links.start_queue import StartQueue
 from trunkline.router.definitions import Definitions
 from trunkline.router.options import RouterOptions
@@ -37,6 +38,7 @@ class Gateway:
         self.router = Router(_router_options(gateway), events, Definitions(gateway.state_dir / "definitions"))
         self.own_tools = OwnTools(self.router)
         self.own_tools.show(gateway.meta_tools)
+        self.session_tokens = SessionTokens()
         parts = Parts(
             children=self.children,
             environ=environ,

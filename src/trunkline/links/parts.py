@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trunkline.links.children import Children
+from trunkline.links.session_tokens import SessionTokens
 from trunkline.links.start_queue import StartQueue
 
 
@@ -19,6 +20,7 @@ class Parts:
     starts: StartQueue
     redact: Callable[[str], str]
     """Takes configured secrets out of text that a server wrote, before anyone sees it."""
+    session_tokens: SessionTokens = field(default_factory=SessionTokens)
     on_fault: Callable[[str], None] | None = None
     """Hears what went wrong with what looks after processes."""
     private: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ KINDS: Final[dict[str, str]] = {
     "mcp_http": "trunkline.sources.mcp_http:KIND",
     "app": "trunkline.sources.app:KIND",
     "builtin": "trunkline.sources.builtin:KIND",
+    "service": "trunkline.sources.service:KIND",
     "plugin": "trunkline.sources.plugin:KIND",
 }
 

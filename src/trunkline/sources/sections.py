@@ -61,7 +61,7 @@ def _wrong_with_command(command: str) -> str | None:
     return None if command.strip() else "The command is empty"
 
 
-def _wrong_with_url(url: str) -> str | None:
+def wrong_with_url(url: str) -> str | None:
     match = _URL.match(url)
     if match is None or match["scheme"].lower() not in ("http", "https"):
         return "A URL starts with `http://` or `https://`, names a host, and has no `#` part"
@@ -115,7 +115,7 @@ class McpHttpSection(SourceSection):
 
     kind: ClassVar[str] = "mcp_http"
 
-    url: str = key(Text(check=_wrong_with_url), doc="Where the server answers", secret=True)
+    url: str = key(Text(check=wrong_with_url), doc="Where the server answers", secret=True)
     headers: Mapping[str, str] = key(
         MapOf(Text(written=True, check=_wrong_with_header_value), check_name=_wrong_with_header_name),
         default=NOTHING,
