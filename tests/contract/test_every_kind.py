@@ -117,7 +117,7 @@ def test_texts_come_back_as_they_went_in(tmp_path: Path, kind: str, loop: str) -
         rig = rig_of(kind, tmp_path)
         async with scene_of(rig) as stage:
             for odd in ODD_TEXTS:
-                assert text(await stage.call(rig.echo(odd))) == odd
+                assert text(await stage.call(rig.echo(odd))) == rig.heard(odd)
             assert value(await stage.call(rig.fail()))["isError"] is True
             assert problem(await stage.call(("no_such_tool", {}))).code is UNKNOWN_TOOL
 

@@ -53,6 +53,10 @@ class Rig:
         """Gives this text back as the text of its first block."""
         raise NotImplementedError
 
+    def heard(self, text: str) -> str:
+        """This text as `echo` gives it back, where a kind shows texts in its own way."""
+        return text
+
     def fail(self) -> Use:
         """A tool that fails: an `isError` result."""
         raise NotImplementedError
