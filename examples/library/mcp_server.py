@@ -1,6 +1,6 @@
 """An MCP server in one file: a dice and a timer, for any MCP client.
 
-trunkline add dice -- python mcp_server.py
+trunkline add dice -- python3 mcp_server.py
 """
 
 from __future__ import annotations

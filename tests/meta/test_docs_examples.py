@@ -71,7 +71,7 @@ def test_toml_is_toml(block: Block) -> None:
 
 
 def test_blocks_say_what_they_are() -> None:
-    known = {"console", "yaml", "json", "jsonc", "toml", "text", "sh", "ini", "dockerfile"}
+    known = {"console", "python", "yaml", "json", "jsonc", "toml", "text", "sh", "ini", "dockerfile"}
     unknown = [
         (title_of(path), block.line, block.language) for path, block in all_blocks("") if block.language not in known
     ]

@@ -10,7 +10,7 @@ from trunkline.mcpserver.content import Content, audio, image, text
 from trunkline.mcpserver.context import Client, Context, LogLevel
 from trunkline.mcpserver.outgoing import Writer
 from trunkline.mcpserver.server import Server
-from trunkline.mcpserver.tool import Handler, ToolError
+from trunkline.mcpserver.tool import Handler, Tool, ToolError
 
 __all__ = [
     "Client",
@@ -20,6 +20,7 @@ __all__ = [
     "LogLevel",
     "Reader",
     "Server",
+    "Tool",
     "ToolError",
     "Writer",
     "audio",
