@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-
 from tests.support.builtin_tools import Workbench
+
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
 from trunkline.links.start_queue import StartQueue
@@ -23,11 +23,24 @@ ENGINES = [
 ]
 
 
-@asynccontextmanager
-async def searching(folder: Path, engine: str) -> AsyncIterator[Workbench]:
-    children = Children()
-    path = str(Path(RIPGREP or "/nowhere").parent) if engine == "ripgrep" else "/nowhere"
-    parts = Parts(
+class SearchBench(Workbench):
+    """Every use has a supervisor of child processes of its own, so that nothing has to be closed afterwards."""
+
+    def __init__(self, folder: Path, engine: str) -> None:
+        super().__init__(folder)
+        self._path = str(Path(RIPGREP or "/nowhere").parent) if engine == "ripgrep" else "/nowhere"
+
+    async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
+        children = Children()
+        self.place = replace(self.place, parts=make_parts(children, self._path))
+        try:
+            return await super().use(kind, **arguments)
+        finally:
+            await children.close()
+
+
+def make_parts(children: Children, path: str) -> Parts:
+    return Parts(
         children=children,
         environ={"PATH": path},
         message_bytes=1 << 20,
@@ -36,7 +49,3 @@ async def searching(folder: Path, engine: str) -> AsyncIterator[Workbench]:
         starts=StartQueue(1),
         redact=lambda text: text,
     )
-    try:
-        yield Workbench(folder, parts=parts)
-    finally:
-        await children.close()

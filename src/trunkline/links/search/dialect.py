@@ -27,7 +27,8 @@ _LONG_NAMES = {
     "number": "N",
     "punctuation": "P",
 }
-ONE_LINE = "a line has no end in itself: to match over several lines, set `multiline` to true"
+_LINE_END = re.compile(r"\\n|\n")
+_NO_LINE_END = re.compile(r"\\[^n]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\n]", re.DOTALL)  # a set may well hold one
 _OUR_FLAGS = frozenset("imsx")
 
 
@@ -43,11 +44,22 @@ def bad_pattern(pattern: str, what: str, at: int | None) -> BadPattern:
     return BadPattern(f"The pattern is not a regular expression: {what}\n    {shown}\n    {' ' * (at - start)}^")
 
 
+def refuse_line_ends(pattern: str) -> None:
+    """A line does not hold its own end: a pattern that wants one finds nothing. Raises `BadPattern`."""
+    at = 0
+    while at < len(pattern):
+        if _LINE_END.match(pattern, at):
+            what = "a line does not hold its own end: set `multiline` to true to match over several lines"
+            raise bad_pattern(pattern, what, at)
+        step = _NO_LINE_END.match(pattern, at)
+        at = step.end() if step else at + 1
+
+
 def compile_pattern(pattern: str, *, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
     """For `search` in one line, or with `multiline` in a whole text. Raises `BadPattern`."""
     flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0) | (re.DOTALL if multiline else 0)
     try:
-        return re.compile(_Rewriter(pattern, multiline=multiline).run(), flags)
+        return re.compile(_Rewriter(pattern).run(), flags)
     except re.error as error:
         # The place is one of the rewritten pattern, and only sure where nothing was rewritten.
         at = error.pos if error.pattern == pattern else None
@@ -57,9 +69,8 @@ def compile_pattern(pattern: str, *, ignore_case: bool, multiline: bool) -> re.P
 
 
 class _Rewriter:
-    def __init__(self, pattern: str, *, multiline: bool) -> None:
+    def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._multiline = multiline
         self._at = 0
         self._out: list[str] = []
         self._scopes: list[list[str]] = [[]]
@@ -78,8 +89,6 @@ class _Rewriter:
             return self._set()
         if char == "(":
             return self._open()
-        if char == "\n" and not self._multiline:
-            raise bad_pattern(self._pattern, ONE_LINE, self._at)
         self._at += 1
         if char == ")":
             closed = self._scopes.pop() if len(self._scopes) > 1 else []
@@ -130,8 +139,6 @@ class _Rewriter:
             self._at = found.end()
             return f"[{self._property(found)}]"
         escape = self._pattern[self._at : self._at + 2]
-        if escape == "\\n" and not self._multiline:
-            raise bad_pattern(self._pattern, ONE_LINE, self._at)
         self._at += 2
         return {"\\z": "\\Z", "\\<": _WORD_START, "\\>": _WORD_END}.get(escape, escape)
 

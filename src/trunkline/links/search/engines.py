@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from trunkline.links.search.dialect import ONE_LINE, BadPattern, bad_pattern, compile_pattern
+from trunkline.links.search.dialect import BadPattern, compile_pattern
 from trunkline.links.search.lines import LARGEST_BYTES, LOOKED_AT_BYTES, Lines, is_binary, read_text
 from trunkline.links.search.ripgrep import Ripgrep, RipgrepRefused, Search
 from trunkline.links.search.walk import walk
@@ -120,9 +120,7 @@ class RipgrepEngine:
         try:
             yield
         except RipgrepRefused as refused:
-            if "not allowed in a regex" in str(refused):
-                raise bad_pattern(self._search.pattern, ONE_LINE, None) from None
-            raise BadPattern(f"The pattern is not a regular expression. ripgrep says:\n{refused}") from None
+            raise BadPattern(f"The pattern is not a regular expression: {refused}") from None
 
     def _batches(self, paths: Sequence[str]) -> Iterator[dict[int, str]]:
         """Open text files by their handles, a few at a time; they are closed when the next are asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trunkline.links.search.dialect import refuse_line_ends
 from trunkline.links.search.engines import OwnEngine, RipgrepEngine, wanted
 from trunkline.links.search.engines import hint_from_above as hint
 from trunkline.links.search.globs import Globs
@@ -43,6 +44,8 @@ def grep(tree: Tree, request: Request, ripgrep: Ripgrep | None, page: Page) -> E
 
 
 def _engine(tree: Tree, request: Request, ripgrep: Ripgrep | None) -> Engine:
+    if not request["multiline"]:
+        refuse_line_ends(request["pattern"])
     options = {"ignore_case": request["ignore_case"], "multiline": request["multiline"]}
     if ripgrep is None:
         return OwnEngine(tree, request["pattern"], **options)

@@ -31,7 +31,7 @@ class Rule:
         self.text = text
         self.negated = negated
         self.folders_only = body.endswith("/")
-        path = body.rstrip("/") if self.folders_only else body
+        path = body.removesuffix("/")
         self.anchored = "/" in path
         regex = translate(path.removeprefix("/"), braces=False)
         self.regex = regex if self.anchored else _ANY_DEPTH + regex
@@ -72,7 +72,7 @@ def _parse(line: str) -> Rule | None:
 
 def _without_trailing_blanks(line: str) -> str:
     end = len(line)
-    while end and line[end - 1] in " \t" and line[end - 2 : end - 1] != "\\":
+    while end and line[end - 1] == " " and line[end - 2 : end - 1] != "\\":
         end -= 1
     return line[:end]
 

@@ -79,7 +79,7 @@ class Lines:
         size = len(self._text)
         for match in self._pattern.finditer(self._text):
             start, end = match.span()
-            if start == size and self._text.endswith("\n"):
+            if start == size and self._text[-1:] in ("", "\n"):
                 return  # after the last line there is none
             newlines = self._text.count("\n", line_start, start)
             if newlines:

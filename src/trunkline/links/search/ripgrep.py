@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 
 from trunkline.links.search.gitignore import NEVER_SHOWN
@@ -160,7 +161,13 @@ class _Run:
         """What it complains of, once its output has ended, is the pattern: files that cannot be read are no matter."""
         complaint = os.read(self._errors, _ERROR_BYTES)
         if complaint:
-            raise RipgrepRefused(complaint.decode("utf-8", "replace").strip())
+            raise RipgrepRefused(_reason(complaint.decode("utf-8", "replace")))
+
+
+def _reason(complaint: str) -> str:
+    """What its own engine says, with the place in the pattern; it tells what the other one says as well."""
+    parsed = re.search(r"regex parse error:\n(.*?)\nerror: ([^\n]*)", complaint, re.DOTALL)
+    return f"{parsed[2]}\n{parsed[1]}" if parsed else complaint.removeprefix("rg: ").strip()
 
 
 def _filled_pipe(text: str) -> int:

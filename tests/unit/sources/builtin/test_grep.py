@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.builtin_tools import Workbench
+from tests.support.searching import ENGINES, RIPGREP, SearchBench
+
+from trunkline.sources.builtin.grep import Grep
+from trunkline.sources.builtin.tool import ToolFault
+
+
+@pytest.fixture(params=ENGINES)
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> SearchBench:
+    return SearchBench(tmp_path, request.param)
+
+
+async def lines(bench: Workbench, **arguments: object) -> list[str]:
+    return (await bench.text(Grep, **arguments)).split("\n")
+
+
+async def test_by_default_the_files_come_the_one_changed_last_first(bench: Workbench) -> None:
+    for age, name in enumerate(["b.py", "a.py", "sub/c.py"]):
+        os.utime(bench.write(name, "needle\nneedle\n"), (1_700_000_000 - age,) * 2)
+    bench.write("other.py", "hay\n")
+    assert await lines(bench, pattern="need.e") == ["b.py", "a.py", "sub/c.py"]
+
+
+async def test_content_is_shown_with_path_and_number(bench: Workbench) -> None:
+    bench.write("b.py", "one\ntwo needle\n")
+    bench.write("a.py", "needle\n")
+    assert await lines(bench, pattern="needle", output_mode="content") == ["a.py:1:needle", "b.py:2:two needle"]
+    assert await lines(bench, pattern="needle", output_mode="content", **{"-n": False}) == [
+        "a.py:needle",
+        "b.py:two needle",
+    ]
+
+
+async def test_counts_are_of_lines(bench: Workbench) -> None:
+    bench.write("a", "x x\nx\n\n")
+    bench.write("b", "x\n")
+    bench.write("c", "y\n")
+    assert await lines(bench, pattern="x", output_mode="count") == ["a:2", "b:1"]
+
+
+async def test_lines_around_a_match(bench: Workbench) -> None:
+    bench.write("a", "".join(f"{number}\n" for number in range(1, 21)))
+    expected = ["a-4-4", "a:5:5", "a:6:6", "a-7-7", "--", "a-14-14", "a:15:15", "a-16-16"]
+    assert await lines(bench, pattern="^(5|6|15)$", output_mode="content", context_lines=1) == expected
+    assert await lines(bench, pattern="^(5|6|15)$", output_mode="content", **{"-C": 1}) == expected
+    assert await lines(bench, pattern="^3$", output_mode="content", **{"-A": 2}) == ["a:3:3", "a-4-4", "a-5-5"]
+    assert await lines(bench, pattern="^3$", output_mode="content", **{"-B": 9}) == ["a-1-1", "a-2-2", "a:3:3"]
+    assert await lines(bench, pattern="^[35]$", output_mode="content", context_lines=1) == [
+        "a-2-2", "a:3:3", "a-4-4", "a:5:5", "a-6-6",
+    ]  # fmt: skip
+
+
+async def test_a_folder_a_file_globs_and_types_narrow_it(bench: Workbench) -> None:
+    for name in ("a.py", "a.ts", "sub/b.py", "sub/b.test.ts", "sub/deep/c.py"):
+        bench.write(name, "x\n")
+    search = {"pattern": "x", "output_mode": "count"}
+    assert await lines(bench, **search, path="sub") == ["sub/b.py:1", "sub/b.test.ts:1", "sub/deep/c.py:1"]
+    assert await lines(bench, **search, path="sub/b.py") == ["sub/b.py:1"]
+    assert await lines(bench, **search, glob="*.ts") == ["a.ts:1", "sub/b.test.ts:1"]
+    assert await lines(bench, **search, glob="*.ts !*.test.ts") == ["a.ts:1"]
+    assert await lines(bench, **search, glob="sub/*.py") == ["sub/b.py:1"]
+    assert await lines(bench, **search, glob="*.{py,rs}", path="sub") == ["sub/b.py:1", "sub/deep/c.py:1"]
+    assert await lines(bench, **search, glob="deep/**", path="sub") == ["sub/deep/c.py:1"]
+    assert await lines(bench, **search, glob="sub/deep/**", path="sub") == ["sub/deep/c.py:1"]
+    assert await lines(bench, **search, type="py", path="sub") == ["sub/b.py:1", "sub/deep/c.py:1"]
+    assert await lines(bench, **search, type="py", glob="b.*") == ["sub/b.py:1"]
+
+
+async def test_ignored_binary_and_version_control_files_are_not_searched(bench: Workbench) -> None:
+    for name in ("a.log", "b.py", ".git/c", ".env", "node_modules/d.py", "sub/e.log"):
+        bench.write(name, "x\n")
+    bench.write("binary", b"x\n\0x\n")
+    bench.write(".gitignore", "*.log\nnode_modules\n")
+    bench.write("sub/.gitignore", "!e.log\n")
+    search = {"pattern": "^x", "output_mode": "count"}
+    assert await lines(bench, **search) == [".env:1", "b.py:1", "sub/e.log:1"]
+    assert await lines(bench, **search, glob="*.log") == ["sub/e.log:1"]
+    assert await lines(bench, **search, path="sub") == ["sub/e.log:1"]
+    assert await lines(bench, **search, path="a.log") == ["a.log:1"]
+    assert (await bench.text(Grep, pattern="x", path="binary")).startswith("No match for `x` in `binary`")
+
+
+async def test_a_pattern_over_several_lines(bench: Workbench) -> None:
+    bench.write("a", "one\nbegin\nmiddle\nend\nlast\nbegin end\n")
+    search = {"pattern": "begin.*?end", "multiline": True}
+    assert await lines(bench, **search, output_mode="content") == [
+        "a:2:begin",
+        "a:3:middle",
+        "a:4:end",
+        "a:6:begin end",
+    ]
+    assert await lines(bench, **search, output_mode="content", context_lines=1) == [
+        "a-1-one", "a:2:begin", "a:3:middle", "a:4:end", "a-5-last", "a:6:begin end",
+    ]  # fmt: skip
+    assert await lines(bench, **search, output_mode="count") == ["a:2"]
+    with pytest.raises(ToolFault, match="set `multiline` to true"):
+        await bench.use(Grep, pattern="begin\\nmiddle")
+
+
+async def test_case_can_be_ignored(bench: Workbench) -> None:
+    bench.write("a", "Straße ÄRGER\n")
+    assert await lines(bench, pattern="ärger", **{"-i": True}) == ["a"]
+    assert (await bench.text(Grep, pattern="ärger")).startswith("No match")
+
+
+async def test_pages_of_lines_follow_each_other(bench: Workbench) -> None:
+    bench.write("a", "".join(f"x{number}\n" for number in range(10)))
+    search = {"pattern": "x", "output_mode": "content"}
+    assert await lines(bench, **search, head_limit=2) == ["a:1:x0", "a:2:x1", "[8 more lines. Continue with offset=2]"]
+    assert await lines(bench, **search, limit=2, offset=8) == ["a:9:x8", "a:10:x9"]
+    assert await lines(bench, **search, offset=10) == ["Nothing is left at offset=10"]
+
+
+async def test_what_is_left_is_counted_up_to_a_thousand(bench: Workbench) -> None:
+    bench.write("a", "x\n" * 5_000)
+    text = await bench.text(Grep, pattern="x", output_mode="content", limit=10)
+    assert text.endswith("[At least 1,000 more lines. Continue with offset=10]")
+
+
+@pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
+async def test_every_page_is_below_what_clients_cut(bench: Workbench, mode: str) -> None:
+    for number in range(300):
+        bench.write(f"{'n' * 150}/{number}", f"{'x' * 3000}\nx\n" * 5)
+    text = await bench.text(Grep, pattern="x", output_mode=mode, limit=0)
+    assert len(text) < 40_000
+    assert text.count("\n") < 2_000
+    assert "Continue with offset=" in text
+
+
+async def test_long_lines_are_cut_around_what_was_found(bench: Workbench) -> None:
+    bench.write("a", "-" * 5_000 + "needle" + "-" * 5_000 + "\n")
+    (line,) = await lines(bench, pattern="needle", output_mode="content")
+    assert len(line) < 600
+    assert "needle" in line
+    assert line.endswith("[line of 10,006 characters, cut]")
+
+
+async def test_line_ends_and_encodings_of_other_systems(bench: Workbench) -> None:
+    bench.write("crlf", b"one\r\ntwo\r\n")
+    bench.write("utf16", "two\n".encode("utf-16"))
+    bench.write("bom", b"\xef\xbb\xbftwo\n")
+    bench.write("latin", b"two \xe9\n")
+    assert await lines(bench, pattern="^two", output_mode="content") == [
+        "bom:1:two", "crlf:2:two", "latin:1:two \ufffd", "utf16:1:two",
+    ]  # fmt: skip
+    assert await lines(bench, pattern="two$", output_mode="count") == ["bom:1", "crlf:1", "utf16:1"]
+
+
+async def test_more_files_than_are_opened_at_a_time(bench: Workbench) -> None:
+    for number in range(450):
+        bench.write(f"{number:03}", "x\n")
+    found = await lines(bench, pattern="x", output_mode="content", limit=0)
+    assert found == [f"{number:03}:1:x" for number in range(450)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("foo(", r"\n    .*foo\(.*\n +\^"),
+        ("[z-a]", r"\n    .*\[z-a\].*\n +\^"),
+        ("*x", r"\n    .*\*x.*\n +\^"),
+        ("x" * 5000, "longer than 4,000 bytes"),
+    ],
+)
+async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench, pattern: str, reason: str) -> None:
+    bench.write("a", "x\n")
+    with pytest.raises(ToolFault, match=reason):
+        await bench.use(Grep, pattern=pattern)
+    with pytest.raises(ToolFault, match=reason):
+        await bench.use(Grep, pattern=pattern, path="a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"path": "nothing"}, "does not exist"),
+        ({"path": "../x"}, "outside the root"),
+        ({"type": "pyton"}, "did you mean `python`"),
+        ({"type": "zzzzzz"}, "can be named with `glob`"),
+        ({"glob": "[a"}, "never closed"),
+        ({"output_mode": "json"}, "must be one of"),
+        ({"unknown": 1}, "Unknown argument `unknown`"),
+    ],
+)
+async def test_what_cannot_be_done_is_explained(bench: Workbench, arguments: dict[str, str], reason: str) -> None:
+    bench.write("a", "x\n")
+    with pytest.raises(ToolFault, match=reason):
+        await bench.use(Grep, pattern="x", **arguments)
+
+
+def test_the_definition_says_that_it_only_reads() -> None:
+    definition = json.loads(Grep.definition)
+    assert definition["annotations"]["readOnlyHint"] is True
+    properties = definition["inputSchema"]["properties"]
+    assert {"pattern", "path", "glob", "context_lines", "output_mode"} < set(properties)
+    assert properties["output_mode"]["enum"] == ["files_with_matches", "content", "count"]
+
+
+# -- both engines on one corpus ----------------------------------------------------------------------------------------
+
+PATTERNS = [
+    "class", r"\bdef \w+\(", r"^\s*return\b", "(?i)TODO|fixme", "a(?i)B|C", r"\d{2,}", r"[[:upper:]]{2}",
+    r"\p{Lu}\p{Ll}+", r"\PL", r"[\p{L}_]+$", "(?x: c l a s s )", "(?:)", "x{0}",
+    r"(?<word>\w+)ing", r"\x{e9}|\u{fc}", r"\<is\>", r"\.$", "^$", "^", "x*", r"[^a-z\s]{2}", "é+", r"(?s:a.b)",
+    r"foo(?=bar)", r"(?<!\w)foo", r"(\w)\1", r"[\[\]]", r"\t", r"a|b|", r"(?-i:A)", "interface{}", r"\Aone",
+]  # fmt: skip
+CORPUS = {
+    "code.py": "class A:\n    def run(self):\n        return 12\n\n\ndef other():\n\treturn None  # TODO aB ac\n",
+    "words.txt": "One is running.\nfoobar foo xfoo\nbook [x] AB\n\nend\nÉtude é ü Übung\nabc\naxb\ninterface{}\n",
+    "crlf.txt": "one.\r\n\r\nend\r\n  return\r\n",
+    "no_end": "one\nlast line ends",
+    "empty": "",
+    "blank": "\n\n\n",
+}
+
+
+@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_both_engines_find_the_same(tmp_path: Path, pattern: str) -> None:
+    found: dict[str, list[str]] = {}
+    for engine in ("ripgrep", "own"):
+        bench = SearchBench(tmp_path, engine)
+        for name, text in CORPUS.items():
+            bench.write(name, text)
+        found[engine] = [
+            await _text_or_fault(bench, pattern=pattern, **options)
+            for options in (
+                {"output_mode": "content", "context_lines": 1},
+                {"output_mode": "count", "ignore_case": True},
+                {"output_mode": "content", "multiline": True},
+            )
+        ]
+    assert found["own"] == found["ripgrep"]
+
+
+async def _text_or_fault(bench: Workbench, **arguments: object) -> str:
+    try:
+        return await bench.text(Grep, **arguments)
+    except ToolFault as fault:
+        return str(fault).split("\n")[0]
