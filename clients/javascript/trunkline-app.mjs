@@ -189,9 +189,10 @@ export class App {
     }
   }
 
-  /** End `run`. Without effect where nothing runs. */
+  /** End `run`. Without effect where nothing runs. A tool that stops its own app still answers. */
   stop() {
-    this.#stopping?.abort();
+    const stopping = this.#stopping;
+    setImmediate(() => stopping?.abort());
   }
 
   /** @param {AbortSignal} stopping */

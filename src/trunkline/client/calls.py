@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -117,21 +118,28 @@ class Calls:
 
     def _progress_of(self, correlation_id: Any) -> Progress:
         unsent = 0
+        here = threading.get_ident()
 
         def send(said: dict[str, Any]) -> None:
-            nonlocal unsent
-            unsent -= 1
             if correlation_id in self._running:
                 self._link.post({"type": "toolProgress", "correlationId": correlation_id, **said})
+
+        def send_from_elsewhere(said: dict[str, Any]) -> None:
+            nonlocal unsent
+            unsent -= 1
+            send(said)
 
         def post(said: dict[str, Any]) -> None:
             """From any thread. Somebody who reports faster than we can send loses some of it, not his memory."""
             nonlocal unsent
             if unsent >= MAX_PROGRESS_UNSENT or self._link.is_congested:
                 return
+            if threading.get_ident() == here:
+                send(plain(said))  # at once: what the call comes to is sent after it
+                return
             unsent += 1
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(send, plain(said))
+                self._loop.call_soon_threadsafe(send_from_elsewhere, plain(said))
 
         return Progress(post)
 

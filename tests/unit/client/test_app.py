@@ -194,8 +194,10 @@ async def test_progress_is_reported_from_threads_and_coroutines() -> None:
                 {**base, "progress": 1, "message": "step 1"},
                 {**base, "progress": 2, "message": "step 2"},
             ]
+            assert line.received[-1]["type"] == "toolResponse"  # after all of them
             number, result = line.invoke("Board:by_function")
             await result
+            assert line.received[-1]["type"] == "toolResponse"
             assert line.progress.get_nowait() == {
                 "type": "toolProgress",
                 "correlationId": number,

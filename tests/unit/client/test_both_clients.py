@@ -110,6 +110,7 @@ async def test_progress_is_told_and_a_cancelled_call_ends_without_an_answer(lang
         said = [line.progress.get_nowait() for _ in range(3)]
         base = {"type": "toolProgress", "correlationId": number, "total": 3}
         assert said == [{**base, "progress": step, "message": f"step {step}"} for step in (1, 2, 3)]
+        assert line.received[-1]["type"] == "toolResponse"  # after all of them
         held = [line.invoke("Workshop:hold")[0] for _ in range(4)]  # as many as may run
         for _ in held:
             await line.progress.get()
