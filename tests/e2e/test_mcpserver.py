@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.conformance.harness import LEGACY, MODERN, Wire, judge_server
+from tests.support.conformance.layouts import gateway_of, stdio_entry
 from tests.support.gateway import Gateway
 from tests.support.peers.clients import connect
 from tests.support.waiting import until
@@ -116,3 +118,30 @@ async def test_it_is_a_server_like_any_other_behind_the_gateway(era: str, comman
                     await asyncio.wait_for(changed(), 15)
                     client.news.clear()
             assert (await client.call("own_grown")).content[0].text == "new"
+
+
+ABOUT_TOOLS = {
+    "json-schema-2020-12",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-error",
+    "tools-call-image",
+    "tools-call-mixed-content",
+    "tools-call-simple-text",
+    "tools-call-with-progress",
+    "tools-list",
+}
+"""What the harness has about tools that ask their client nothing."""
+BESIDE = {LEGACY: {"tools-call-with-logging", "logging-set-level", "ping"}, MODERN: {"caching"}}
+
+
+@pytest.mark.node
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("wire", BESIDE, ids=str)
+def test_the_conformance_harness_finds_nothing_wrong_with_its_tools(wire: Wire, tmp_path: Path) -> None:
+    """The harness speaks HTTP only, so that the gateway stands between."""
+    command = [sys.executable, "-m", "tests.support.conformance.own_server"]
+    with gateway_of({"own": stdio_entry(command)}, tmp_path) as url:
+        report = judge_server(wire, url, tmp_path / "results")
+    wanted = ABOUT_TOOLS | BESIDE[wire]
+    assert wanted - report.passed_scenarios == set(), report.explain()
