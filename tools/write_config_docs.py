@@ -116,10 +116,15 @@ def gateway_changes() -> dict[str, str]:
 
 def source_changes(kind: type[SourceSection]) -> dict[str, str]:
     """A key that the connection to a server does not depend on changes while the server goes on."""
-    marked = {name: object() for name in kind.declared}
+    marked = {name: _mark(item) for name, item in kind.declared.items()}
     connection = kind(**marked).connection()
     kept = {name for name in marked if getattr(connection, name) is marked[name]}
     return {name: "server is replaced" if name in kept else "at once" for name in marked}
+
+
+def _mark(item: Key) -> object:
+    """A value that is found again by being this one; an inner section is one, for kinds that look into it."""
+    return item.default.replace() if isinstance(item.default, Section) else object()
 
 
 def kind_section(name: str) -> type[SourceSection]:
