@@ -1,0 +1,54 @@
+"""Which services there are, and where: what the proxy asks, and a registry in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+_ENDPOINT: Final = re.compile(r"https?://[^/?#@\s]+(?:/[^?#\s]*)?\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectServerRecord:
+    """One service: its address without `/tools/execute`, and the definitions of what it offers, for whoever lists."""
+
+    service_id: str
+    endpoint: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.service_id:
+            raise ValueError("a service needs an id")
+        if _ENDPOINT.match(self.endpoint) is None:
+            raise ValueError("an endpoint is `http://` or `https://`, a host, and maybe a path")
+
+
+class ProjectServerRegistry(Protocol):
+    """The method may also be `async def`."""
+
+    def get_by_service_id(
+        self, service_id: str, /
+    ) -> ProjectServerRecord | Awaitable[ProjectServerRecord | None] | None: ...
+
+
+class InMemoryProjectServerRegistry:
+    """Services come and leave at any time; calls under way are not disturbed."""
+
+    def __init__(self, *records: ProjectServerRecord) -> None:
+        self._records = {record.service_id: record for record in records}
+
+    def register(self, record: ProjectServerRecord) -> None:
+        """Add a service, or replace the one of the same id."""
+        self._records[record.service_id] = record
+
+    def unregister(self, service_id: str) -> bool:
+        """Whether there was one."""
+        return self._records.pop(service_id, None) is not None
+
+    def get_by_service_id(self, service_id: str) -> ProjectServerRecord | None:
+        return self._records.get(service_id)
+
+    def records(self) -> tuple[ProjectServerRecord, ...]:
+        return tuple(self._records.values())
