@@ -43,6 +43,14 @@ def shell(
     return Command(argv=[shell, "-c", script], env=marked(mark), folder=folder, timeout_s=timeout_s, label="test")
 
 
+async def begin(commands: Commands, command: Command) -> asyncio.Future[Ended]:
+    """A command that certainly runs, and is looked after."""
+    looked = asyncio.Event()
+    running = asyncio.ensure_future(commands.run(command, lambda _: looked.set()))
+    await asyncio.wait_for(looked.wait(), 15)
+    return running
+
+
 def words(ended: Ended) -> str:
     return (ended.output.head + ended.output.tail).decode()
 
@@ -181,8 +189,7 @@ async def test_a_cancelled_command_leaves_nothing(script: str) -> None:
     async with commands_of() as commands:
         await commands.run(shell("true"))
         files = len(open_files())
-        running = asyncio.ensure_future(commands.run(shell(f"{script}; sleep 1000", mark=mark)))
-        await until(lambda: survivors(mark), "it runs")
+        running = await begin(commands, shell(f"{script}; sleep 1000", mark=mark))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -193,8 +200,7 @@ async def test_a_cancelled_command_leaves_nothing(script: str) -> None:
 async def test_closing_ends_what_runs() -> None:
     mark = new_mark()
     commands = Commands()
-    running = asyncio.ensure_future(commands.run(shell("sleep 1000", mark=mark)))
-    await until(lambda: survivors(mark), "it runs")
+    running = await begin(commands, shell("sleep 1000", mark=mark))
     await commands.close()
     assert (await running).how in ("exited", "lost")
     assert survivors(mark) == []
@@ -216,7 +222,7 @@ BOMBS = {
 async def test_a_command_that_starts_processes_without_end_is_ended(script: str) -> None:
     mark = new_mark()
     async with commands_of(process_limit=60) as commands:
-        neighbour = asyncio.ensure_future(commands.run(shell("sleep 1000")))
+        neighbour = await begin(commands, shell("sleep 1000"))
         ended = await commands.run(shell(script, mark=mark))
         assert ended.how == "too_many_processes"
         await until(lambda: not survivors(mark), "nothing of it is left")
@@ -233,8 +239,7 @@ async def test_a_command_whose_supervisor_is_killed_is_lost_and_the_next_one_wor
     mark = new_mark()
     faults: list[str] = []
     async with commands_of(on_fault=faults.append) as commands:
-        running = asyncio.ensure_future(commands.run(shell("echo $PPID; sleep 1000 & wait", mark=mark)))
-        await until(lambda: len(survivors(mark)) == 2, "it runs")
+        running = await begin(commands, shell("sleep 1000 & wait", mark=mark))
         assert commands.supervisor_pid is not None
         os.kill(commands.supervisor_pid, signal.SIGKILL)
         assert (await running).how == "lost"
