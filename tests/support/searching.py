@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,19 +26,28 @@ ENGINES = [
 
 
 class SearchBench(Workbench):
-    """Every use has a supervisor of child processes of its own, so that nothing has to be closed afterwards."""
+    """A use has a supervisor of child processes of its own, unless it is inside `lasting`."""
 
     def __init__(self, folder: Path, engine: str) -> None:
         super().__init__(folder)
+        self.children: Children | None = None
         self._path = str(Path(RIPGREP or "/nowhere").parent) if engine == "ripgrep" else "/nowhere"
 
-    async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
-        children = Children()
+    @asynccontextmanager
+    async def lasting(self) -> AsyncIterator[Children]:
+        children = self.children = Children()
         self.place = replace(self.place, parts=make_parts(children, self._path))
         try:
-            return await super().use(kind, **arguments)
+            yield children
         finally:
+            self.children = None
             await children.close()
+
+    async def use(self, kind: Any, **arguments: Any) -> dict[str, Any]:
+        if self.children is not None:
+            return await super().use(kind, **arguments)
+        async with self.lasting():
+            return await super().use(kind, **arguments)
 
 
 def make_parts(children: Children, path: str) -> Parts:
