@@ -73,7 +73,8 @@ def _ending(text: str, most_characters: int, most_lines: int) -> str:
 
 def _missing(output: HeadAndTail, head: str, tail: str) -> str:
     size = _size(output.total_bytes - len(head.encode()) - len(tail.encode()))
-    lines = output.total_lines - head.count("\n") - tail.count("\n") - 1
+    unended = 0 if output.tail.endswith(b"\n") else 1
+    lines = output.total_lines + unended - (head.count("\n") + 1) - (tail.count("\n") + 1)
     return f"{lines:,} lines ({size})" if lines > 1 else size
 
 
