@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from trunkline.core.call import Caller
 from trunkline.embedding.calls import call_tool
@@ -35,7 +35,7 @@ class Gateway:
         self._caller = Caller(client=client)
         self._running: Running | None = None
 
-    async def __aenter__(self) -> Gateway:
+    async def __aenter__(self) -> Self:
         """Start all servers, in parallel; nothing waits for any of them. Raises ConfigurationError."""
         if self._running is not None:
             raise RuntimeError("this gateway is running already: make another one")

@@ -63,14 +63,14 @@ def read_message(value: Any) -> Message | None:
     message_id = _read_id(members)
     if members.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, '`jsonrpc` must be "2.0"', message_id=message_id)
-    method, params = members.get("method"), members.get("params", {})
+    method, params = members.get("method"), members.get("params")
     if method is None and ("result" in members or "error" in members):
         return None
     if not isinstance(method, str):
         raise RpcError(INVALID_REQUEST, "`method` must be a string", message_id=message_id)
-    if not isinstance(params, dict):
+    if params is not None and not isinstance(params, dict):
         raise RpcError(INVALID_PARAMS, "`params` must be an object", message_id=message_id)
-    return Message(method, cast(Json, params), message_id)
+    return Message(method, cast(Json, params or {}), message_id)
 
 
 def _read_id(members: Json) -> MessageId | None:

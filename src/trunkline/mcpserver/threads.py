@@ -46,6 +46,10 @@ class Threads:
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(settle, value, error)
 
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(body,), name=name, daemon=True).start()
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(body,), name=name, daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            self._free.release()
+            raise
         return await done

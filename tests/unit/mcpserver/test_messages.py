@@ -57,6 +57,10 @@ def test_a_request_keeps_the_type_of_its_id_and_a_notification_has_none() -> Non
     assert read_message({"jsonrpc": "2.0", "method": "x", "params": {"a": 1}}) == Message("x", {"a": 1}, None)
 
 
+def test_parameters_that_are_null_are_as_good_as_none() -> None:
+    assert read_message({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": None}) == Message("ping", {}, 1)
+
+
 @pytest.mark.parametrize("members", [{"result": {}}, {"error": {"code": 1}}])
 def test_a_response_is_nothing_to_answer(members) -> None:
     assert read_message({"jsonrpc": "2.0", "id": 1, **members}) is None
