@@ -18,8 +18,15 @@ from trunkline.core.names import RESERVED_SOURCE, is_source_name
 Kinds = Mapping[str, Callable[[], type[SourceSection]]]
 """Each kind's name, and what loads its section: a kind is imported only when a file uses it."""
 
-_LATER: Final = frozenset({"app", "service", "plugin", "builtin"})
 _KIND: Final = "kind"
+_TELLING: Final = (
+    ("command", "mcp_stdio"),
+    ("url", "mcp_http"),
+    ("listen", "app"),
+    ("endpoint", "service"),
+    ("root", "builtin"),
+)
+"""Keys that give away which kind was meant."""
 
 
 class SourceList:
@@ -128,15 +135,13 @@ def _kind_of(key: Scalar, table: Table, reader: Reader, kinds: Kinds) -> str:
     if not isinstance(node, Scalar) or node.kind != "text":
         raise reader.wrong_type(node, "the name of a kind", f"kinds: {listed(kinds)}")
     kind = node.text
-    if kind in _LATER - kinds.keys():
-        raise reader.error(BAD_VALUE, node, f"This version has no sources of kind `{kind}`", f"kinds: {listed(kinds)}")
     if kind not in kinds:
         raise reader.error(BAD_VALUE, node, f"Unknown kind `{kind}`", hint_for(kind, kinds, "kinds"))
     return kind
 
 
 def _likely_kind(table: Table, kinds: Kinds) -> str:
-    for key, kind in (("command", "mcp_stdio"), ("url", "mcp_http")):
+    for key, kind in _TELLING:
         if table.get(key) is not None:
             return f"add `kind: {kind}`"
     return f"kinds: {listed(kinds)}"

@@ -34,16 +34,10 @@ def test_an_unknown_kind_gets_a_suggestion() -> None:
     assert loaded.problems[0].hint == "did you mean `mcp_http`?"
 
 
-def test_a_kind_of_a_later_version_says_so() -> None:
-    for kind in ("app", "service", "plugin", "builtin"):
-        (problem,) = load_text(f"sources: {{a: {{kind: {kind}}}}}").problems
-        assert problem.code.id == "TL104"
-        assert "This version" in problem.message
-
-
 def test_a_missing_kind_is_guessed() -> None:
-    for key, kind in (("command: x", "mcp_stdio"), ("url: http://x", "mcp_http")):
-        (problem,) = load_text(f"sources: {{a: {{{key}}}}}").problems
+    telling = {"command": "mcp_stdio", "url": "mcp_http", "listen": "app", "endpoint": "service", "root": "builtin"}
+    for key, kind in telling.items():
+        (problem,) = load_text(f"sources: {{a: {{{key}: x}}}}").problems
         assert problem.code.id == "TL105"
         assert problem.hint == f"add `kind: {kind}`"
 
