@@ -63,6 +63,14 @@ def test_a_skip_is_a_failure_in_ci_only(tmp_path: Path, where: str) -> None:
     assert "why not" in in_ci.stdout
 
 
+def test_what_is_optional_may_be_skipped_in_ci_too(tmp_path: Path) -> None:
+    source = (
+        "import pytest\n@pytest.mark.filterwarnings('ignore')\n"
+        "@pytest.mark.optional\n@pytest.mark.skip(reason='not here')\ndef test_it():\n    pass\n"
+    )
+    assert run_pytest(tmp_path, source, ci=True).returncode == 0
+
+
 def test_an_expected_failure_is_no_skip(tmp_path: Path) -> None:
     source = "import pytest\n@pytest.mark.xfail\ndef test_it():\n    assert False\n"
     assert run_pytest(tmp_path, source, ci=True).returncode == 0
