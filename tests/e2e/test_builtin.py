@@ -1,0 +1,141 @@
+"""Built-in tools through a real gateway: what clients see of them, what a changed file does to them, the example."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.answers import Answer
+from tests.support.docs_pages import ROOT
+from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway, write_config
+from tests.support.waiting import until
+
+EXAMPLE = ROOT / "examples" / "builtin"
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
+FILE_TOOLS = {"Read", "Write", "Edit", "Glob", "Grep"}
+
+
+def local(root: Path, **keys: Any) -> dict[str, dict[str, Any]]:
+    return {"local": {"kind": "builtin", "root": str(root), **keys}}
+
+
+def project(folder: Path) -> Path:
+    root = folder / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "main.py").write_text("def main():\n    return 1\n")
+    (root / "dot.png").write_bytes(PNG)
+    (folder / "secret").write_text("outside")
+    return root
+
+
+def is_refusal(answer: Answer, words: str) -> bool:
+    return answer.result.get("isError") is True and words in answer.text
+
+
+async def test_an_agent_reads_changes_and_makes_files_over_http(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    with Gateway(tmp_path, local(root)) as gateway:
+        async with gateway.client() as client:
+            await client.open()
+            assert await client.tool_names() == FILE_TOOLS
+            assert (
+                await client.call("Read", {"path": "src/main.py"})
+            ).text == "     1\tdef main():\n     2\t    return 1"
+            edited = await client.call("Edit", {"file_path": "src/main.py", "old_string": "1", "new_string": "2"})
+            assert "     2\t    return 2" in edited.text
+            await client.call("Write", {"path": "docs/new.md", "content": "é\n"})
+            assert (root / "docs" / "new.md").read_text() == "é\n"
+            picture = (await client.call("Read", {"path": "dot.png"})).result["content"]
+            assert picture == [{"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}]
+
+
+async def test_nothing_beyond_the_root_is_reached_over_stdio(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    (root / "link").symlink_to("../secret")
+    async with stdio_gateway(tmp_path, local(root)) as client:
+        await client.open()
+        for path in ("../secret", str(tmp_path / "secret"), "link", "/proc/self/environ", "src/../../secret"):
+            assert is_refusal(await client.call("Read", {"path": path}), "outside the root folder")
+            assert is_refusal(await client.call("Write", {"path": path, "content": "x"}), "outside the root folder")
+        assert (tmp_path / "secret").read_text() == "outside"
+
+
+async def test_bash_comes_and_goes_with_its_name_in_the_file(tmp_path: Path) -> None:
+    root = project(tmp_path)
+
+    def say(gateway: Gateway, **keys: Any) -> None:
+        write_config(tmp_path, local(root, sandbox="off", **keys), listen=f"127.0.0.1:{gateway.port}")
+
+    with Gateway(tmp_path, local(root, sandbox="off", tools={"allow": ["*", "B*"]})) as gateway:
+        async with gateway.client() as client:
+            await client.open()
+            assert await client.tool_names() == FILE_TOOLS
+            assert (await client.call("Bash", {"command": "id"})).error["code"] == -32602
+
+            say(gateway, tools={"allow": ["*", "Bash"]})
+            await until(lambda: _names(client, FILE_TOOLS | {"Bash"}), "Bash is there", 20)
+            assert (await client.call("Bash", {"command": "echo $((40 + 2))"})).text == "42"
+
+            say(gateway, tools={"allow": ["Read", "Bash"]})
+            await until(lambda: _names(client, {"Read", "Bash"}), "the others are hidden", 20)
+
+            say(gateway)
+            await until(lambda: _names(client, FILE_TOOLS), "Bash is gone", 20)
+            assert (await client.call("Bash", {"command": "id"})).error["code"] == -32602
+
+
+async def _names(client: Any, names: set[str]) -> bool:
+    return await client.tool_names() == names
+
+
+async def test_a_root_that_comes_later_is_found(tmp_path: Path) -> None:
+    root = tmp_path / "later"
+    with Gateway(tmp_path, local(root)) as gateway:
+        async with gateway.client() as client:
+            await client.open()
+            refused = await client.call("Read", {"path": "x"})
+            assert f"The root folder `{root}` does not exist" in refused.error["message"]
+            root.mkdir()
+            (root / "x").write_text("here\n")
+
+            async def answers() -> bool:
+                answer = await client.call("Read", {"path": "x"})
+                return "error" not in answer.message and answer.text == "     1\there"
+
+            await until(answers, "it answers", 30)
+
+
+async def test_two_folders_have_tools_of_their_own_by_prefix(tmp_path: Path) -> None:
+    roots = {}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "name").write_text(name)
+        roots |= {name: {"kind": "builtin", "root": str(tmp_path / name), "prefix": name}}
+    async with stdio_gateway(tmp_path, roots) as client:
+        await client.open()
+        assert await client.tool_names() == {f"{name}_{tool}" for name in roots for tool in FILE_TOOLS}
+        for name in roots:
+            assert (await client.call(f"{name}_Read", {"path": "name"})).text == f"     1\t{name}"
+
+
+def test_the_example_works_and_changes_nothing_of_its_own(tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in EXAMPLE.rglob("*") if path.is_file()}
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(EXAMPLE / "tour.py")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "     5\t- mend the fence" in done.stdout
+    assert "Created `notes/done.md`" in done.stdout
+    assert "is outside the root folder" in done.stdout
+    assert {path: path.read_bytes() for path in EXAMPLE.rglob("*") if path.is_file()} == before
+
+
+def test_the_file_of_the_example_offers_what_it_says(tmp_path: Path) -> None:
+    command = [TRUNKLINE, "call", "Read", "path=plants.csv", "-c", str(EXAMPLE / "trunkline.yaml")]
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("     1\tname,row,height_cm\n"), done.stderr
