@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         def lines(self, paths: Sequence[str], before: int, after: int) -> Iterator[Found]: ...
 
 
-_BATCH = 200
+_BATCH = 300  # open files at a time: systems allow a process 1,024, or can be asked to
 _HINT_BYTES = 4096  # a pipe holds at least as much
 
 

@@ -26,7 +26,10 @@ def glob(tree: Tree, request: Request, ripgrep: Ripgrep | None, page: Page) -> N
     """The files whose paths fit, the one changed last first."""
     start: str = request["folder"]
     globs = Globs(request["globs"])
-    paths = walk(tree, start) if ripgrep is None else wanted(tree, start, ripgrep.files(hint(tree, start)))
+    if ripgrep is None:
+        paths: Iterable[str] = walk(tree, start)
+    else:
+        paths = wanted(tree, start, ripgrep.files(_names([globs]), hint(tree, start)))
     for path in _newest_first(tree, _fitting(paths, start, [globs])):
         page.add(printable(path))
 
@@ -73,13 +76,12 @@ def _names(filters: Sequence[Globs]) -> list[str]:
 
 def _fitting(paths: Iterable[str], start: str, filters: Sequence[Globs]) -> list[str]:
     """A glob may be written from the folder searched or from the root: both are natural."""
-    if not filters:
-        return list(paths)
+    found = list(paths)
     skip = len(start) + 1 if start else 0
-    tests = [globs.matches for globs in filters]
-    if not skip:
-        return [path for path in paths if all(test(path) for test in tests)]
-    return [path for path in paths if all(test(path[skip:]) or test(path) for test in tests)]
+    for globs in filters:
+        fits = globs.matches
+        found = [path for path in found if fits(path[skip:]) or fits(path)] if skip else globs.select(found)
+    return found
 
 
 def _newest_first(tree: Tree, paths: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from trunkline.links.search.globs import GlobProblem, translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")  # what counts most comes first
 EXCLUDE_FILE = ".git/info/exclude"
@@ -98,36 +98,35 @@ class Ignores:
 
     def __init__(self, levels: tuple[Level, ...] = ()) -> None:
         self.levels = levels
+        self._in_order = [(len(folder), rules) for folder, rules in _in_order(levels) if rules is not None]
 
     def below(self, level: Level) -> Ignores:
         return self if level.empty else Ignores((level, *self.levels))
 
     def ignored(self, path: str, *, is_folder: bool) -> bool:
         """Whether a path (from the root) is ignored. Its folders were asked about before."""
-        if not self.levels:
-            return False
-        for index, name in enumerate(IGNORE_FILES):
-            levels = self._git_levels() if name == ".gitignore" else self.levels
-            said = _first(((level.folder, level.by_file[index]) for level in levels), path, is_folder=is_folder)
+        for skip, rules in self._in_order:
+            said = rules.verdict(path[skip:], is_folder=is_folder)
             if said is not None:
                 return said
-        excludes = ((level.folder, level.exclude) for level in self._git_levels())
-        return _first(excludes, path, is_folder=is_folder) or False
-
-    def _git_levels(self) -> Iterable[Level]:
-        for level in self.levels:
-            yield level
-            if level.is_repository:
-                return
+        return False
 
 
-def _first(found: Iterable[tuple[str, Rules | None]], path: str, *, is_folder: bool) -> bool | None:
-    for folder, rules in found:
-        if rules is not None:
-            said = rules.verdict(path[len(folder) :], is_folder=is_folder)
-            if said is not None:
-                return said
-    return None
+def _in_order(levels: Sequence[Level]) -> Iterable[tuple[str, Rules | None]]:
+    """What counts most comes first: kind of file by kind of file, in each of them folder by folder upwards."""
+    of_git = list(_up_to_repository(levels))
+    for index, name in enumerate(IGNORE_FILES):
+        for level in of_git if name == ".gitignore" else levels:
+            yield level.folder, level.by_file[index]
+    for level in of_git:
+        yield level.folder, level.exclude
+
+
+def _up_to_repository(levels: Sequence[Level]) -> Iterable[Level]:
+    for level in levels:
+        yield level
+        if level.is_repository:
+            return
 
 
 def read_level(folder: str, names: Iterable[str], read: Callable[[str], bytes | None]) -> Level:

@@ -6,7 +6,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 CLASSES = {
     "alnum": "0-9A-Za-z",
@@ -21,6 +21,9 @@ CLASSES = {
 }
 _NAMED_CLASS = re.compile(r"\[:([a-z]+):\]")
 _MAX_DEPTH = 10
+_ANYTHING = re.compile(".*", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[\w.*?{},+@ !\^\[\]-]+")
+_EMPTY_CHOICE = re.compile(r"\{[,}]|,[,}]|\[:")
 _SEPARATORS = " ,\t\n"
 
 
@@ -152,23 +155,20 @@ class Glob:
     """One pattern. Without a `/` it is about names, at any depth; with one, about paths from the folder searched."""
 
     def __init__(self, pattern: str) -> None:
-        anchored = "/" in pattern
-        self.path = pattern.removeprefix("./").removeprefix("/")
-        if not self.path:
+        self._path = pattern.removeprefix("./").removeprefix("/")
+        if not self._path:
             raise GlobProblem("it is empty")
-        if self.path.endswith("/"):
-            self.path += "**"
-        self._any_depth = not anchored
-        regex = translate(self.path)
-        self.matches = re.compile(regex if anchored else f"(?:.*/)?{regex}", re.DOTALL).fullmatch
+        if self._path.endswith("/"):
+            self._path += "**"
+        self.regex = translate(self._path) if "/" in pattern else f"(?:.*/)?{translate(self._path)}"
+        self.matches = re.compile(self.regex, re.DOTALL).fullmatch
 
     @property
     def name_part(self) -> str | None:
-        """A glob that every matching file's own name fits; None when there is none to give."""
-        name = self.path.rpartition("/")[2]
-        if "**" in name or name.count("{") != name.count("}"):
-            return None
-        return name
+        """A glob that every matching file's own name fits; None when there is none that any dialect understands."""
+        name = self._path.rpartition("/")[2]
+        plain = _PLAIN_NAME.fullmatch(name) and "**" not in name and not _EMPTY_CHOICE.search(name)
+        return name if plain and name.count("{") == name.count("}") else None
 
 
 class Globs:
@@ -176,12 +176,21 @@ class Globs:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.wanted = [Glob(pattern) for pattern in patterns if not pattern.startswith("!")]
-        self.unwanted = [Glob(pattern[1:]) for pattern in patterns if pattern.startswith("!")]
+        self._unwanted = _any([Glob(pattern[1:]) for pattern in patterns if pattern.startswith("!")])
+        self._wanted = _any(self.wanted) or _ANYTHING.fullmatch
+
+    def select(self, paths: Iterable[str]) -> list[str]:
+        found = list(filter(self._wanted, paths))  # the quick way: there may be very many
+        return found if self._unwanted is None else [path for path in found if not self._unwanted(path)]
 
     def matches(self, path: str) -> bool:
-        if self.wanted and not any(glob.matches(path) for glob in self.wanted):
-            return False
-        return not any(glob.matches(path) for glob in self.unwanted)
+        return bool(self.select([path]))
+
+
+def _any(globs: Sequence[Glob]) -> Callable[[str], object] | None:
+    if not globs:
+        return None
+    return re.compile("|".join(f"(?:{glob.regex})" for glob in globs), re.DOTALL).fullmatch
 
 
 def split_globs(text: str) -> list[str]:

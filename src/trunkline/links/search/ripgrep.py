@@ -44,13 +44,14 @@ class Ripgrep:
 
     # -- hints ----------------------------------------------------------------------------------------------------
 
-    def files(self, hint: str) -> list[str]:
-        """Paths from the working directory. `hint` holds ignore rules from further up."""
-        with _Run(self._program, [*_ALWAYS, *self._walk, "--files"], hints=hint) as run:
+    def files(self, names: Sequence[str], hint: str) -> list[str]:
+        """Paths from the working directory. `names` are globs for their names, none means any; `hint` holds ignore
+        rules from further up."""
+        with _Run(self._program, [*_ALWAYS, *self._walk, *_only(names), "--files"], hints=hint) as run:
             return _paths(run.read())
 
     def candidates(self, search: Search, names: Sequence[str], hint: str) -> list[str]:
-        """Files that may match. `names` are globs for their names; none means any."""
+        """Files that may match, otherwise as `files`."""
         arguments = [*_ALWAYS, *self._walk, *_only(names), "--files-with-matches", *search.flags]
         with _Run(self._program, [*arguments, "--", "./"], pattern=search.pattern, hints=hint) as run:
             found = _paths(run.read())
@@ -193,7 +194,7 @@ def _only(names: Sequence[str]) -> list[str]:
 
 
 def _paths(output: bytes) -> list[str]:
-    return [os.fsdecode(path) for path in output.split(b"\0") if path.strip(b"\n")]
+    return os.fsdecode(output).split("\0")[:-1]
 
 
 def _handle(path: str) -> int:

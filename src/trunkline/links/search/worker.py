@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_OPEN_FILES = 1024
+
+
 class TooLong(Exception):
     """The time for one search is over."""
 
@@ -69,8 +72,18 @@ def _time_is_over(number: int, frame: object) -> None:
     raise TooLong
 
 
+def _allow_files() -> None:
+    """Some systems begin with room for 256 open files."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _OPEN_FILES <= hard or (soft < _OPEN_FILES and hard == resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
+
+
 def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
+    _allow_files()
     signal.signal(signal.SIGALRM, _time_is_over)
     signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
     try:
