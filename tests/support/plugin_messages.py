@@ -47,7 +47,8 @@ MESSAGES = {
 
 def _describe(message: Any, name: str, fields: list[tuple[str, str]]) -> None:
     message.name = name
-    for number, (field_name, kind) in enumerate(fields, start=1):
+    for number, (field_name, written) in enumerate(fields, start=1):
+        kind = written
         field = message.field.add(name=field_name, number=number, label=1)
         if kind == MAP:
             entry = message.nested_type.add()
@@ -69,9 +70,7 @@ def _build() -> dict[str, Any]:
         _describe(file.message_type.add(), name, fields)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"plugin.v1.{name}")) for name in MESSAGES
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"plugin.v1.{name}")) for name in MESSAGES}
 
 
 REAL: dict[str, Any] = _build()

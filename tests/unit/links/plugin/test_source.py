@@ -1,0 +1,127 @@
+"""The life of a plugin as a source: signs of life, restarts, and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.plugin_rig import FAULTS, FaultyPlugin, House, housed, text
+from tests.support.waiting import until
+
+from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
+from trunkline.core.source import Health
+from trunkline.core.tool import Snapshot
+from trunkline.links.children import Children
+from trunkline.links.parts import Parts
+from trunkline.links.plugin.source import PluginSource
+from trunkline.links.plugin.start import Launch
+from trunkline.links.start_queue import StartQueue
+
+
+class Told:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.healths: list[Health] = []
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+
+    def health(self, health: Health) -> None:
+        self.healths.append(health)
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        pass
+
+    @property
+    def states(self) -> list[str]:
+        return [health.state for health in self.healths]
+
+
+@contextlib.asynccontextmanager
+async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Told]:
+    children = Children()
+    parts = Parts(
+        children=children,
+        environ=os.environ,
+        message_bytes=1 << 20,
+        lanes_per_source=1,
+        lane_idle_s=1,
+        starts=StartQueue(),
+        redact=str,
+    )
+    launch = Launch(
+        argv=[sys.executable, FAULTS, json.dumps(plugin.options)], env=os.environ, cwd=None, config={}, timeout_s=20
+    )
+    told = Told()
+    source: Any = PluginSource("p", launch, parts, probe_every_s=probe_every_s)
+    life = asyncio.get_running_loop().create_task(source.run(told))
+    try:
+        yield told
+    finally:
+        life.cancel()
+        await asyncio.wait([life])
+        await children.close()
+
+
+async def test_it_is_asked_for_signs_of_life_by_the_name_plugin(tmp_path: Path) -> None:
+    plugin = FaultyPlugin(tmp_path)
+    async with living(plugin, 0.05) as told:
+        await plugin.wait_for("health", 3, service="plugin")
+        assert told.states == ["ready"]
+
+
+async def test_without_a_health_service_any_answer_is_a_sign_of_life(tmp_path: Path) -> None:
+    plugin = FaultyPlugin(tmp_path, missing=["grpc.health.v1.Health"])
+    async with living(plugin, 0.05) as told:
+        await plugin.wait_for("info", 4)
+        assert told.states == ["ready"]
+
+
+async def test_one_that_says_it_does_not_serve_is_started_again(tmp_path: Path) -> None:
+    plugin = FaultyPlugin(tmp_path, health=2)
+    async with living(plugin, 0.05) as told:
+        await plugin.wait_for("start", 2)
+        assert told.states[:3] == ["ready", "degraded", "starting"]
+        assert "not serving" in told.healths[1].reason
+        assert "3 probes in a row failed" in told.healths[2].reason
+
+
+async def test_without_grpcio_it_is_down_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    async with housed(tmp_path, FaultyPlugin(tmp_path).entry()) as house:
+        health = await house.is_in("down")
+        assert "grpcio" in health.reason
+        assert health.hint == "pip install 'trunkline[plugins]'"
+        refused: Any = await house.call("echo")
+        assert refused.problem.executed == "no"
+        monkeypatch.undo()
+        await house.is_in("ready")
+
+
+async def test_calls_wait_for_one_that_is_starting(tmp_path: Path) -> None:
+    async with housed(tmp_path, FaultyPlugin(tmp_path).entry()) as house:
+        await until(lambda: house.health().state == "ready", "it is up", 30)
+        await house.call("crash")
+        assert text(await house.call("echo", {"text": "after"})) == "after"
+
+
+async def test_calls_that_wait_are_refused_when_it_is_stopped(tmp_path: Path) -> None:
+    house = House(tmp_path, FaultyPlugin(tmp_path, handshake="").entry())
+    house.gateway.start()
+    call = house.begin("echo")
+    await house.gateway.close()
+    await until(lambda: call.done, "it is answered")
+    outcome: Any = call.outcome
+    assert outcome.problem.executed == "no"
+    assert outcome.problem.code in (SOURCE_DOWN, UNKNOWN_TOOL)
