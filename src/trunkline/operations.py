@@ -1,4 +1,5 @@
-"""What an operator does to a running gateway: a changed file taken over, servers added, removed and reconnected.
+"""What an operator does to a running gateway: a changed file taken over, servers added, removed and reconnected,
+services registered, and tokens handed in.
 
 A change is taken over as a whole or not at all: a file with errors leaves everything as it is, and says so.
 """
@@ -6,14 +7,16 @@ A change is taken over as a whole or not at all: a file with errors leaves every
 from __future__ import annotations
 
 import contextlib
+import json
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from trunkline.app import Gateway
 from trunkline.config.added import AddedServer, keep_added, load_added, read_added
 from trunkline.config.gateway import GatewaySettings, needs_token
+from trunkline.config.leased import read_leased
 from trunkline.config.listen import Listen
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
@@ -21,22 +24,27 @@ from trunkline.config.sources import SourceSection
 from trunkline.core.errors import (
     CONFIG_UNREADABLE,
     DRAINING,
+    INVALID_PARAMS,
     RELOAD_REFUSED,
     SERVER_EXISTS,
     SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
     TOKEN_REQUIRED,
+    TOO_MANY_SESSIONS,
     UNKNOWN_SERVER,
     GatewayError,
     Problem,
 )
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.fleet import Changes
+from trunkline.leases import Leases
+from trunkline.links.session_tokens import is_token
 from trunkline.sources import section_kinds
 
 Load = Callable[[], Loaded]
 LIVE_KEYS: Final = frozenset({"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"})
 """Keys of `gateway` that a reload changes; the others wait for the next start."""
+_LONGEST_SESSION: Final = 256
 
 
 class Operations:
@@ -53,10 +61,14 @@ class Operations:
         self._started_with = gateway.settings.gateway
         self.listen: Listen | None = None
         """Where the HTTP door is open, whatever a changed file says; None without one."""
+        self._leases = Leases(self._lease_ended)
         self._added: dict[str, AddedServer] = {}
         self._kept: set[str] = set()
         self._taken_out: set[str] = set()
         self._is_refused = False
+
+    def close(self) -> None:
+        self._leases.close()
 
     def start(self) -> None:
         """Start all servers, those that were added for good too."""
@@ -144,8 +156,7 @@ class Operations:
         server = self._read(body)
         name = server.name
         if name in self._sources():
-            message = f"There is a server `{name}` already"
-            raise GatewayError(Problem(code=SERVER_EXISTS, message=message, source=name, hint="remove it first"))
+            raise _already_there(name)
         if persist:
             self._keep(name, server.body)
         self._added[name] = server
@@ -159,6 +170,7 @@ class Operations:
         if name in self._kept:
             self._keep(name, None)
         self._added.pop(name, None)
+        self._leases.release(name)
         from_file = name in self._settings.sources
         if from_file:
             self._taken_out.add(name)
@@ -204,6 +216,47 @@ class Operations:
         else:
             self._kept.add(name)
 
+    # -- services and their tokens ----------------------------------------------------------------------------------
+
+    def register_service(self, name: str, body: bytes) -> tuple[dict[str, object], bool]:
+        """A service is there for as long as its lease lasts; to register it again renews that. Whether it is new."""
+        self._must_go_on()
+        leased = read_leased(name, body, section_kinds()["service"])
+        known = self._of_file().keys() | self._added.keys()
+        if name in known or (name not in self._leases.sections and name in self._gateway.router.gates):
+            raise _already_there(name)
+        is_new = self._leases.hold(name, leased.section, leased.lease_s)
+        changes = self._apply()
+        if is_new:
+            self._events.note("info", "operator", f"Service {name} registered over the API", source=name)
+        return {"name": name, "lease": leased.lease_s, "changed": name not in changes.unchanged}, is_new
+
+    def leave_service(self, name: str) -> dict[str, object]:
+        self._must_go_on()
+        if not self._leases.release(name):
+            problem = Problem(code=UNKNOWN_SERVER, message=f"No service `{name}` is registered", source=name)
+            raise GatewayError(problem)
+        self._apply()
+        self._events.note("info", "operator", f"Service {name} left over the API", source=name)
+        return {"name": name}
+
+    def _lease_ended(self, name: str) -> None:
+        if not self._gateway.router.draining:
+            self._apply()
+            self._events.note("warning", "operator", f"Service {name} is taken out: its lease ended", source=name)
+
+    def put_session_token(self, session: str, body: bytes) -> dict[str, object]:
+        """The token that services are shown on behalf of a session. It is kept in memory, and nobody gets to see it."""
+        self._must_go_on()
+        _check_session(session)
+        if not self._gateway.session_tokens.put(session, _token_in(body)):
+            raise GatewayError(Problem(code=TOO_MANY_SESSIONS, message="There are too many tokens of sessions already"))
+        return {"sessionId": self._gateway.session_tokens.alias(session)}
+
+    def drop_session_token(self, session: str) -> dict[str, object]:
+        _check_session(session)
+        return {"removed": self._gateway.session_tokens.drop(session)}
+
     # -- putting it to use ----------------------------------------------------------------------------------------
 
     def _of_file(self) -> dict[str, SourceSection]:
@@ -212,7 +265,8 @@ class Operations:
     def _sources(self) -> dict[str, SourceSection]:
         """The file's servers, then those that were added; the file has the last word about a name."""
         sources = self._of_file()
-        return sources | {name: server.section for name, server in self._added.items() if name not in sources}
+        added = {name: server.section for name, server in self._added.items()} | dict(self._leases.sections)
+        return sources | {name: section for name, section in added.items() if name not in sources}
 
     def _apply(self) -> Changes:
         sources, of_file = self._sources(), self._of_file()
@@ -220,6 +274,28 @@ class Operations:
         for subscriber in self.on_settings:
             subscriber(settings)
         return self._gateway.adopt(settings, sources.keys() - of_file.keys())
+
+
+def _already_there(name: str) -> GatewayError:
+    message = f"There is a server `{name}` already"
+    return GatewayError(Problem(code=SERVER_EXISTS, message=message, source=name, hint="remove it first"))
+
+
+def _check_session(session: str) -> None:
+    if not 0 < len(session) <= _LONGEST_SESSION or not session.isprintable():
+        raise GatewayError(Problem(code=INVALID_PARAMS, message="The path does not name a session"))
+
+
+def _token_in(body: bytes) -> str:
+    try:
+        said: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        said = None
+    token = cast(dict[str, Any], said).get("token") if isinstance(said, dict) and len(said) == 1 else None  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(token, str) or not is_token(token):
+        hint = 'send {"token": "…"}, one word of plain characters'
+        raise GatewayError(Problem(code=INVALID_PARAMS, message="The body does not hold a token", hint=hint))
+    return token
 
 
 def _opens_the_door(listen: Listen, path: Path) -> Problem:

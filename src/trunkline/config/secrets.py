@@ -29,6 +29,7 @@ _CREDENTIAL: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_TOKEN: Final = "token"
 _OTHERS_REFERENCE: Final = "{env:"
 _HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
@@ -42,11 +43,15 @@ def is_secret_name(name: str) -> bool:
 
 
 def warn_about_secrets(table: Table, reader: Reader) -> None:
-    """Warn about secrets written out in the `env`, `headers` and `args` of one source."""
+    """Warn about secrets written out in the `env`, `headers`, `tokens` and `args` of one source."""
     for group in ("env", "headers"):
         values = table.get(group)
         for key, value in values.entries if isinstance(values, Table) else ():
             warn_if_secret(key, value, reader)
+    tokens = table.get("tokens")
+    for key, value in tokens.entries if isinstance(tokens, Table) else ():
+        if is_literal_secret(_TOKEN, value):
+            _warn(key, _TOKEN, reader)
     args = table.get("args")
     for arg, option in _secret_args(args.items if isinstance(args, Items) else []):
         _warn(arg, option, reader)
@@ -128,12 +133,17 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
     while todo:
         name, node = todo.pop()
         if isinstance(node, Table):
-            todo.extend((name if is_secret_name(name) else key.text, value) for key, value in node.entries)
+            todo.extend((name if is_secret_name(name) else _name_of(key, value), value) for key, value in node.entries)
         elif isinstance(node, Items):
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
         elif isinstance(node, PassedOver) or is_literal_secret(name, node):
             yield node
+
+
+def _name_of(key: Scalar, value: Node) -> str:
+    """A group of tokens holds nothing else; a number of them (`max_tokens`) is no secret."""
+    return _TOKEN if key.text == "tokens" and isinstance(value, Table) else key.text
 
 
 def _variable(name: str) -> str:

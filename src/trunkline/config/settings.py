@@ -23,7 +23,7 @@ class Settings:
         """Every configured value that must never appear in a log."""
         secrets = [self.gateway.token, self.gateway.operator_token]
         for section in self.sources.values():
-            for name in ("headers", "env", "config"):
+            for name in ("headers", "env", "config", "tokens", "token"):
                 secrets += _texts(getattr(section, name, None))
         return [secret for secret in secrets if secret]
 

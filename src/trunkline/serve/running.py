@@ -86,6 +86,7 @@ class Running:
         for watch in self._watches:
             watch.close()
         self.mcp.close()
+        self.operations.close()
         await self.gateway.close()
         self.events.note("info", "stopped", "stopped")
         self.log.close()

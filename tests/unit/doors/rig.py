@@ -69,6 +69,18 @@ class Operations:
     def reconnect(self, name: str) -> dict[str, object]:
         return self._done("reconnect", name)
 
+    def register_service(self, name: str, body: bytes) -> tuple[dict[str, object], bool]:
+        return self._done("register", name, body), b"renew" not in body
+
+    def leave_service(self, name: str) -> dict[str, object]:
+        return self._done("leave", name)
+
+    def put_session_token(self, session: str, body: bytes) -> dict[str, object]:
+        return self._done("put", session, body)
+
+    def drop_session_token(self, session: str) -> dict[str, object]:
+        return self._done("drop", session)
+
     def _done(self, *asked: Any) -> dict[str, object]:
         if self.refusal is not None:
             raise self.refusal

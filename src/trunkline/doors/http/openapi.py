@@ -11,11 +11,12 @@ from trunkline.doors.http.openapi_schemas import SCHEMAS
 from trunkline.doors.http.routes import AGENTS, Answers, Route
 from trunkline.version import __version__
 
+_SESSIONS: Final = "/api/sessions/"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _DESCRIPTION: Final = """\
 One line from an AI agent to every tool it may call. Agents use `/mcp`, old ones `/sse`; the routes below \
-`/api/mcp` and `/api/reload` are for whoever runs the gateway and always want the operator's token, \
-on the machine itself too.\
+`/api/mcp`, `/api/services`, `/api/sessions` and `/api/reload` are for whoever runs the gateway and always want the \
+operator's token, on the machine itself too.\
 """
 _SECURITY_SCHEMES: Final = {
     "client": {
@@ -62,10 +63,8 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _shared_by_methods(path: str) -> dict[str, Any]:
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _reference("ServerName")}
-        for name in _PART.findall(path)
-    ]
+    schema = _reference("SessionId" if path.startswith(_SESSIONS) else "ServerName")
+    parameters = [{"name": name, "in": "path", "required": True, "schema": schema} for name in _PART.findall(path)]
     return {"parameters": parameters} if parameters else {}
 
 

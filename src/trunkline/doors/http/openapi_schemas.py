@@ -101,6 +101,29 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
         "required": ["name", "url"],
     },
+    "NewService": {
+        "type": "object",
+        "description": "A service with the keys that a source of `kind: service` has in the configuration, and a few.",
+        "properties": {
+            "endpoint": _told({"type": "string", "format": "uri"}, "Its address, before `/tools/execute`"),
+            "tools": _told({"type": "array", "items": {"type": "object"}}, "Definitions, where it does not list them"),
+            "token": _told(_TEXT, "The token to show it for everybody"),
+            "tokens": {"type": "object", "additionalProperties": _TEXT},
+            "lease": _told({"type": "number", "exclusiveMinimum": 0}, "Seconds until it is gone; 60 if not given"),
+        },
+        "required": ["endpoint"],
+    },
+    "ServiceRegistered": _object(
+        {
+            "name": _NAME,
+            "lease": _told({"type": "number"}, "In seconds"),
+            "changed": _told({"type": "boolean"}, "Whether anything but the lease is new"),
+        }
+    ),
+    "SessionId": {"type": "string", "minLength": 1, "maxLength": 256},
+    "SessionToken": _object({"token": _told(_TEXT, "What `Authorization: Bearer` is followed by")}),
+    "SessionNamed": _object({"sessionId": _told(_TEXT, "What services know the session by")}),
+    "TokenDropped": _object({"removed": {"type": "boolean"}}),
     "ServerAdded": _object({"name": _NAME, "persisted": {"type": "boolean"}}),
     "ServerNamed": _object({"name": _NAME, "hint": _TEXT}, "hint"),
     "Reloaded": _object(

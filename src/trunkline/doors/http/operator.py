@@ -1,4 +1,5 @@
-"""The operator's routes: the servers there are, adding, removing and reconnecting one, and reading the file again.
+"""The operator's routes: the servers there are, adding, removing and reconnecting one, services that register
+themselves, tokens of sessions, and reading the file again.
 
 What is done, and whether it may be, is decided behind `Operator`; here is only its HTTP.
 """
@@ -30,6 +31,10 @@ class Operator(Protocol):
     def add_server(self, body: bytes, /, *, persist: bool) -> dict[str, object]: ...
     def remove_server(self, name: str, /) -> dict[str, object]: ...
     def reconnect(self, name: str, /) -> dict[str, object]: ...
+    def register_service(self, name: str, body: bytes, /) -> tuple[dict[str, object], bool]: ...
+    def leave_service(self, name: str, /) -> dict[str, object]: ...
+    def put_session_token(self, session: str, body: bytes, /) -> dict[str, object]: ...
+    def drop_session_token(self, session: str, /) -> dict[str, object]: ...
 
 
 class OperatorApi:
@@ -43,9 +48,7 @@ class OperatorApi:
 
     def add_server(self, visit: Visit) -> None:
         persist = switches(visit.request, PERSIST)[PERSIST]
-        if not _is_json(visit.request.headers.get(b"content-type", b"")):
-            raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
-        visit.answer(201, self._operator.add_server(visit.request.body, persist=persist))
+        visit.answer(201, self._operator.add_server(_json_body(visit), persist=persist))
 
     def remove_server(self, visit: Visit) -> None:
         switches(visit.request)
@@ -55,6 +58,23 @@ class OperatorApi:
         """It takes its time: the answer is only that it began."""
         switches(visit.request)
         visit.answer(202, self._operator.reconnect(_server_name(visit)))
+
+    def register_service(self, visit: Visit) -> None:
+        switches(visit.request)
+        told, is_new = self._operator.register_service(visit.names["id"], _json_body(visit))
+        visit.answer(201 if is_new else 200, told)
+
+    def leave_service(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.leave_service(visit.names["id"]))
+
+    def put_session_token(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.put_session_token(visit.names["id"], _json_body(visit)))
+
+    def drop_session_token(self, visit: Visit) -> None:
+        switches(visit.request)
+        visit.answer(200, self._operator.drop_session_token(visit.names["id"]))
 
     def why_tool(self, visit: Visit) -> None:
         switches(visit.request)
@@ -85,6 +105,12 @@ def switches(request: HttpRequest, *known: str) -> dict[str, bool]:
 
 def _bad_query(message: str) -> GatewayError:
     return GatewayError(Problem(code=INVALID_PARAMS, message=message))
+
+
+def _json_body(visit: Visit) -> bytes:
+    if not _is_json(visit.request.headers.get(b"content-type", b"")):
+        raise GatewayError(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
+    return visit.request.body
 
 
 def _server_name(visit: Visit) -> str:
