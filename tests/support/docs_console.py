@@ -20,7 +20,7 @@ from tools.terminal.screen import plain
 PATIENCE_S = 30.0
 # They only look, so that they may be run again until a change that was made has taken effect.
 LOOKS = re.compile(r"trunkline (servers|tools|explain|check)\b|curl(?! .*-X)|tail\b|cat\b|grep\b")
-SHOWN_PORTS = ("4747", "8080", "9001")
+SHOWN_PORTS = ("4747", "5100", "8080", "9001")
 
 
 def examples(text: str) -> list[tuple[str, list[str]]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from tests.support.docs_pages import DOCS
+import pytest
+from tests.support.docs_pages import DOCS, Block, blocks
 
 import trunkline.client
 
@@ -47,4 +50,24 @@ def test_every_public_name_is_there_and_in_the_docs() -> None:
     page = (DOCS / "library" / "client.md").read_text(encoding="utf-8")
     for name in trunkline.client.__all__:
         assert getattr(trunkline.client, name) is not None
-        assert f"`{name}" in page, name
+        assert re.search(rf"`[^`]*\b{name}\b", page), name
+
+
+SNIPPETS = [block for block in blocks(DOCS / "library" / "client.md", "python") if not block.file]
+
+
+@pytest.mark.parametrize("block", SNIPPETS, ids=lambda block: f"line {block.line}")
+def test_what_the_docs_show_is_python_that_runs(block: Block) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(block.text, "client.md", "exec"), names)
+    assert names["app"].tools
+
+
+def test_functions_run_in_the_main_loop_as_the_docs_show() -> None:
+    (painter,) = [block for block in SNIPPETS if "every_frame" in block.text]
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(painter.text, "client.md", "exec"), names)
+    done: list[str] = []
+    names["jobs"].put(lambda: done.append("drawn"))
+    names["every_frame"]()
+    assert done == ["drawn"]
