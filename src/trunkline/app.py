@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Container, Mapping
 
 from trunkline.config.gateway import GatewaySettings
+from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.events import Events
 from trunkline.discovery.own_tools import OwnTools
@@ -49,6 +50,7 @@ class Gateway:
             redact=redact,
             on_fault=self._supervisor_fault,
             private=(str(gateway.state_dir),),
+            own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
         )
         self.fleet = Fleet(self.router.roster, parts, events)
 

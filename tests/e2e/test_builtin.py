@@ -64,6 +64,17 @@ async def test_nothing_beyond_the_root_is_reached_over_stdio(tmp_path: Path) -> 
         assert (tmp_path / "secret").read_text() == "outside"
 
 
+async def test_an_agent_cannot_give_itself_more_than_the_file_does(tmp_path: Path) -> None:
+    async with stdio_gateway(tmp_path, local(tmp_path)) as client:
+        await client.open()
+        before = (tmp_path / "trunkline.json").read_text()
+        for path in ("trunkline.json", ".awf/plugins.yaml"):
+            assert is_refusal(await client.call("Write", {"path": path, "content": "{}"}), "what this gateway runs")
+        edit = {"path": "trunkline.json", "old_string": '"builtin"', "new_string": '"mcp_stdio"'}
+        assert is_refusal(await client.call("Edit", edit), "what this gateway runs")
+        assert (tmp_path / "trunkline.json").read_text() == before
+
+
 async def test_bash_comes_and_goes_with_its_name_in_the_file(tmp_path: Path) -> None:
     root = project(tmp_path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ class AtOnce:
 class Workbench:
     """`use` runs one tool and gives its result; a ToolFault comes through."""
 
-    def __init__(self, folder: Path, *, walk_only: bool = False, parts: Any = None) -> None:
+    def __init__(self, folder: Path, *, walk_only: bool = False, fixed: Sequence[str] = (), parts: Any = None) -> None:
         self.folder = folder
-        self.root = Root(folder, walk_only=walk_only)
+        self.root = Root(folder, fixed=fixed, walk_only=walk_only)
         self.place = Workplace(source="local", root=self.root, sandbox="off", parts=parts)
 
     def job(self) -> Job:

@@ -25,3 +25,5 @@ class Parts:
     """Hears what went wrong with what looks after processes."""
     private: tuple[str, ...] = ()
     """Folders of the gateway's own that nothing in a sandbox may see."""
+    own_files: tuple[str, ...] = ()
+    """Files that say what the gateway runs, whether they exist or not: no tool of its own may write them."""

@@ -25,7 +25,7 @@ def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
     from trunkline.sources.builtin.source import BuiltinSource
     from trunkline.sources.builtin.tool import Builtin, Workplace
 
-    root = Root(section.root)
+    root = Root(section.root, fixed=parts.own_files)
     place = Workplace(source=name, root=root, sandbox=section.sandbox, parts=parts)
     tools: dict[str, Builtin] = {}
     for tool, spelling in TOOLS.items():

@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,10 +37,12 @@ class RootMissing(ToolFault):
 
 
 class Root:
-    """`walk_only` leaves the kernel's own way unused, as on systems that have none."""
+    """`fixed` are files that nothing here may write, wherever they are. `walk_only` leaves the kernel's own way
+    unused, as on systems that have none."""
 
-    def __init__(self, path: Path | str, *, walk_only: bool = False) -> None:
+    def __init__(self, path: Path | str, *, fixed: Sequence[str] = (), walk_only: bool = False) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
+        self._fixed = fixed
         self._walk_only = walk_only
 
     def trouble(self) -> str:
@@ -78,6 +80,17 @@ class Root:
         with self._open() as beneath, self._in_words(path):
             folder_fd, name = beneath.place_of(path, make_folders=make_folders)
             return _checked(folder_fd, lambda: _check_named(name, path)), name
+
+    def refuse_fixed(self, folder_fd: int, name: str, path: str) -> None:
+        """Raises ToolFault where this place is one that no tool may write."""
+        folder = os.fstat(folder_fd)
+        for file in self._fixed:
+            for spelling in {file, os.path.realpath(file)}:
+                parent, own_name = os.path.split(spelling)
+                if own_name == name and _is(folder, parent):
+                    raise ToolFault(
+                        f"{shown(path)} says what this gateway runs, so no tool of its own changes it: ask a person to"
+                    )
 
     def name_of(self, path: str) -> str:
         """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
@@ -136,6 +149,13 @@ class Root:
         finally:
             os.close(fd)
         return f": did you mean `{posixpath.join(folder, guess)}`?" if guess else f" (the root is `{self.path}`)"
+
+
+def _is(folder: os.stat_result, path: str) -> bool:
+    try:
+        return os.path.samestat(folder, os.stat(path))  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def words_for(error: OSError, path: str) -> str:

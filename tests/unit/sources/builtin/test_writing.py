@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.builtin_tools import Workbench
 
+from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.root import OutsideRoot
 from trunkline.sources.builtin.tool import ToolFault
 from trunkline.sources.builtin.writing import Write
@@ -191,3 +192,28 @@ def test_the_definition_says_that_it_destroys() -> None:
     assert (tool["name"], tool["inputSchema"]["required"]) == ("Write", ["path", "content"])
     hints = tool["annotations"]
     assert (hints["readOnlyHint"], hints["destructiveHint"], hints["idempotentHint"]) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    "path", ["trunkline.yaml", "./trunkline.yaml", "link", "{root}/trunkline.yaml", ".awf/plugins.yaml"]
+)
+async def test_what_says_what_the_gateway_runs_is_written_by_nobody_here(tmp_path: Path, path: str) -> None:
+    fixed = [str(tmp_path / "root" / name) for name in ("trunkline.yaml", ".awf/plugins.yaml")]
+    bench = Workbench(tmp_path / "root", fixed=fixed)
+    config = bench.write("trunkline.yaml", "sources: {}\n")
+    (bench.folder / "link").symlink_to("trunkline.yaml")
+    with pytest.raises(ToolFault, match="says what this gateway runs"):
+        await bench.use(Write, path=path.format(root=bench.folder), content="sources: {evil: {command: evil}}\n")
+    with pytest.raises(ToolFault, match="says what this gateway runs"):
+        await bench.use(Edit, path="trunkline.yaml", old_string="{}", new_string="{evil: {command: evil}}")
+    assert config.read_text() == "sources: {}\n"
+    assert not (bench.folder / ".awf/plugins.yaml").exists()
+
+
+async def test_a_configuration_that_is_a_link_is_not_written_where_it_leads_either(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path / "root", fixed=[str(tmp_path / "config")])
+    real = bench.write("real.yaml", "sources: {}\n")
+    (tmp_path / "config").symlink_to(real)
+    with pytest.raises(ToolFault, match="says what this gateway runs"):
+        await bench.use(Write, path="real.yaml", content="x")
+    await bench.use(Write, path="sub/real.yaml", content="x")
