@@ -181,6 +181,17 @@ async def test_several_gateways_live_in_one_program(tmp_path: Path) -> None:
                 await first.call("two_echo")
 
 
+async def test_another_thread_calls_by_way_of_the_loop(tmp_path: Path, faults: StdioFaults) -> None:
+    async with Gateway(config(tmp_path, faults.entry())) as gateway:
+        loop = asyncio.get_running_loop()
+
+        def elsewhere() -> str:
+            return asyncio.run_coroutine_threadsafe(gateway.call("s_echo"), loop).result(30).text
+
+        assert await asyncio.to_thread(elsewhere) == "{}"
+        await loop.shutdown_default_executor()
+
+
 async def test_nothing_starts_for_a_configuration_with_errors(tmp_path: Path, faults: StdioFaults) -> None:
     broken = config(tmp_path, faults.entry(), {"x": {"kind": "no_such_kind"}}, naming="odd")
     with pytest.raises(ConfigurationError) as refused:

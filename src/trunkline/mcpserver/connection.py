@@ -97,17 +97,22 @@ class Connection:
     # -- messages -------------------------------------------------------------------------------------------------
 
     def _take(self, line: bytes | None) -> None:
+        if line is not None and not line.strip():
+            return  # blank lines do no harm
         try:
-            if line is None:
-                raise RpcError(INVALID_REQUEST, f"A message has at most {self._limit_bytes:,} bytes")
-            value = decode(line) if line.strip() else None
+            value = self._value_of(line)
         except RpcError as error:
             self._out.send(refusal(None, error))
             return
         if isinstance(value, list):
             self._take_batch(cast(list[Any], value))
-        elif line.strip():
+        else:
             self._take_one(value)
+
+    def _value_of(self, line: bytes | None) -> Any:
+        if line is None:
+            raise RpcError(INVALID_REQUEST, f"A message has at most {self._limit_bytes:,} bytes")
+        return decode(line)
 
     def _take_one(self, value: Any) -> None:
         answer = self._begin(value)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-TOO_LONG: Final = None
-"""Stands for a line that was over the limit; the rest of it is skipped."""
-
 
 class Lines:
-    """Fed with pieces as they come, it gives back the lines that are whole."""
+    """Fed with pieces as they come, it gives back the lines that are whole; None stands for one over the limit, whose
+    rest is skipped."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -39,6 +35,6 @@ class Lines:
         self._held_bytes += len(piece)
         if self._held_bytes > self._limit_bytes:
             self._pieces, self._skipping = [], True
-            return [TOO_LONG]
+            return [None]
         self._pieces.append(piece)
         return []
