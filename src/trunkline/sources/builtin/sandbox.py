@@ -66,11 +66,10 @@ class Sandbox:
             yield from ("--ro-bind-try", folder, folder)
         if root != "/":
             yield from ("--bind", root, root)
-        for folder in self._hidden:
-            if os.path.isdir(folder) and not any(_is_in(folder, other) for other in (*emptied, *private)):  # noqa: PTH112
-                yield from ("--tmpfs", folder)
-                emptied.append(folder)
-        for folder in emptied:
+        ours = [folder for folder in self._hidden if _is_folder(folder) and folder not in emptied]
+        for folder in ours:  # last, because they may lie in the root
+            yield from ("--tmpfs", folder)
+        for folder in (*emptied, *ours):
             yield from ("--remount-ro", folder)
 
     def _emptied(self) -> list[str]:

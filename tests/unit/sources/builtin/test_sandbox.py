@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trunkline.sources.builtin.sandbox import Sandbox, find_program
+
+BWRAP = shutil.which("bwrap") or ""
+
+
+def works() -> bool:
+    trial = [BWRAP, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    return bool(BWRAP) and subprocess.run(trial, capture_output=True, timeout=30).returncode == 0
+
+
+real = pytest.mark.skipif(not works(), reason="needs bubblewrap, and a system that lets it work")
+
+
+class Place:
+    """A root folder, a home with something secret, and state of ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self.home = folder / "home"
+        self.state = folder / "state"
+        for made in (self.root, self.home, self.state):
+            made.mkdir()
+            (made / "secret").write_text(f"secret of {made.name}")
+        tools = self.home / ".local" / "bin"
+        tools.mkdir(parents=True)
+        tool = tools / "my-tool"
+        tool.write_text("#!/bin/sh\necho my tool\n")
+        tool.chmod(0o755)
+        env = {"PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home)}
+        self.sandbox = Sandbox(BWRAP or "bwrap", str(self.root), env, [str(self.state)])
+
+    def run(self, script: str, folder: Path | None = None) -> str:
+        argv = self.sandbox.wrap(["/bin/sh", "-c", script], str(folder or self.root))
+        env = self.sandbox.environment()
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    place.sandbox.close()
+
+
+# -- what bubblewrap is asked for --------------------------------------------------------------------------------------
+
+
+def options(sandbox: Sandbox) -> list[str]:
+    wrapped = sandbox.wrap(["true"], sandbox.root)
+    return wrapped[: wrapped.index("--")]
+
+
+def mounts(sandbox: Sandbox, option: str) -> list[str]:
+    words = options(sandbox)
+    after = {"--bind": 2, "--ro-bind-try": 2, "--ro-bind": 2}.get(option, 1)
+    return [words[at + after] for at, word in enumerate(words) if word == option]
+
+
+def test_nothing_of_it_survives_and_nothing_can_be_undone(place: Place) -> None:
+    assert {"--die-with-parent", "--unshare-pid", "--unshare-user", "--unshare-ipc"} <= set(options(place.sandbox))
+    assert mounts(place.sandbox, "--cap-drop") == ["ALL"]
+
+
+def test_only_the_root_and_private_folders_can_be_written_to(place: Place) -> None:
+    words = options(place.sandbox)
+    binds = {words[at + 2]: words[at + 1] for at, word in enumerate(words) if word == "--bind"}
+    assert binds.pop(str(place.root)) == str(place.root)
+    assert binds.keys() >= {str(place.home), "/tmp"}
+    for private in binds.values():
+        assert stat.S_IMODE(Path(private).stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("where", ["home", "above home", "everything"])
+def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path, where: str) -> None:
+    home, state = tmp_path / "home", tmp_path / "home" / "state"
+    state.mkdir(parents=True)
+    root = {"home": home, "above home": tmp_path, "everything": Path("/")}[where]
+    sandbox = Sandbox("bwrap", str(root), {"HOME": str(home), "PATH": "/usr/bin"}, [str(state)])
+    try:
+        assert str(home) not in mounts(sandbox, "--tmpfs")
+        assert (str(home) in mounts(sandbox, "--bind")) == (where == "home")
+        assert str(state) in mounts(sandbox, "--tmpfs")
+    finally:
+        sandbox.close()
+
+
+def test_links_in_the_paths_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    sandbox = Sandbox("bwrap", str(tmp_path / "link"), {"HOME": str(tmp_path / "link"), "PATH": ""}, [])
+    sandbox.close()
+    assert sandbox.root == str(tmp_path / "real")
+    assert str(tmp_path / "real") in mounts(sandbox, "--bind")
+
+
+def test_a_home_that_is_none_hides_nothing_by_mistake(tmp_path: Path) -> None:
+    for home in ("", "/", "relative", "/no/such/folder"):
+        sandbox = Sandbox("bwrap", str(tmp_path), {"HOME": home, "PATH": "/usr/bin"}, [])
+        sandbox.close()
+        assert not {"", "/", home} & {*mounts(sandbox, "--bind"), *mounts(sandbox, "--tmpfs")}
+
+
+def test_the_program_is_looked_up_in_the_path(tmp_path: Path) -> None:
+    assert find_program({"PATH": str(tmp_path)}) is None
+    (tmp_path / "bwrap").touch(0o755)
+    assert find_program({"PATH": f"/nowhere:{tmp_path}"}) == str(tmp_path / "bwrap")
+
+
+# -- what bubblewrap does ----------------------------------------------------------------------------------------------
+
+
+@real
+@pytest.mark.optional
+def test_inside_the_root_is_there_and_the_rest_is_read_only_or_hidden(place: Place) -> None:
+    assert place.run("pwd; cat secret; echo new > file") == f"{place.root}\nsecret of project"
+    assert (place.root / "file").read_text() == "new\n"
+    assert "Read-only file system" in place.run("echo x > /etc/trunkline-was-here")
+    assert "secret of" not in place.run(
+        f"cat {place.home}/secret {place.state}/secret; ls -R {place.home} {place.state}"
+    )
+    assert place.run("ls -A /run /home | grep -v -e : -e '^$' -e systemd") == ""
+
+
+@real
+@pytest.mark.optional
+def test_inside_the_system_works_as_usual(place: Place) -> None:
+    assert place.run("my-tool") == "my tool\n"
+    assert (
+        place.run("getent hosts localhost >/dev/null && echo names; : >/dev/null && echo devices") == "names\ndevices\n"
+    )
+    assert place.run("echo $TMPDIR; mktemp -u").startswith("/tmp\n/tmp/")
+
+
+@real
+@pytest.mark.optional
+def test_what_is_left_in_tmp_and_home_is_there_for_the_next_command_and_nobody_else(place: Place) -> None:
+    name = f"trunkline-{os.getpid()}"
+    place.run(f"echo one > /tmp/{name}; echo two > ~/kept")
+    assert place.run(f"cat /tmp/{name} ~/kept") == "one\ntwo\n"
+    assert not Path("/tmp", name).exists()
+    assert not (place.home / "kept").exists()
+    place.sandbox.close()
+    assert not Path(place.sandbox._scratch).exists()
+
+
+@real
+@pytest.mark.optional
+def test_inside_no_other_process_is_seen_and_no_power_is_left(place: Place) -> None:
+    pids = place.run("ls /proc").split()
+    assert str(os.getpid()) not in pids
+    assert len([pid for pid in pids if pid.isdigit()]) < 5
+    assert place.run("grep CapEff /proc/self/status").split() == ["CapEff:", "0" * 16]
+    written = place.run("echo 60 > /proc/sys/vm/swappiness; mount -o remount,bind,rw / && echo remounted")
+    assert "remounted" not in written
+    assert "swappiness" in written, "it says that this cannot be written to"
+
+
+@real
+@pytest.mark.optional
+def test_nothing_started_inside_survives(place: Place) -> None:
+    mark = f"10{os.getpid()}"
+    place.run(f"(setsid env -i sleep {mark} &); sleep 0.1; echo done")
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [command for command in commands if mark.encode() in command]
