@@ -189,7 +189,6 @@ async def test_another_thread_calls_by_way_of_the_loop(tmp_path: Path, faults: S
             return asyncio.run_coroutine_threadsafe(gateway.call("s_echo"), loop).result(30).text
 
         assert await asyncio.to_thread(elsewhere) == "{}"
-        await loop.shutdown_default_executor()
 
 
 async def test_nothing_starts_for_a_configuration_with_errors(tmp_path: Path, faults: StdioFaults) -> None:
