@@ -28,10 +28,12 @@ HOST = "desktop"
 class AppStage:
     """`healths`, `notes` and `counts` are what was told, counted and logged, each with the source's name."""
 
-    def __init__(self, folder: Path, *others: dict[str, Any], **keys: Any) -> None:
+    def __init__(
+        self, folder: Path, *others: dict[str, Any], gateway: dict[str, Any] | None = None, **keys: Any
+    ) -> None:
         self.port = free_port()
         entry = {HOST: {"kind": "app", "listen": f"127.0.0.1:{self.port}", **keys}}
-        loaded = load_config(write_config(folder, entry, *others), environ={}, kinds=section_kinds())
+        loaded = load_config(write_config(folder, entry, *others, **(gateway or {})), environ={}, kinds=section_kinds())
         assert loaded.settings is not None, loaded.problems
         self.settings = loaded.settings
         self.healths: list[tuple[str, Health]] = []

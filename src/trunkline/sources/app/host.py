@@ -30,6 +30,7 @@ _MOST_APPS: Final = 4096
 _TELL_S: Final = 0.2
 """Apps that come and go together are told of together."""
 _CLOSE_S: Final = 5.0
+_NOT_LISTENING: Final = "the gateway does not listen for apps any more"
 
 
 class AppHost(ToolsOnly):
@@ -41,6 +42,7 @@ class AppHost(ToolsOnly):
         self._guests: dict[str, Guest] = {}
         self._absent: dict[str, asyncio.TimerHandle] = {}
         self._links: set[AppLink] = set()
+        self._closing = False
         self._connected = 0
         self._up_since = 0.0
         self._telling: asyncio.TimerHandle | None = None
@@ -96,10 +98,11 @@ class AppHost(ToolsOnly):
 
     async def _close(self) -> None:
         """Whoever is connected is disconnected, and nobody new comes."""
+        self._closing = True
         if self._listener is not None:
             self._listener.close()
         for link in list(self._links):
-            link.end(SOURCE_LOST, "the gateway does not listen for apps any more")
+            link.end(SOURCE_LOST, _NOT_LISTENING)
         end = self._loop.time() + _CLOSE_S
         while self._links and self._loop.time() < end:
             await asyncio.sleep(0.01)
@@ -125,7 +128,10 @@ class AppHost(ToolsOnly):
 
     def dialled(self, link: AppLink) -> None:
         self._links.add(link)
-        self._doorway.enter(link)
+        if self._closing:  # it was on its way in already
+            link.end(SOURCE_LOST, _NOT_LISTENING)
+        else:
+            self._doorway.enter(link)
 
     def holds(self, link: AppLink) -> None:
         self._doorway.check_memory(link)

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
+from trunkline.sources.app.schema_case import is_capitalised, with_small_keywords
 from trunkline.wire.dialin import folded_members
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
 
@@ -104,6 +105,9 @@ def _input_schema(name: str, members: Members) -> bytes:
     if schema is None:
         return _ANY_OBJECT
     inner = members_of(schema, "inputSchema")
+    if is_capitalised(inner):
+        schema = encode(with_small_keywords(msgspec.json.decode(schema)))
+        inner = members_of(schema, "inputSchema")
     if "type" not in inner:
         return encode_members({"type": _OBJECT_TYPE, **inner})
     if bytes(inner["type"]) != _OBJECT_TYPE:
