@@ -45,7 +45,7 @@ class Sandbox:
 
     def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
         """The command that runs `argv` inside, in `folder`."""
-        return [self._program, *self._options, "--chdir", folder, "--", *argv]
+        return [self._program, *self._options, *self._hiding(), "--chdir", folder, "--", *argv]
 
     def environment(self) -> dict[str, str]:
         return {**self._env, "TMPDIR": PRIVATE_TMP}
@@ -66,11 +66,14 @@ class Sandbox:
             yield from ("--ro-bind-try", folder, folder)
         if root != "/":
             yield from ("--bind", root, root)
-        ours = [folder for folder in self._hidden if _is_folder(folder) and folder not in emptied]
-        for folder in ours:  # last, because they may lie in the root
-            yield from ("--tmpfs", folder)
-        for folder in (*emptied, *ours):
+        for folder in emptied:
             yield from ("--remount-ro", folder)
+
+    def _hiding(self) -> Iterable[str]:
+        """Our own folders, which may lie in the root, and may come into being at any time."""
+        for folder in filter(_is_folder, self._hidden):
+            if _is_in(folder, self.root) or not any(_is_in(folder, other) for other in self._emptied()):
+                yield from ("--tmpfs", folder, "--remount-ro", folder)
 
     def _emptied(self) -> list[str]:
         """What is hidden by an empty folder that cannot be written to."""

@@ -96,6 +96,14 @@ def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path,
         sandbox.close()
 
 
+def test_what_is_hidden_already_is_not_hidden_again(tmp_path: Path) -> None:
+    sandbox = Sandbox("bwrap", str(tmp_path), {"HOME": "", "PATH": ""}, ["/run", str(tmp_path / "state")])
+    sandbox.close()
+    assert mounts(sandbox, "--tmpfs").count("/run") == 1
+    (tmp_path / "state").mkdir()
+    assert str(tmp_path / "state") in mounts(sandbox, "--tmpfs"), "also when it was made later"
+
+
 def test_links_in_the_paths_are_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
