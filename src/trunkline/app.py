@@ -48,6 +48,7 @@ class Gateway:
             lane_idle_s=gateway.limits.lane_idle,
             starts=StartQueue(),
             redact=redact,
+            session_tokens=self.session_tokens,
             on_fault=self._supervisor_fault,
             private=(str(gateway.state_dir),),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
