@@ -231,3 +231,17 @@ def test_a_system_without_the_call_takes_the_walk(home: Path, monkeypatch: pytes
     assert content(home, "a/b/file", False) == "inside"
     with pytest.raises(Escape):
         content(home, "../secret", False)
+
+
+def test_where_nothing_can_be_opened_for_its_path_alone_a_look_goes_by_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_PATH")
+    os.mkfifo(home / "pipe")
+    (home / "link").symlink_to("pipe")
+    (home / "out").symlink_to("../secret")
+    with Beneath(str(home), walk_only=True) as beneath:
+        assert beneath.status("link").st_ino == (home / "pipe").stat().st_ino
+        assert beneath.status(".").st_ino == home.stat().st_ino
+        with pytest.raises(Escape):
+            beneath.status("out")

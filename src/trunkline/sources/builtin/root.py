@@ -11,6 +11,7 @@ import posixpath
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -145,7 +146,8 @@ class Root:
         except ToolFault:
             return f": there is no folder {shown(folder)}" if folder else ""
         try:
-            guess = nearest(name, os.listdir(fd)[:_COMPARED])  # noqa: PTH208 - by descriptor
+            with os.scandir(fd) as entries:
+                guess = nearest(name, [entry.name for entry in islice(entries, _COMPARED)])
         finally:
             os.close(fd)
         return f": did you mean `{posixpath.join(folder, guess)}`?" if guess else f" (the root is `{self.path}`)"

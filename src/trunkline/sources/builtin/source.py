@@ -54,7 +54,10 @@ class BuiltinSource(ToolsOnly):
     def _snapshot(self) -> Snapshot:
         tools = tuple(Tool(self._name, name, tool.definition) for name, tool in self._tools.items())
         server_info = encode({"name": "trunkline-builtin", "version": __version__})
-        return Snapshot(tools=tools, server_info=server_info, capabilities=b'{"tools":{}}')
+        where = (
+            f"Its tools work below `{self._root.path}`: give paths relative to that folder, or absolute ones below it."
+        )
+        return Snapshot(tools=tools, server_info=server_info, capabilities=b'{"tools":{}}', instructions=where)
 
     async def _trouble(self) -> str:
         try:

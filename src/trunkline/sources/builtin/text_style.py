@@ -14,6 +14,7 @@ _MARKS: Final[tuple[tuple[bytes, str], ...]] = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_MARK: Final = "\ufeff"
 _LINE_END: Final = re.compile(r"\r?\n")
 
 
@@ -44,7 +45,8 @@ class TextStyle:
         return data[len(self.mark) :].decode(self.encoding, self._errors)
 
     def encode(self, text: str) -> bytes:
-        return self.mark + text.encode(self.encoding, self._errors)
+        words = text.removeprefix(_MARK) if self.mark else text  # one mark is enough
+        return self.mark + words.encode(self.encoding, self._errors)
 
     @property
     def _errors(self) -> str:

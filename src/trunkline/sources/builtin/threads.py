@@ -33,3 +33,6 @@ class Threads:
         running = [asyncio.wrap_future(future) for future in list(self._running)]
         if running:
             await asyncio.wait(running, timeout=_LEAVE_S)
+        for future in running:
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # seen, so that nobody complains of it: whoever wanted to know is gone

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from trunkline.sources.builtin.threads import Threads
+
+
+async def test_work_is_done_beside_the_loop_and_its_faults_come_back() -> None:
+    threads = Threads("test")
+    assert await threads.run(threading.get_ident) != threading.get_ident()
+    with pytest.raises(ValueError, match="invalid literal"):
+        await threads.run(int, "x")
+    await threads.close()
+
+
+async def test_no_more_than_so_many_work_at_once() -> None:
+    threads = Threads("test", 2)
+    now, most, lock = 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        threading.Event().wait(0.01)
+        with lock:
+            now -= 1
+
+    await asyncio.gather(*(threads.run(work) for _ in range(20)))
+    assert most == 2
+    await threads.close()
+
+
+async def test_closing_waits_for_what_is_under_way_and_begins_nothing_new() -> None:
+    threads = Threads("test", 1)
+    begun, release, done = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        release.wait(20)
+        done.append("first")
+        raise RuntimeError("nobody hears of it")
+
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(threads.run(work)), loop.create_task(threads.run(done.append, "second"))]
+    complaints: list[object] = []
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    loop.call_later(0.05, release.set)
+    await threads.close()
+    assert done == ["first"]
+    gc.collect()
+    assert complaints == []
