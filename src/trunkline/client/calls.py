@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 import inspect
 import logging
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from .errors import CallCancelled, ToolError
 from .link import Link, TooLong
+from .news import News
 from .progress import Progress
 from .threads import Starter, started
 from .tool import Tool
 from .values import NotJson, plain
 
 MAX_WAITING: Final = 1_000
-MAX_PROGRESS_UNSENT: Final = 100
 MAX_ERROR_CHARACTERS: Final = 10_000
 CLOSE_DEADLINE_S: Final = 5.0
 log = logging.getLogger(__package__)
@@ -67,7 +66,8 @@ class Calls:
         if len(self._running) >= MAX_WAITING:
             self.fail(correlation_id, f"The app is busy: {MAX_WAITING:,} calls of it are open")
             return
-        progress = self._progress_of(correlation_id)
+        news = News(partial(self._show, correlation_id), lambda: self._link.is_congested)
+        progress = Progress(news.post)
         task = self._loop.create_task(self._run(tool, correlation_id, given, progress))
         self._running[correlation_id] = (task, progress)
         task.add_done_callback(lambda _: self._running.pop(correlation_id, None))
@@ -116,32 +116,9 @@ class Calls:
             log.exception("Tool `%s` failed", tool.name)
             return _response(correlation_id, error=_told(error))
 
-    def _progress_of(self, correlation_id: Any) -> Progress:
-        unsent = 0
-        here = threading.get_ident()
-
-        def send(said: dict[str, Any]) -> None:
-            if correlation_id in self._running:
-                self._link.post({"type": "toolProgress", "correlationId": correlation_id, **said})
-
-        def send_from_elsewhere(said: dict[str, Any]) -> None:
-            nonlocal unsent
-            unsent -= 1
-            send(said)
-
-        def post(said: dict[str, Any]) -> None:
-            """From any thread. Somebody who reports faster than we can send loses some of it, not his memory."""
-            nonlocal unsent
-            if unsent >= MAX_PROGRESS_UNSENT or self._link.is_congested:
-                return
-            if threading.get_ident() == here:
-                send(plain(said))  # at once: what the call comes to is sent after it
-                return
-            unsent += 1
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(send_from_elsewhere, plain(said))
-
-        return Progress(post)
+    def _show(self, correlation_id: Any, said: dict[str, Any]) -> None:
+        if correlation_id in self._running:
+            self._link.post({"type": "toolProgress", "correlationId": correlation_id, **said})
 
 
 def _told(error: Exception) -> str:

@@ -95,10 +95,15 @@ class Life:
             log.error("%s; trying again in %.0f s", refused, delay_s)
             return delay_s
         except OSError as error:
-            level = logging.DEBUG if self._complained else logging.WARNING
-            log.log(level, "No gateway at %s: %s; trying again", self._address, error or type(error).__name__)
-            self._complained = True
+            self._complain(error)
         return self._backoff.next_delay_s()
+
+    def _complain(self, error: OSError) -> None:
+        """Once is enough, until the gateway was there again."""
+        if not self._registration.is_there:
+            level = logging.DEBUG if self._complained else logging.WARNING
+            log.log(level, "No gateway at %s: %s; trying again", self._address, str(error) or type(error).__name__)
+            self._complained = True
 
     async def _one_connection(self, slots: Slots) -> None:
         session = Session(await Link.open(self._address), slots, self._identity, self._toolset.current, self._taken)

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final, cast
 
 from .address import Address
@@ -106,7 +106,7 @@ class Link:
             self._writer.transport.abort()
             raise
 
-    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+    async def messages(self) -> AsyncGenerator[dict[str, Any], None]:
         """Until the gateway closes or the connection breaks."""
         lines = Lines()
         while data := await self._reader.read(_CHUNK_BYTES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,14 +70,19 @@ class Session:
         """Returns when the gateway is gone; raises Refused when it does not want us."""
         try:
             self._register()
-            async for message in self._link.messages():
-                handler = self._handlers.get(message.get("type"), self._on_other)
-                handler(message)
+            async with contextlib.aclosing(self._link.messages()) as messages:
+                async for message in messages:
+                    self._take(message)
         finally:
             self._ended = True
             self._answered()
             await self._calls.close()
             await self._link.close()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        handler = self._handlers.get(kind) if isinstance(kind, str) else None
+        (handler or self._on_other)(message)
 
     def register_if_changed(self) -> None:
         """Many changes at once are told once."""

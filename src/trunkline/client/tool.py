@@ -56,13 +56,20 @@ def tool_of(function: Callable[..., Any], name: str | None, description: str | N
         raise SchemaError(
             f"`{name}` cannot be a tool's name: up to 100 ASCII letters, digits, `_`, `-`, `.`; give one with `name=`"
         )
-    parameters = inspect.signature(function).parameters.values()
+    parameters = _parameters_of(function, name)
     hints = hints_of(_annotated(function), f"tool `{name}`")
     progress = tuple(each.name for each in parameters if _wants_progress(hints.get(each.name)))
     members = [_member(each, hints, name) for each in parameters if each.name not in progress]
     if description is None:
         description = inspect.getdoc(_annotated(function)) or ""
     return Tool(name, description, function, Record(tuple(members)), progress, extra)
+
+
+def _parameters_of(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"tool `{name}`: its parameters cannot be read ({error})") from None
 
 
 def _annotated(function: Callable[..., Any]) -> Any:

@@ -207,6 +207,25 @@ async def test_progress_is_reported_from_threads_and_coroutines() -> None:
             assert "bytes have no form" in await line.error("Board:badly")
 
 
+async def test_who_reports_too_fast_loses_some_of_it_and_nothing_else() -> None:
+    async with DialinGateway() as gateway:
+        app, reported = board(gateway), threading.Event()
+
+        @app.tool
+        def chatter(progress: Progress) -> str:
+            for step in range(20_000):
+                progress.report(step)
+            reported.set()
+            return "done"
+
+        async with dialled(app, gateway) as line:
+            assert await line.data("Board:chatter") == "done"
+            assert reported.is_set()
+            said = [message["progress"] for message in line.received if message["type"] == "toolProgress"]
+            assert said == sorted(said)
+            assert 0 < len(said) <= 20_000
+
+
 async def test_a_cancelled_coroutine_ends_and_answers_nothing() -> None:
     async with DialinGateway() as gateway:
         app, ended = board(gateway), asyncio.Event()

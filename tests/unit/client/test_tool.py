@@ -116,6 +116,7 @@ def unknown(data: NotThere): ...  # noqa: F821
         (by_place, "parameter `a`: agents give arguments by name"),
         (raw, "tool `raw`, parameter `data`: `bytes` has no form in JSON"),
         (unknown, "tool `unknown`: a type hint cannot be read (name 'NotThere' is not defined)"),
+        (dict, "tool `dict`: its parameters cannot be read"),
         (lambda: None, "`<lambda>` cannot be a tool's name"),
     ],
 )
