@@ -54,9 +54,7 @@ class BuiltinSource(ToolsOnly):
     def _snapshot(self) -> Snapshot:
         tools = tuple(Tool(self._name, name, tool.definition) for name, tool in self._tools.items())
         server_info = encode({"name": "trunkline-builtin", "version": __version__})
-        where = (
-            f"Its tools work below `{self._root.path}`: give paths relative to that folder, or absolute ones below it."
-        )
+        where = f"Where {', '.join(self._tools)} work: the folder `{self._root.path}`. Paths are relative to it, or below it."
         return Snapshot(tools=tools, server_info=server_info, capabilities=b'{"tools":{}}', instructions=where)
 
     async def _trouble(self) -> str:
