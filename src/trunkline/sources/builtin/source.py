@@ -54,7 +54,10 @@ class BuiltinSource(ToolsOnly):
     def _snapshot(self) -> Snapshot:
         tools = tuple(Tool(self._name, name, tool.definition) for name, tool in self._tools.items())
         server_info = encode({"name": "trunkline-builtin", "version": __version__})
-        where = f"Where {', '.join(self._tools)} work: the folder `{self._root.path}`. Paths are relative to it, or below it."
+        names = ", ".join(self._tools)
+        where = (
+            f"Where {names} work: the folder `{self._root.path}`. Paths are relative to it, or absolute and below it."
+        )
         return Snapshot(tools=tools, server_info=server_info, capabilities=b'{"tools":{}}', instructions=where)
 
     async def _trouble(self) -> str:
