@@ -66,7 +66,7 @@ class AppResult(msgspec.Struct):
     def as_mcp(self) -> bytes:
         """The same as the result of an MCP `tools/call`."""
         if self.success:
-            return result_of(bytes(self.data))
+            return result_of(self.data)
         if self.error is not None:
             return error_result(self.error)
         data = bytes(self.data)

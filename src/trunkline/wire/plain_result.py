@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from trunkline.core.call import Json
 from trunkline.wire.jsonrpc import encode, encode_members, single_line
@@ -32,7 +33,7 @@ class _McpResult(msgspec.Struct):
 _decode_mcp_result: Final = msgspec.json.Decoder(_McpResult).decode
 
 
-def result_of(value: bytes, *, is_error: bool = False, meta: Mapping[str, Json] | None = None) -> bytes:
+def result_of(value: bytes | Raw, *, is_error: bool = False, meta: Mapping[str, Json] | None = None) -> bytes:
     """A `tools/call` result with this JSON value in it. `meta` are members of `_meta`.
 
     A text is shown as it is and an object also as `structuredContent`; an object that is an MCP result already, with
@@ -67,10 +68,10 @@ def _is_mcp_result(value: bytes) -> bool:
 
 
 def _marked(value: bytes, *, is_error: bool, meta: Mapping[str, Json] | None) -> bytes:
-    members = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    members = msgspec.json.decode(value, type=dict[str, Raw])
     own_meta = members.pop("_meta", None)
     if meta and own_meta is not None:
-        meta = {**msgspec.json.decode(own_meta, type=dict[str, msgspec.Raw]), **meta}
+        meta = {**msgspec.json.decode(own_meta, type=dict[str, Raw]), **meta}
     elif own_meta is not None:
         members["_meta"] = own_meta
     marks = _marks(is_error=is_error and "isError" not in members, meta=meta)
