@@ -21,17 +21,20 @@ from trunkline.config.state import gateway_folder
 from trunkline.core.errors import (
     COMMAND_NOT_ALLOWED,
     DRAINING,
+    INVALID_PARAMS,
     RELOAD_REFUSED,
     SERVER_EXISTS,
     SERVER_NOT_VALID,
     SOURCE_DISABLED,
     STATE_NOT_WRITTEN,
     TOKEN_REQUIRED,
+    TOO_MANY_SESSIONS,
     UNKNOWN_SERVER,
     Code,
     GatewayError,
 )
 from trunkline.core.events import Events, Note
+from trunkline.links import session_tokens
 from trunkline.operations import Operations
 from trunkline.sources import section_kinds
 
@@ -59,6 +62,7 @@ class House:
         try:
             yield operations
         finally:
+            operations.close()
             await self.gateway.close()
 
     def load(self) -> Any:
@@ -372,3 +376,116 @@ async def test_a_pipe_in_place_of_the_file_is_refused_and_waited_for_by_nobody(h
         assert refused(RELOAD_REFUSED, error)
         assert "not a plain file" in error.value.details[0].message
         assert list(house.servers()) == ["one", "two"]
+
+
+# Services and tokens --------------------------------------------------------------------------------------------------
+
+
+def service(**keys: Any) -> bytes:
+    return json.dumps({"endpoint": "http://127.0.0.1:9", **keys}).encode()
+
+
+async def test_a_service_is_a_server_as_long_as_its_lease_lasts(house: House) -> None:
+    async with house.open() as operations:
+        told, is_new = operations.register_service("svc", service(lease=0.2, token="t0ken-of-all"))
+        assert (told, is_new) == ({"name": "svc", "lease": 0.2, "changed": True}, True)
+        assert house.servers() == {"one": "file", "two": "file", "svc": "api"}
+        await until(lambda: "svc" not in house.servers(), "its lease ended")
+        assert "lease" in house.logged("operator")[-1]
+        assert "t0ken-of-all" not in str(house.notes)
+
+
+async def test_registering_again_renews_the_lease_and_leaves_the_rest_alone(house: House) -> None:
+    async with house.open() as operations:
+        operations.register_service("svc", service(lease=0.2))
+        gate = house.gateway.router.gates["svc"]
+        for _ in range(3):
+            assert operations.register_service("svc", service(lease=3600)) == (
+                {"name": "svc", "lease": 3600.0, "changed": False},
+                False,
+            )
+        assert house.gateway.router.gates["svc"] is gate
+        changed, _ = operations.register_service("svc", service(endpoint="http://127.0.0.1:10", lease=3600))
+        assert changed["changed"] is True
+        operations.reload()
+        assert "svc" in house.servers()
+
+
+async def test_a_service_leaves_by_itself_or_like_any_server(house: House) -> None:
+    async with house.open() as operations:
+        operations.register_service("svc", service())
+        assert operations.leave_service("svc") == {"name": "svc"}
+        with pytest.raises(GatewayError) as error:
+            operations.leave_service("svc")
+        assert refused(UNKNOWN_SERVER, error)
+        operations.register_service("svc", service())
+        operations.remove_server("svc")
+        assert "svc" not in house.servers()
+        with pytest.raises(GatewayError) as error:
+            operations.leave_service("one")
+        assert refused(UNKNOWN_SERVER, error)
+
+
+async def test_the_files_names_are_no_services_to_take(house: House) -> None:
+    async with house.open() as operations:
+        operations.add_server(body("added"), persist=False)
+        for name in ("one", "added"):
+            with pytest.raises(GatewayError) as error:
+                operations.register_service(name, service())
+            assert refused(SERVER_EXISTS, error)
+        operations.register_service("svc", service())
+        house.write(far("svc"))
+        operations.reload()
+        assert house.servers()["svc"] == "file"
+        with pytest.raises(GatewayError) as error:
+            operations.register_service("svc", service())
+        assert refused(SERVER_EXISTS, error)
+
+
+async def test_the_token_of_a_session_is_taken_and_never_given(house: House) -> None:
+    async with house.open() as operations:
+        told = operations.put_session_token("s-1", b'{"token": "sess10n-token"}')
+        assert told == {"sessionId": house.gateway.session_tokens.alias("s-1")}
+        assert house.gateway.session_tokens.get("s-1") == "sess10n-token"
+        assert operations.drop_session_token("s-1") == {"removed": True}
+        assert operations.drop_session_token("s-1") == {"removed": False}
+        assert "s-1" not in str(house.notes) and "sess10n" not in str(house.notes)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"{}", b"[]", b"{", b'{"token": 3}', b'{"token": ""}', b'{"token": "a b"}', b'{"token": "a\\nb"}',
+             b'{"token": "a", "x": 1}', b'{"token": "\xc3\xa9"}', b"\xff"]
+)  # fmt: skip
+async def test_what_is_no_token_is_refused_and_not_repeated(house: House, said: bytes) -> None:
+    async with house.open() as operations:
+        with pytest.raises(GatewayError) as error:
+            operations.put_session_token("s", said)
+        assert refused(INVALID_PARAMS, error)
+        for session in ("", "a\nb", "x" * 257):
+            with pytest.raises(GatewayError) as error:
+                operations.put_session_token(session, b'{"token": "fine"}')
+            assert refused(INVALID_PARAMS, error)
+
+
+async def test_there_is_an_end_to_tokens(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_tokens, "MOST", 2)
+    async with house.open() as operations:
+        for session in ("a", "b", "a"):
+            operations.put_session_token(session, b'{"token": "t"}')
+        with pytest.raises(GatewayError) as error:
+            operations.put_session_token("c", b'{"token": "t"}')
+        assert refused(TOO_MANY_SESSIONS, error)
+
+
+async def test_nothing_is_registered_while_the_gateway_ends(house: House) -> None:
+    async with house.open() as operations:
+        operations.register_service("svc", service(lease=0.05))
+        house.gateway.router.drain()
+        for change in (
+            lambda: operations.register_service("x", service()),
+            lambda: operations.leave_service("svc"),
+            lambda: operations.put_session_token("s", b'{"token": "t"}'),
+        ):
+            with pytest.raises(GatewayError) as error:
+                change()
+            assert refused(DRAINING, error)

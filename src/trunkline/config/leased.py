@@ -67,7 +67,10 @@ def _read(name: str, table: Table, reader: Reader, kind: type[SourceSection]) ->
         Text().read(token, reader)
         entries.append(_for_everybody(token))
     presets = {"prefix": kind.default_prefix(name)}
-    return Leased(read_section(kind, Table(table.span, entries), reader, presets=presets), lease_s)
+    section = read_section(kind, Table(table.span, entries), reader, presets=presets)
+    if reader.report.failed:
+        raise Invalid
+    return Leased(section, lease_s)
 
 
 def _as_in_a_file(entry: Entry) -> Entry:

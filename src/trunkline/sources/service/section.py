@@ -24,7 +24,7 @@ def _wrong_with_endpoint(endpoint: str) -> str | None:
 
 
 def _wrong_with_token(token: str) -> str | None:
-    return None if _TOKEN.match(token) else "A token is one word of plain characters"
+    return None if not token or _TOKEN.match(token) else "A token is one word of plain characters"
 
 
 def _wrong_with_tool_name(name: str) -> str | None:

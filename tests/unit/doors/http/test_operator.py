@@ -22,6 +22,7 @@ TOKEN = "0perator"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {**BEARER, "Content-Type": "application/json"}
 BODY = b'{"name":"x","url":"http://127.0.0.1:1/mcp"}'
+SERVICE = b'{"endpoint":"http://127.0.0.1:1"}'
 SERVERS = "/api/mcp/servers"
 
 
@@ -57,6 +58,11 @@ async def test_each_route_has_one_thing_done(tmp_path: Path) -> None:
             ("DELETE", f"{SERVERS}/a%2Db", None, 200),
             ("POST", f"{SERVERS}/s/reconnect", b"", 202),
             ("POST", "/api/reload", b"", 200),
+            ("POST", "/api/services/svc", SERVICE, 201),
+            ("POST", "/api/services/svc", b'{"renew":1}', 200),
+            ("DELETE", "/api/services/svc", None, 200),
+            ("PUT", "/api/sessions/a%2Fb%20c/token", b'{"token":"t"}', 200),
+            ("DELETE", "/api/sessions/s/token", None, 200),
         ):
             reply = await asked(here, method, path, body)
             assert reply.status == status
@@ -68,6 +74,11 @@ async def test_each_route_has_one_thing_done(tmp_path: Path) -> None:
             ("remove", "a-b"),
             ("reconnect", "s"),
             ("reload",),
+            ("register", "svc", SERVICE),
+            ("register", "svc", b'{"renew":1}'),
+            ("leave", "svc"),
+            ("put", "a/b c", b'{"token":"t"}'),
+            ("drop", "s"),
         ]
 
 
@@ -76,6 +87,8 @@ async def test_a_server_is_only_taken_as_json(tmp_path: Path, content_type: str)
     async with house(tmp_path, operator_token=TOKEN) as here:
         headers = {**BEARER, **({"Content-Type": content_type} if content_type else {})}
         assert told(await asked(here, "POST", SERVERS, BODY, headers)) == (415, "TL410")
+        assert told(await asked(here, "POST", "/api/services/svc", SERVICE, headers)) == (415, "TL410")
+        assert told(await asked(here, "PUT", "/api/sessions/s/token", b'{"token":"t"}', headers)) == (415, "TL410")
         assert here.operator.asked == []
 
 
