@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from tests.support.searching import ENGINES, RIPGREP, SearchBench
 
 from trunkline.links.beneath import Beneath
 from trunkline.links.children import Children
+from trunkline.links.search import worker
 from trunkline.links.search.engines import RipgrepEngine
 from trunkline.links.search.ripgrep import Ripgrep, Search
 from trunkline.links.search.tree import Tree
@@ -122,7 +126,7 @@ def test_a_link_that_is_there_when_we_look_is_not_followed_out(tmp_path: Path, o
         engine = RipgrepEngine(tree, Ripgrep(RIPGREP or "", whole_disk=False), _search("SECRET"))
         proposed = ["swapped/a.py", "file.py"]
         assert list(engine.matching(proposed)) == []
-        assert tree.changed_ns(proposed) == {}
+        assert tree.ages(proposed) == []
 
 
 def _search(pattern: str) -> Search:
@@ -187,3 +191,66 @@ async def test_pipes_and_devices_hold_up_nobody(tmp_path: Path, engine: str) -> 
         await bench.use(Grep, pattern=".", path="pipe")
     with pytest.raises(ToolFault, match="outside"):
         await bench.use(Grep, pattern=".", path="zero")
+
+
+# -- ripgreps that are none --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["#!/bin/sh\necho 'error: unknown flag --engine' >&2\nexit 2\n", "#!/nowhere/at/all\n", "not a program"],
+    ids=["too old", "no interpreter", "no program"],
+)
+async def test_a_ripgrep_that_cannot_be_used_is_done_without(tmp_path: Path, program: str) -> None:
+    root, programs = tmp_path / "root", tmp_path / "programs"
+    fill(root)
+    programs.mkdir()
+    (programs / "rg").write_text(program)
+    (programs / "rg").chmod(0o755)
+    bench = SearchBench(root, "own", path=str(programs))
+    assert await bench.text(Grep, pattern="harmless", path="steady/a.py") == "steady/a.py"
+    assert await bench.text(Grep, pattern="harmless", glob="steady/a.py") == "steady/a.py"
+    assert await bench.text(Glob, pattern="steady/a.py") == "steady/a.py"
+
+
+async def test_a_program_that_an_agent_can_write_is_not_run(tmp_path: Path) -> None:
+    planted = tmp_path / "bin" / "rg"
+    planted.parent.mkdir()
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    planted.chmod(0o755)
+    (tmp_path / "a").write_text("x\n")
+    bench = SearchBench(tmp_path, "own", path=f"{planted.parent}:bin:.")
+    assert await bench.text(Grep, pattern="^x$") == "a"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_search_that_takes_too_long_says_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("ab\n")
+    (tmp_path / "b").write_text("a" * 60 + "c\n")
+    request = {
+        **dict.fromkeys(("ignore_case", "multiline"), False),
+        "tool": "Grep",
+        "pattern": "(a+)+b",
+        "output_mode": "content",
+        "line_numbers": True,
+        "folder": "",
+        "file": "",
+        "globs": [],
+        "type": "",
+        "before": 0,
+        "after": 0,
+        "offset": 0,
+        "limit": 9,
+        "most_characters": 1000,
+        "limit_s": 0.5,
+        "ripgrep": None,
+        "whole_disk": False,
+    }
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", worker.__file__], input=json.dumps(request).encode(), cwd=tmp_path,
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    answer = json.loads(run.stdout)
+    assert answer["lines"] == ["a:1:ab"]
+    assert answer["left_is_all"] is False
+    assert answer["notes"] == ["Stopped after 0.5 s, so there may be more: search a smaller folder"]

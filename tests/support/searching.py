@@ -28,10 +28,10 @@ ENGINES = [
 class SearchBench(Workbench):
     """A use has a supervisor of child processes of its own, unless it is inside `lasting`."""
 
-    def __init__(self, folder: Path, engine: str) -> None:
+    def __init__(self, folder: Path, engine: str, *, path: str = "/nowhere") -> None:
         super().__init__(folder)
         self.children: Children | None = None
-        self._path = str(Path(RIPGREP or "/nowhere").parent) if engine == "ripgrep" else "/nowhere"
+        self._path = str(Path(RIPGREP or "/nowhere").parent) if engine == "ripgrep" else path
 
     @asynccontextmanager
     async def lasting(self) -> AsyncIterator[Children]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from trunkline.core.errors import GatewayError
 from trunkline.links.children import Child, Children
 
 LIMIT_S: Final = 45.0
@@ -38,7 +39,10 @@ class Searches:
     async def ask(self, root: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """The worker's answer. Cancelling this ends the worker and all that it started."""
         async with self._turns:
-            child = await self._children.spawn(_command(), env=self._env, cwd=root, label=self._label)
+            try:
+                child = await self._children.spawn(_command(), env=self._env, cwd=root, label=self._label)
+            except GatewayError as error:
+                raise SearchFailed(error.problem.message) from None
             try:
                 async with asyncio.timeout(LIMIT_S + _GRACE_S):
                     raw = await _exchange(child, msgspec.json.encode({**request, "limit_s": LIMIT_S}))

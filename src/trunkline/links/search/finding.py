@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 from trunkline.links.search.dialect import refuse_line_ends
 from trunkline.links.search.engines import OwnEngine, RipgrepEngine, wanted
 from trunkline.links.search.engines import hint_from_above as hint
@@ -30,8 +32,11 @@ def glob(tree: Tree, request: Request, ripgrep: Ripgrep | None, page: Page) -> N
         paths: Iterable[str] = walk(tree, start)
     else:
         paths = wanted(tree, start, ripgrep.files(_names([globs]), hint(tree, start)))
-    for path in _newest_first(tree, _fitting(paths, start, [globs])):
+    found = tree.ages(_fitting(paths, start, [globs]))
+    first = heapq.nsmallest(page.wanted, found)  # of very many, a page is shown
+    for _, path in first:
         page.add(printable(path))
+    page.left += len(found) - len(first)
 
 
 def grep(tree: Tree, request: Request, ripgrep: Ripgrep | None, page: Page) -> Engine:
@@ -85,8 +90,7 @@ def _fitting(paths: Iterable[str], start: str, filters: Sequence[Globs]) -> list
 
 
 def _newest_first(tree: Tree, paths: Iterable[str]) -> list[str]:
-    changed = tree.changed_ns(paths)
-    return sorted(changed, key=lambda path: (-changed[path], path))
+    return [path for _, path in sorted(tree.ages(paths))]
 
 
 def _fill(page: Page, lines: Iterable[str]) -> None:

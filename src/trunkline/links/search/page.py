@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_LOOK_AHEAD = 1_000
+_LOOK_AHEAD = 500
 _CUT_CHARACTERS = 500
 _BEFORE_MATCH = 100
 
@@ -14,6 +14,7 @@ class Page:
         self.lines: list[str] = []
         self.left = 0
         self.left_is_all = True
+        self.wanted = offset + limit
         self._skip = offset
         self._limit = limit
         self._characters = most_characters

@@ -18,13 +18,13 @@ from trunkline.links.search.gitignore import NEVER_SHOWN
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 _READ_BYTES = 1 << 18
 _HINT_BYTES = 1 << 16
 _ERROR_BYTES = 2000
 _HANDLES = "/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"  # noqa: PTH110
-_ALWAYS = ("--no-config", "--color=never", "--no-messages")
+_ALWAYS = ("--no-config", "--color=never", "--no-messages", "--no-ignore-messages")
 _WALK = (
     *("--hidden", "--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--null"),
     *(f"--glob=!{name}" for name in sorted(NEVER_SHOWN)),
@@ -35,10 +35,16 @@ class RipgrepRefused(ValueError):
     """It did not take the pattern; the text is its own."""
 
 
+class RipgrepBroken(RuntimeError):
+    """It cannot be used here: too old, not for this machine, or without handles to look at."""
+
+
 class Ripgrep:
     """`program` is its path. The folder it walks is the working directory of this process."""
 
     def __init__(self, program: str, *, whole_disk: bool) -> None:
+        if not os.path.isdir(_HANDLES):  # noqa: PTH112
+            raise RipgrepBroken(f"there is no {_HANDLES}")
         self._program = program
         self._walk = (*_WALK, "--one-file-system") if whole_disk else _WALK
 
@@ -48,7 +54,9 @@ class Ripgrep:
         """Paths from the working directory. `names` are globs for their names, none means any; `hint` holds ignore
         rules from further up."""
         with _Run(self._program, [*_ALWAYS, *self._walk, *_only(names), "--files"], hints=hint) as run:
-            return _paths(run.read())
+            found = _paths(run.read())
+            run.check()
+        return found
 
     def candidates(self, search: Search, names: Sequence[str], hint: str) -> list[str]:
         """Files that may match, otherwise as `files`."""
@@ -69,16 +77,18 @@ class Ripgrep:
     def matching(self, search: Search, fds: Sequence[int]) -> list[int]:
         """Those of the open files that match, in order."""
         with self._look(search, fds, ["--files-with-matches", "--null"]) as run:
-            return [_handle(path) for path in _paths(run.read())]
+            matching = {_handle(path) for path in _paths(run.read())}
+        return [fd for fd in fds if fd in matching]
 
     def counts(self, search: Search, fds: Sequence[int]) -> list[tuple[int, int]]:
         with self._look(search, fds, ["--count", "--null", "--with-filename"]) as run:
             lines = run.read().decode().splitlines()
-        return [(_handle(path), int(count)) for path, _, count in (line.partition("\0") for line in lines)]
+        counts = {_handle(path): int(count) for path, _, count in (line.partition("\0") for line in lines)}
+        return [(fd, counts[fd]) for fd in fds if fd in counts]
 
     def lines(self, search: Search, fds: Sequence[int], before: int, after: int) -> Iterator[tuple[int, int, str, int]]:
         """Handle, line number, line and where its match begins (-1 for the lines around), as they come."""
-        arguments = ["--json", f"--before-context={before}", f"--after-context={after}"]
+        arguments = ["--json", "--threads=1", f"--before-context={before}", f"--after-context={after}"]
         with self._look(search, fds, arguments) as run:
             for line in run.lines():
                 event = json.loads(line)
@@ -87,7 +97,7 @@ class Ripgrep:
 
     def _look(self, search: Search, fds: Sequence[int], arguments: Sequence[str]) -> _Run:
         handles = [f"{_HANDLES}/{fd}" for fd in fds]
-        common = [*_ALWAYS, "--threads=1", "--text", *search.flags, *arguments]
+        common = [*_ALWAYS, "--text", *search.flags, *arguments]
         return _Run(self._program, [*common, "--", *handles], pattern=search.pattern, fds=fds)
 
 
@@ -127,10 +137,10 @@ class _Run:
                 os.set_inheritable(fd, True)
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, errors, 2)]
             self._pid = os.posix_spawn(program, [program, *arguments], os.environ, file_actions=actions)
-        except BaseException:
+        except OSError as error:
             os.close(self._out)
             os.close(self._errors)
-            raise
+            raise RipgrepBroken(str(error)) from None
         finally:
             for fd in (*inherited, out, errors):
                 os.close(fd)
@@ -159,16 +169,18 @@ class _Run:
             yield chunk
 
     def check(self) -> None:
-        """What it complains of, once its output has ended, is the pattern: files that cannot be read are no matter."""
+        """What it complains of, once its output has ended: not of files that cannot be read, it was told."""
         complaint = os.read(self._errors, _ERROR_BYTES)
         if complaint:
-            raise RipgrepRefused(_reason(complaint.decode("utf-8", "replace")))
+            _complain(complaint.decode("utf-8", "replace"))
 
 
-def _reason(complaint: str) -> str:
-    """What its own engine says, with the place in the pattern; it tells what the other one says as well."""
+def _complain(complaint: str) -> NoReturn:
+    if "regex" not in complaint and "PCRE2" not in complaint:
+        raise RipgrepBroken(complaint)
+    # What its own engine says, with the place in the pattern; it goes on with what the other one says.
     parsed = re.search(r"regex parse error:\n(.*?)\nerror: ([^\n]*)", complaint, re.DOTALL)
-    return f"{parsed[2]}\n{parsed[1]}" if parsed else complaint.removeprefix("rg: ").strip()
+    raise RipgrepRefused(f"{parsed[2]}\n{parsed[1]}" if parsed else complaint.removeprefix("rg: ").strip())
 
 
 def _filled_pipe(text: str) -> int:

@@ -71,28 +71,20 @@ class Tree:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def changed_ns(self, paths: Iterable[str]) -> dict[str, int]:
-        """When each regular file was changed last. What is not (or no longer) there as a plain file is left out."""
+    def ages(self, paths: Iterable[str]) -> list[tuple[int, str]]:
+        """Each regular file with a number that is the smaller the later it was changed. What is not (or no longer)
+        there as a plain file is left out."""
         by_folder: dict[str, list[str]] = {}
         for path in paths:
             folder, _, name = path.rpartition("/")
             by_folder.setdefault(folder, []).append(name)
-        found: dict[str, int] = {}
+        found: list[tuple[int, str]] = []
         for folder, names in by_folder.items():
             fd = self.open_folder(folder, follow=True)
             if fd is not None:
-                self._look(fd, f"{folder}/" if folder else "", names, found)
+                _look(fd, f"{folder}/" if folder else "", names, found)
                 os.close(fd)
         return found
-
-    def _look(self, folder_fd: int, prefix: str, names: list[str], found: dict[str, int]) -> None:
-        for name in names:
-            try:
-                status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISREG(status.st_mode):
-                found[prefix + name] = status.st_mtime_ns
 
     # -- ignore rules ---------------------------------------------------------------------------------------------
 
@@ -138,6 +130,16 @@ class Tree:
         if folder not in self._ignored:
             self._ignored[folder] = self.is_ignored(folder, start, is_folder=True)
         return self._ignored[folder]
+
+
+def _look(folder_fd: int, prefix: str, names: list[str], found: list[tuple[int, str]]) -> None:
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found.append((-status.st_mtime_ns, prefix + name))
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

@@ -12,14 +12,14 @@ import signal
 import sys
 
 if __name__ == "__main__":  # started by its path, without site-packages
-    sys.path[0] = __file__.rpartition("/trunkline/links/search/")[0]
+    sys.path.append(__file__.rpartition("/trunkline/links/search/")[0])
 
 from trunkline.links.beneath import Beneath
 from trunkline.links.search.dialect import BadPattern
 from trunkline.links.search.finding import glob, grep
 from trunkline.links.search.globs import GlobProblem
 from trunkline.links.search.page import Page, printable
-from trunkline.links.search.ripgrep import Ripgrep
+from trunkline.links.search.ripgrep import Ripgrep, RipgrepBroken
 from trunkline.links.search.tree import Tree
 
 TYPE_CHECKING = False
@@ -36,24 +36,27 @@ class TooLong(Exception):
 
 def answer(request: dict[str, Any], beneath: Beneath) -> dict[str, Any]:
     """The lines of one page and what there is to say about them; or a `fault`, for the agent to read."""
-    tree = Tree(beneath)
     page = Page(offset=request["offset"], limit=request["limit"], most_characters=request["most_characters"])
     notes: list[str] = []
     try:
-        ripgrep = _ripgrep(request, tree)
-        if request["tool"] == "Glob":
-            glob(tree, request, ripgrep, page)
-        else:
-            engine = grep(tree, request, ripgrep, page)
-            notes += [f"{printable(path)} is too large to be searched without ripgrep" for path in engine.too_large[:5]]
+        notes += _search(request, Tree(beneath), page)
+    except RipgrepBroken:
+        return answer({**request, "ripgrep": None}, beneath)
     except (BadPattern, GlobProblem) as problem:
         return {"fault": str(problem)}
     except TooLong:
         page.stopped()
-        notes.append(
-            f"The search was stopped after {request['limit_s']:g} s: there may be more. Search a smaller folder"
-        )
+        notes.append(f"Stopped after {request['limit_s']:g} s, so there may be more: search a smaller folder")
     return {"lines": page.lines, "left": page.left, "left_is_all": page.left_is_all, "notes": notes}
+
+
+def _search(request: dict[str, Any], tree: Tree, page: Page) -> list[str]:
+    ripgrep = _ripgrep(request, tree)
+    if request["tool"] == "Glob":
+        glob(tree, request, ripgrep, page)
+        return []
+    engine = grep(tree, request, ripgrep, page)
+    return [f"{printable(path)} is too large to be searched without ripgrep" for path in engine.too_large[:5]]
 
 
 def _ripgrep(request: dict[str, Any], tree: Tree) -> Ripgrep | None:

@@ -67,7 +67,7 @@ def test_links_devices_and_pipes_are_no_files(tree: Tree, tmp_path: Path) -> Non
     assert tree.open_file("pipe") is None
     assert tree.open_file("out/passwd") is None
     assert tree.open_folder("out", follow=True) is None
-    assert set(tree.changed_ns(["a", "link", "pipe", "out/passwd", "nothing", "../x"])) == {"a"}
+    assert [path for _, path in tree.ages(["a", "link", "pipe", "out/passwd", "nothing", "../x"])] == ["a"]
 
 
 def test_a_folder_that_cannot_be_read_is_skipped(tree: Tree, tmp_path: Path) -> None:

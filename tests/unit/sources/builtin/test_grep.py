@@ -118,10 +118,10 @@ async def test_pages_of_lines_follow_each_other(bench: Workbench) -> None:
     assert await lines(bench, **search, offset=10) == ["Nothing is left at offset=10"]
 
 
-async def test_what_is_left_is_counted_up_to_a_thousand(bench: Workbench) -> None:
+async def test_what_is_left_is_counted_up_to_a_point(bench: Workbench) -> None:
     bench.write("a", "x\n" * 5_000)
     text = await bench.text(Grep, pattern="x", output_mode="content", limit=10)
-    assert text.endswith("[At least 1,000 more lines. Continue with offset=10]")
+    assert text.endswith("[At least 500 more lines. Continue with offset=10]")
 
 
 @pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
