@@ -25,7 +25,7 @@ from trunkline.sources.builtin.writing import Write
 
 SECRET = "SECRET from outside"
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
-DURATIONS = pytest.mark.parametrize("seconds", [2.0, pytest.param(30.0, marks=pytest.mark.slow)])
+DURATIONS = pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.slow)])
 
 
 class Battlefield:
