@@ -205,6 +205,7 @@ export class App {
       let delayMs = 0;
       try {
         await this.#oneConnection(stopping, () => backoff.up());
+        if (!this.isRegistered && !stopping.aborted) throw new Error("it closed the connection");
         delayMs = backoff.nextDelayMs();
       } catch (error) {
         wasRegistered ||= this.isRegistered;
@@ -214,7 +215,8 @@ export class App {
           log("error", `${error.message}; trying again in ${Math.round(delayMs / 1000)} s`);
         } else {
           delayMs = backoff.nextDelayMs();
-          log(complained ? "debug" : "warning", `No gateway at ${gateway}: ${error.message}; trying again`);
+          const level = complained || this.isRegistered ? "debug" : "warning";
+          log(level, `No gateway for apps at ${gateway}: ${error.message}; trying again`);
           complained = true;
         }
       }

@@ -99,7 +99,12 @@ class Dialled:
         return await asyncio.wait_for(self.registers.get(), PATIENCE_S)
 
     def hang_up(self) -> None:
+        """Without a word, as when its machine is gone."""
         self._writer.transport.abort()
+
+    def finish(self) -> None:
+        """In order."""
+        self._writer.close()
 
 
 class DialinGateway:

@@ -87,6 +87,7 @@ class Life:
         """How long to wait until the next one."""
         try:
             await self._one_connection(slots)
+            self._complain(ConnectionResetError("it closed the connection"))
         except Refused as refused:
             if not self._registration.ever:
                 self._registration.ended(refused)
@@ -102,7 +103,9 @@ class Life:
         """Once is enough, until the gateway was there again."""
         if not self._registration.is_there:
             level = logging.DEBUG if self._complained else logging.WARNING
-            log.log(level, "No gateway at %s: %s; trying again", self._address, str(error) or type(error).__name__)
+            log.log(
+                level, "No gateway for apps at %s: %s; trying again", self._address, str(error) or type(error).__name__
+            )
             self._complained = True
 
     async def _one_connection(self, slots: Slots) -> None:

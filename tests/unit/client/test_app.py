@@ -324,7 +324,7 @@ async def test_it_waits_for_a_gateway_that_is_not_there_yet(caplog: pytest.LogCa
         await gateway.stop()
         app = board(gateway)
         running = asyncio.get_running_loop().create_task(app.run())
-        await until(lambda: "No gateway at 127.0.0.1" in caplog.text, "it said so")
+        await until(lambda: "No gateway for apps at 127.0.0.1" in caplog.text, "it said so")
         await gateway.start()
         assert await app.until_registered() == "Board"
         running.cancel()

@@ -149,7 +149,7 @@ async def test_it_dials_again_with_the_same_credential_and_ends_what_ran(languag
         assert await again.data("Workshop:add", a=1) == 2
         await program.until_said("cancelled")
         await gateway.stop()
-        await until(lambda: "No gateway at" in program.complaints or language == "python", "it tries again")
+        await until(lambda: "No gateway for apps at" in program.complaints, "it tries again")
         await gateway.start()
         assert await (await gateway.dialled()).data("Workshop:add", a=1) == 2
 
@@ -200,3 +200,14 @@ async def test_a_unix_socket_will_do_and_junk_costs_only_itself(language: str, t
         assert answers[77]["error"] == "The arguments must be an object"
         assert answers[78]["data"] == 2
         assert "not JSON" in program.complaints
+
+
+async def test_somebody_who_hangs_up_without_a_word_is_complained_about_once(language: str) -> None:
+    async with DialinGateway(greet=silent) as gateway, workshop(language, gateway.address) as program:
+        for _ in range(3):
+            line = await gateway.dialled()
+            await line.registered()
+            line.finish()
+        await (await gateway.dialled()).registered()
+        assert program.complaints.count("No gateway for apps at") == 1
+        assert "it closed the connection" in program.complaints
