@@ -26,16 +26,19 @@ _STRICT: Final = ("--die-with-parent", "--cap-drop", "ALL")  # root would keep w
 
 
 class Sandbox:
-    """One way to run commands for the folder `root`. `hidden` are folders of ours that no command may see.
+    """One way to run commands for the folder `root`. No command may see the folders `hidden`, or write `fixed` files.
 
     Making it looks around and makes the private folders, `close` removes them: neither on the event loop.
     """
 
-    def __init__(self, program: str, root: str, env: Mapping[str, str], hidden: Sequence[str]) -> None:
+    def __init__(
+        self, program: str, root: str, env: Mapping[str, str], hidden: Sequence[str] = (), fixed: Sequence[str] = ()
+    ) -> None:
         self._program = program
         self.root = os.path.realpath(root)
         self._env = env
         self._hidden = [os.path.realpath(folder) for folder in hidden]
+        self._fixed = fixed
         self._scratch = tempfile.mkdtemp(prefix="trunkline-bash-")
         self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
 
@@ -45,7 +48,7 @@ class Sandbox:
 
     def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
         """The command that runs `argv` inside, in `folder`."""
-        return [self._program, *self._options, *self._hiding(), "--chdir", folder, "--", *argv]
+        return [self._program, *self._options, *self._fixing(), *self._hiding(), "--chdir", folder, "--", *argv]
 
     def environment(self) -> dict[str, str]:
         return {**self._env, "TMPDIR": PRIVATE_TMP}
@@ -74,6 +77,31 @@ class Sandbox:
         for folder in filter(_is_folder, self._hidden):
             if _is_in(folder, self.root) or not any(_is_in(folder, other) for other in self._emptied()):
                 yield from ("--tmpfs", folder, "--remount-ro", folder)
+
+    def _fixing(self) -> Iterable[str]:
+        """Files in the root that say what the gateway runs, outside of any sandbox.
+
+        What something is mounted on can be neither renamed nor removed, so every folder on the way is mounted on
+        itself. Where there is no such file, its folder holds nothing, and nothing can be put there.
+        """
+        places = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
+        places = [(folder, name) for folder, name in places if _is_in(folder, self.root)]
+        for step in sorted({step for folder, _ in places for step in self._way_to(folder)}):  # above before below
+            yield from ("--bind", step, step)
+        for folder, name in places:
+            path = os.path.join(folder, name)  # noqa: PTH118
+            if os.path.isfile(path):  # noqa: PTH113
+                yield from ("--ro-bind", path, path)
+            elif folder != self.root:
+                yield from ("--ro-bind", folder if _is_folder(folder) else self._own_folder("nothing"), folder)
+
+    def _way_to(self, folder: str) -> list[str]:
+        """The folders below the root down to this one, as far as they exist."""
+        steps: list[str] = []
+        while folder != self.root:
+            steps.append(folder)
+            folder = os.path.dirname(folder)  # noqa: PTH120
+        return [step for step in steps if _is_folder(step)]
 
     def _emptied(self) -> list[str]:
         """What is hidden by an empty folder that cannot be written to."""

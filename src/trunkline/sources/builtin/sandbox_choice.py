@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.sandbox import Sandbox, find_program
-from trunkline.sources.builtin.tool import Note, ToolFault
+from trunkline.sources.builtin.tool import Note, ToolFault, Workplace
 
 _TRIAL_S: Final = 10.0
 _SHOWN: Final = 200
@@ -33,15 +33,14 @@ class Surroundings:
 
 
 class SandboxChoice:
-    """`wanted` is `auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before its use."""
+    """`auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before it is used."""
 
-    def __init__(
-        self, wanted: str, root: str, env: Mapping[str, str], hidden: Sequence[str], commands: Commands
-    ) -> None:
-        self._wanted = wanted
-        self._root = root
+    def __init__(self, place: Workplace, env: Mapping[str, str], commands: Commands) -> None:
+        self._wanted = place.sandbox
+        self._root = place.root.path
         self._env = env
-        self._hidden = hidden
+        self._hidden = place.parts.private
+        self._fixed = place.parts.own_files
         self._commands = commands
         self._trying = asyncio.Lock()
         self._sandbox: Sandbox | None = None
@@ -110,7 +109,7 @@ class SandboxChoice:
     async def _trial(self, program: str, *, writable: bool) -> str:
         """Why it cannot be used; empty when it can, and then there it is."""
         try:
-            sandbox = await asyncio.to_thread(Sandbox, program, self._root, self._env, self._hidden)
+            sandbox = await asyncio.to_thread(Sandbox, program, self._root, self._env, self._hidden, self._fixed)
         except OSError as error:
             return f"no folder for it: {error.strerror}"
         argv = ["/bin/sh", "-c", _TRIAL, "sh", sandbox.root, "yes" if writable else "no"]

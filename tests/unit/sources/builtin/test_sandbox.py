@@ -175,6 +175,44 @@ def test_inside_no_other_process_is_seen_and_no_power_is_left(place: Place) -> N
     assert "swappiness" in written, "it says that this cannot be written to"
 
 
+ATTEMPTS = [
+    "echo bad > trunkline.yaml",
+    "rm -f trunkline.yaml; echo bad > trunkline.yaml",
+    "echo bad > new; mv new trunkline.yaml",
+    "mv trunkline.yaml away; echo bad > trunkline.yaml",
+    "mkdir -p .awf; echo bad > .awf/plugins.yaml",
+    "mv .awf away; mkdir .awf; echo bad > .awf/plugins.yaml",
+    "rm -rf .awf; mkdir .awf; echo bad > .awf/plugins.yaml",
+    "cd ..; mv conf away; mkdir -p conf/.awf; echo bad > conf/trunkline.yaml; echo bad > conf/.awf/plugins.yaml",
+]
+
+
+@real
+@pytest.mark.optional
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+@pytest.mark.parametrize("plugins", [True, False], ids=["with plugins", "without"])
+def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, attempt: str, plugins: bool) -> None:
+    folder = tmp_path / "root" / "conf"
+    folder.mkdir(parents=True)
+    files = [folder / "trunkline.yaml", folder / ".awf" / "plugins.yaml"]
+    files[0].write_text("good")
+    (folder / "state").mkdir()
+    (folder / "state" / "token").touch()
+    if plugins:
+        files[1].parent.mkdir()
+        files[1].write_text("good")
+    env = {"PATH": "/usr/bin:/bin", "HOME": ""}
+    sandbox = Sandbox(BWRAP, str(tmp_path / "root"), env, [str(folder / "state")], [str(file) for file in files])
+    try:
+        argv = sandbox.wrap(["/bin/sh", "-c", f"touch ../fine; ls state; {attempt}"], str(folder))
+        assert b"token" not in subprocess.run(argv, env=env, capture_output=True, timeout=60).stdout
+    finally:
+        sandbox.close()
+    assert (tmp_path / "root" / "fine").exists()
+    assert files[0].read_text() == "good"
+    assert not files[1].exists() or files[1].read_text() == "good"
+
+
 @real
 @pytest.mark.optional
 def test_nothing_started_inside_survives(place: Place) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.waiting import until
@@ -11,11 +12,19 @@ from tests.support.waiting import until
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.links.commands import Commands
 from trunkline.sources.builtin import sandbox_choice as module
+from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
-from trunkline.sources.builtin.tool import ToolFault
+from trunkline.sources.builtin.tool import ToolFault, Workplace
 
 WORKING = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
 """What looks like bubblewrap from outside, wherever the tests run."""
+
+
+class Lent:
+    """Of what a gateway lends to its sources, what matters here."""
+
+    private = ()
+    own_files = ()
 
 
 class Scene:
@@ -25,7 +34,8 @@ class Scene:
         self.root = folder / "root"
         self.root.mkdir()
         self.commands = Commands()
-        self.choice = SandboxChoice(wanted, str(self.root), {"PATH": str(self.programs)}, [], self.commands)
+        place: Any = Workplace(source="local", root=Root(self.root), sandbox=wanted, parts=Lent())  # type: ignore[arg-type]
+        self.choice = SandboxChoice(place, {"PATH": str(self.programs)}, self.commands)
 
     def install(self, script: str = WORKING) -> None:
         program = self.programs / "bwrap"
