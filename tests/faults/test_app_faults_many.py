@@ -74,6 +74,19 @@ async def test_ten_thousand_dials_that_say_nothing_cost_an_honest_app_nothing(tm
         await here.good_works()
 
 
+async def test_dials_do_not_use_up_the_files_that_a_gateway_may_open(tmp_path: Path) -> None:
+    async with house(tmp_path, prelude="ulimit -n 128") as here:
+        held = [socket.create_connection(("127.0.0.1", here.port)) for _ in range(300)]
+        try:
+            await here.good_works()
+            async with here.gateway.client() as another:
+                assert (await another.call("Good_echo", {"a": 2})).structured == {"a": 2}
+            await here.works_again()
+        finally:
+            for half_open in held:
+                half_open.close()
+
+
 @pytest.mark.parametrize("registered", [True, False], ids=["of an app", "of a stranger"])
 async def test_a_flood_of_junk_lines_costs_an_honest_app_nothing(tmp_path: Path, registered: bool) -> None:
     junk = b"".join(b"junk line number %d {}\n" % number for number in range(20_000))

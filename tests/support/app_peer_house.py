@@ -43,10 +43,12 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(folder: Path, *, limits: dict[str, Any] | None = None, **keys: Any) -> AsyncIterator[House]:
+async def house(
+    folder: Path, *, limits: dict[str, Any] | None = None, prelude: str = "", **keys: Any
+) -> AsyncIterator[House]:
     port = free_port()
     entry = {"desktop": {"kind": "app", "listen": f"127.0.0.1:{port}", **keys}}
-    with Gateway(folder, entry, limits=limits or {}) as gateway:
+    with Gateway(folder, entry, limits=limits or {}, prelude=prelude) as gateway:
         async with gateway.client() as client:
             here = House(gateway, client, port)
             await until(lambda: listens(port), "the gateway listens for apps")

@@ -6,6 +6,7 @@ Whoever can reach the port can be here, so nothing here may cost those inside an
 from __future__ import annotations
 
 import asyncio
+import resource
 from functools import partial
 from typing import Final
 
@@ -27,13 +28,14 @@ class Doorway:
         self._complaints = complaints
         self._has_token = has_token
         self._waiting: dict[AppLink, asyncio.TimerHandle] = {}
+        self._most_waiting = _most_waiting()
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def enter(self, link: AppLink) -> None:
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= self._most_waiting:
             self._drop(next(iter(self._waiting)), "too many connections have not registered")
         late = partial(self._drop, link, f"a connection did not register within {_REGISTER_S:g} seconds")
         self._waiting[link] = self._loop.call_later(_REGISTER_S, late)
@@ -63,3 +65,9 @@ class Doorway:
     def _drop(self, link: AppLink, why: str) -> None:
         self._complaints.add("dials_dropped", f"a connection was closed: {why}")
         link.end(APP_REFUSED, why)
+
+
+def _most_waiting() -> int:
+    """At most a quarter of the files that this process may open: the rest is for those who are known."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_WAITING if soft == resource.RLIM_INFINITY else max(1, min(_MOST_WAITING, soft // 4))
