@@ -7,14 +7,17 @@ the source ends, because agents leave things there for their next command.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 PROGRAM: Final = "bwrap"
 PRIVATE_TMP: Final = "/tmp"
+_SCRATCH: Final = "trunkline-bash-"
 _HOMES: Final = ("/home", "/root")
 _SOCKETS: Final = "/run"
 _LEFT_OF_RUN: Final = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
@@ -39,7 +42,8 @@ class Sandbox:
         self._env = env
         self._hidden = [os.path.realpath(folder) for folder in hidden]
         self._fixed = fixed
-        self._scratch = tempfile.mkdtemp(prefix="trunkline-bash-")
+        _remove_left_behind()
+        self._scratch = tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-")
         self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
 
     def close(self) -> None:
@@ -130,6 +134,25 @@ class Sandbox:
 def find_program(env: Mapping[str, str]) -> str | None:
     """bubblewrap, as the gateway's own user finds it."""
     return shutil.which(PROGRAM, path=env.get("PATH"))
+
+
+def _remove_left_behind() -> None:
+    """The private folders of gateways of this user that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
+        pid = folder.name.removeprefix(_SCRATCH).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and folder.stat().st_uid == os.getuid() and not _runs(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _is_folder(path: str) -> bool:

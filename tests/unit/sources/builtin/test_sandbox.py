@@ -120,6 +120,18 @@ def test_a_home_that_is_none_hides_nothing_by_mistake(tmp_path: Path) -> None:
         assert not {"", "/", home} & {*mounts(sandbox, "--bind"), *mounts(sandbox, "--tmpfs")}
 
 
+def test_what_killed_gateways_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    names = [f"trunkline-bash-{ended.pid}-a", f"trunkline-bash-{os.getpid()}-b", "trunkline-bash-x-c", "other"]
+    for name in names:
+        (tmp_path / name / "tmp").mkdir(parents=True)
+    sandbox = Sandbox("bwrap", "/usr", {"PATH": "", "HOME": ""})
+    sandbox.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
 def test_the_program_is_looked_up_in_the_path(tmp_path: Path) -> None:
     assert find_program({"PATH": str(tmp_path)}) is None
     (tmp_path / "bwrap").touch(0o755)
