@@ -39,7 +39,7 @@ def grow(root: Path, tree: list[tuple[list[str], str, str]], base: Path) -> None
                 path.mkdir()
             else:
                 path.symlink_to(target.format(root=root, base=base) or ".")
-        except (FileExistsError, NotADirectoryError):
+        except OSError:
             continue
 
 
