@@ -71,7 +71,7 @@ class SandboxChoice:
             return None
         if self._wanted == "required":
             return Note(reason=f"Bash is refused without a sandbox: {self._obstacle}", hint=self._hint, usable=False)
-        hint = f"{self._hint}, or accept that with `sandbox: off`"
+        hint = f'{self._hint}, or accept that with `sandbox: "off"`'
         return Note(reason=f"Bash runs without a sandbox: {self._obstacle}", hint=hint, usable=True)
 
     async def close(self) -> None:

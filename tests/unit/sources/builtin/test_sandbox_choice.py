@@ -80,7 +80,7 @@ async def test_without_bubblewrap_commands_run_without_and_people_are_told(tmp_p
     assert note.usable
     assert note.reason == "Bash runs without a sandbox: `bwrap` is not installed"
     assert "apt install bubblewrap" in note.hint
-    assert "`sandbox: off`" in note.hint
+    assert '`sandbox: "off"`' in note.hint
 
 
 async def test_where_one_is_required_and_there_is_none_commands_are_refused(tmp_path: Path) -> None:
