@@ -151,6 +151,26 @@ async def test_a_pattern_that_never_ends_holds_up_nobody_and_ends_with_its_call(
         await _gone(pid)
 
 
+async def test_what_the_worker_started_ends_with_the_call(tmp_path: Path) -> None:
+    root, programs = tmp_path / "root", tmp_path / "programs"
+    fill(root)
+    programs.mkdir()
+    (programs / "rg").write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 600\n"
+    )
+    (programs / "rg").chmod(0o755)
+    bench = SearchBench(root, "own", path=f"{programs}:/usr/bin:/bin")
+    async with bench.lasting():
+        task = asyncio.get_running_loop().create_task(bench.use(Glob, pattern="*"))
+        async with asyncio.timeout(20):
+            while not (tmp_path / "pid").exists():
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task], timeout=10)
+        assert task.cancelled()
+        await _gone(int((tmp_path / "pid").read_text()))
+
+
 async def _worker(children: Children) -> int:
     """The process that searches, once it is there."""
     async with asyncio.timeout(20):
@@ -178,6 +198,22 @@ async def test_no_handle_is_left_behind(tmp_path: Path, engine: str) -> None:
         await bench.text(Grep, pattern="harmless", output_mode="content")
         await bench.text(Glob, pattern="*")
     assert len(os.listdir("/dev/fd")) <= before
+
+
+async def test_searches_cancelled_at_any_moment_leave_no_handle_behind(tmp_path: Path) -> None:
+    fill(tmp_path)
+    bench = SearchBench(tmp_path, "own")
+    loop = asyncio.get_running_loop()
+    async with bench.lasting():
+        await bench.text(Grep, pattern="harmless")
+        before = len(os.listdir("/dev/fd"))
+        for pause_ms in range(0, 60, 4):
+            task = loop.create_task(bench.text(Grep, pattern="harmless"))
+            await asyncio.sleep(pause_ms / 1000)
+            task.cancel()
+            await asyncio.wait([task], timeout=10)
+        assert await bench.text(Grep, pattern="harmless", path="steady/a.py") == "steady/a.py"
+        assert len(os.listdir("/dev/fd")) <= before
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +13,14 @@ import msgspec
 
 from trunkline.core.errors import GatewayError
 from trunkline.links.children import Child, Children
+from trunkline.links.control import close_all
 
 LIMIT_S: Final = 45.0
 """How long a search looks before it says what it has found so far: clients give up after a minute."""
 _GRACE_S: Final = 10.0
 _AT_ONCE: Final = 4
 _ANSWER_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
 _PROGRAM: Final = str(Path(__file__).with_name("worker.py"))
 
 
@@ -63,33 +64,49 @@ def _command() -> list[str]:
 
 
 async def _exchange(child: Child, request: bytes) -> bytes:
+    """By descriptor and not by a loop's transports: a transport that is cancelled closes its pipe when it likes."""
     os.close(child.stderr)
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_ANSWER_BYTES)
-    pipes: list[asyncio.BaseTransport] = []
-    files = [os.fdopen(child.stdout, "rb", 0), os.fdopen(child.stdin, "wb", 0)]
+    waiting = [child.stdout, child.stdin]
     try:
-        source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), files[0])
-        pipes.append(source)
-        target, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, files[1])
-        pipes.append(target)
-        target.write(request)
-        target.close()
-        return await _read_all(reader)
+        await _write(child.stdin, request)
+        os.close(waiting.pop())
+        return await _read(child.stdout)
     finally:
-        for pipe in pipes:
-            pipe.close()
-        for file in files:
-            with contextlib.suppress(OSError):
-                file.close()
+        close_all(waiting)
 
 
-async def _read_all(reader: asyncio.StreamReader) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while part := await reader.read(_ANSWER_BYTES):
-        parts.append(part)
-        size += len(part)
-        if size > _ANSWER_BYTES:
+async def _write(pipe: int, data: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(pipe, left) :]
+        except BlockingIOError:
+            await _ready(pipe, loop.add_writer, loop.remove_writer)
+        except BrokenPipeError:
+            return  # it ended already: there will be no answer either
+
+
+async def _read(pipe: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+    while True:
+        try:
+            part = os.read(pipe, _READ_BYTES)
+        except BlockingIOError:
+            await _ready(pipe, loop.add_reader, loop.remove_reader)
+            continue
+        if not part:
+            return bytes(data)
+        data += part
+        if len(data) > _ANSWER_BYTES:
             raise SearchFailed("The answer of the search is too large")
-    return b"".join(parts)
+
+
+async def _ready(pipe: int, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
+    turn = asyncio.get_running_loop().create_future()
+    add(pipe, lambda: turn.done() or turn.set_result(None))
+    try:
+        await turn
+    finally:
+        remove(pipe)
