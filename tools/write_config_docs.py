@@ -39,6 +39,10 @@ def words(schema: Schema) -> str:
 
 
 def _of_type(schema: Schema) -> str:
+    if not set(schema) - {"description", "default"}:
+        return "value"
+    if schema.get("additionalProperties") is False:
+        return "group of keys"
     kind = schema["type"]
     if kind == "boolean":
         return "`true` or `false`"
