@@ -94,7 +94,7 @@ class Beneath:
         parts = _parts(path)
         for home in self._homes:
             if parts[: len(home)] == home:
-                return "/".join(parts[len(home) :]) or "."
+                return "/".join(_steps(path)[len(home) :]) or "."
         raise Escape
 
     def open(self, path: str, flags: int) -> int:
@@ -134,12 +134,13 @@ class Beneath:
         """Where a path ends once all links are followed: an open folder, which is the caller's to close, and the name
         in it, which was no link just now and need not exist. The name is `.` where it is the folder itself."""
         with _Trail(self._fd) as trail:
-            parts = deque(_parts(self.relative(path)))
+            parts = deque(_steps(self.relative(path)))
             links = 0
             while parts:
                 part = parts.popleft()
                 if part == "..":
                     trail.back()
+                if part in ("..", "."):
                     continue
                 if parts and trail.enter(part, make_folders):
                     continue
@@ -152,7 +153,7 @@ class Beneath:
                 if target.startswith("/"):
                     target = self.relative(target)
                     trail.restart()
-                parts.extendleft(reversed(_parts(target)))
+                parts.extendleft(reversed(_steps(target)))
             return trail.last(), "."
 
 
@@ -227,6 +228,12 @@ def refuse_kernel_files(fd: int) -> None:
 
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    """The names on the way. What ends in a slash must be a folder: one more step, into itself, finds out."""
+    parts = _parts(path)
+    return (*parts, ".") if parts and path.endswith(("/", "/.")) else parts
 
 
 @contextlib.contextmanager

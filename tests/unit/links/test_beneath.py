@@ -113,6 +113,9 @@ def test_a_root_that_is_a_link_itself_goes_by_both_names(home: Path, walk_only: 
         ("nothing", errno.ENOENT),
         ("a/nothing/file", errno.ENOENT),
         ("a/b/file/more", errno.ENOTDIR),
+        ("a/b/file/", errno.ENOTDIR),
+        ("a/b/file/.", errno.ENOTDIR),
+        ("{root}/a/b/file/", errno.ENOTDIR),
         ("loop", errno.ELOOP),
         ("loop/file", errno.ELOOP),
         ("x" * 300, errno.ENAMETOOLONG),
@@ -123,7 +126,7 @@ def test_other_faults_are_those_of_the_system(home: Path, path: str, number: int
     (home / "loop").symlink_to("loop")
     (home / "dangling").symlink_to("gone")
     with pytest.raises(OSError) as caught:
-        content(home, path, walk_only)
+        content(home, path.format(root=home), walk_only)
     assert caught.value.errno == number
 
 
