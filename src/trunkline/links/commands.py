@@ -19,8 +19,8 @@ from trunkline.links.crowd import Crowd, processes_below
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.links.platform import sees_all_processes
 
-HEAD_BYTES: Final = 64 << 10
-TAIL_BYTES: Final = 256 << 10
+HEAD_BYTES: Final = 32 << 10
+TAIL_BYTES: Final = 128 << 10
 PROCESS_LIMIT: Final = 1024
 _TERM_S: Final = 0.3  # enough to remove a lock file
 _GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody should wait for it

@@ -36,7 +36,7 @@ _PARAMETERS: Final = (
     Parameter(
         name="timeout",
         doc=f"Milliseconds until it is ended, {LONGEST_COMMAND_S * 1000:.0f} at most",
-        kind="number",
+        kind="integer",
         default=_DEFAULT_MS,
         minimum=1,
         also=("timeout_ms",),
@@ -73,21 +73,22 @@ class Bash:
 
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
         _check(arguments)
-        timeout_s = _timeout(arguments["timeout"] / 1000, job.deadline_s)
+        timeout_s = _timeout(arguments["timeout"] / 1000, job.left_s)
         folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
         try:
-            command = await self._command(arguments["command"], folder, timeout_s)
+            command = await self._command(arguments["command"], folder, timeout_s, job)
             ended = await self._commands.run(command, _telling(job))
         finally:
             os.close(folder)
         return _result(ended, timeout_s)
 
-    async def _command(self, line: str, folder: int, timeout_s: float) -> Command:
-        argv = [self._shell, "-c", line]
+    async def _command(self, line: str, folder: int, timeout_s: float, job: Job) -> Command:
+        argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
         env = self._env
         if sandbox is not None:
-            argv, env = sandbox.wrap(argv, path_of(folder)), sandbox.environment()
+            argv = await job.in_thread(lambda: sandbox.wrap(argv, path_of(folder)))
+            env = sandbox.environment()
         return Command(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
 
 
@@ -106,12 +107,11 @@ def _check(arguments: Mapping[str, Any]) -> None:
         raise ToolFault(f"`command` is longer than {_LONGEST_COMMAND:,} bytes: write it to a file, and run that")
 
 
-def _timeout(asked_s: float, deadline_s: float) -> float:
+def _timeout(asked_s: float, left_s: float) -> float:
     """What was asked for, and where the call has to end sooner, so much less that the output still arrives."""
     if asked_s > LONGEST_COMMAND_S:
         raise ToolFault(f"`timeout` is in milliseconds and at most {LONGEST_COMMAND_S * 1000:,.0f}")
-    left_s = deadline_s - _SPARE_S
-    return min(asked_s, left_s) if left_s > _SPARE_S else asked_s
+    return min(asked_s, left_s - _SPARE_S) if left_s > 2 * _SPARE_S else asked_s
 
 
 def _telling(job: Job) -> Callable[[HeadAndTail], None]:
@@ -146,7 +146,7 @@ def _failure(ended: Ended, timeout_s: float) -> str:
     """The first line of a result that is an error."""
     if ended.how == "timed_out":
         return (
-            f"Command timed out after {timeout_s:g} s and was ended, with everything it had started. "
+            f"Command timed out after {timeout_s:.3g} s and was ended, with everything it had started. "
             f"`timeout` (milliseconds, up to {LONGEST_COMMAND_S * 1000:.0f}) gives it longer. Its output until then:"
         )
     if ended.how == "too_many_processes":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from trunkline.core.call import PROGRESS, Call
@@ -87,9 +88,9 @@ class Job:
         return self._call.caller.session
 
     @property
-    def deadline_s(self) -> float:
-        """How long the call may take, all in all, before whoever asked is told that it took too long."""
-        return self._call.timeout
+    def left_s(self) -> float:
+        """How long until whoever asked is told that this took too long."""
+        return self._call.started_at + self._call.timeout - monotonic()
 
     def progress(self, text: str) -> None:
         """Tell the caller, where it asked for that, how far this is. Only from the event loop."""

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ class Shell:
     def begin(self, command: str, deadline_s: float = 60.0, **arguments: Any) -> Call:
         params = json.dumps({"name": "Bash", "arguments": {"command": command, **arguments}}).encode()
         call = Call("tools/call", params, lambda _: None, caller=Caller(), reply=lambda _: None)
-        call.tool, call.timeout = "Bash", deadline_s
+        call.tool, call.timeout, call.started_at = "Bash", deadline_s, monotonic()
         call.wants_progress, call.on_notice = True, self._noticed
         self.source.submit(call)
         return call
@@ -138,6 +139,7 @@ async def test_a_command_is_one_argument_of_a_shell_and_nothing_else(tmp_path: P
     async with shell_in(tmp_path) as shell:
         assert await shell.text("""printf '%s|' "a b" 'c"d' $'e\\nf' '$(id)' "ü" """) == 'a b|c"d|e\nf|$(id)|ü|'
         assert await shell.text("cat <<'END'\nmany\nlines\nEND") == "many\nlines"
+        assert "--version: command not found" in await shell.fault("--version")
 
 
 async def test_bash_is_used_where_there_is_one_and_reads_no_files_of_its_own(tmp_path: Path) -> None:
@@ -213,6 +215,7 @@ async def test_a_folder_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
         ({"command": "true", "timeout": 600_001}, "at most 600,000"),
         ({"command": "true", "timeout": 0}, "`timeout` must be at least 1"),
         ({"command": "true", "timeout": "soon"}, "`timeout` must be"),
+        ({"command": "true", "timeout": "nan"}, "`timeout` must be"),
         ({"command": "true", "shell": "fish"}, "Unknown argument `shell`"),
     ],
 )
@@ -246,12 +249,12 @@ async def test_a_timeout_never_goes_beyond_the_deadline_of_the_call(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("asked_s", "deadline_s", "timeout_s"), [(120, 610, 120), (600, 610, 600), (600, 60, 59), (120, 0.5, 120)]
+    ("asked_s", "left_s", "timeout_s"), [(120, 610, 120), (600, 610, 600), (600, 60, 59), (120, 0.5, 120)]
 )
 def test_a_command_ends_a_second_before_its_call_where_there_is_one_to_spare(
-    asked_s: float, deadline_s: float, timeout_s: float
+    asked_s: float, left_s: float, timeout_s: float
 ) -> None:
-    assert module._timeout(asked_s, deadline_s) == timeout_s
+    assert module._timeout(asked_s, left_s) == timeout_s
 
 
 async def test_the_caller_is_told_that_a_command_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
