@@ -34,7 +34,8 @@ class RpcFailed(Exception):
     def problem(self, source: str, tool: str, redact: Callable[[str], str]) -> Problem:
         """The problem of a call that was sent: nobody can say how far it came."""
         text = harmless(str(self), redact)[:_SHOWN_CHARACTERS]
-        message = f"Server {source}: the plugin answered with {text}"
+        what = "lost during the call" if self.code is SOURCE_LOST else "the plugin answered"
+        message = f"Server {source}: {what}: {text}"
         return Problem(code=self.code, message=message, source=source, tool=tool, phase="sent", executed="unknown")
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.plugin_rig import FAULTS, FaultyPlugin, House, housed, text
 from tests.support.waiting import until
 
-from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
+from trunkline.core.errors import SOURCE_DOWN
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.links.children import Children
@@ -124,4 +124,4 @@ async def test_calls_that_wait_are_refused_when_it_is_stopped(tmp_path: Path) ->
     await until(lambda: call.done, "it is answered")
     outcome: Any = call.outcome
     assert outcome.problem.executed == "no"
-    assert outcome.problem.code in (SOURCE_DOWN, UNKNOWN_TOOL)
+    assert outcome.problem.code.jsonrpc == SOURCE_DOWN.jsonrpc
