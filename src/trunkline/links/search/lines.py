@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import os
 import re
 
@@ -26,15 +27,27 @@ def is_binary(beginning: bytes) -> bool:
 
 def read_text(fd: int) -> str | None:
     """All of a file as text with `\\n` between lines; None for a binary one."""
-    with os.fdopen(os.dup(fd), "rb") as file:
-        data = file.read()
+    data = _read_all(fd)
     if is_binary(data):
         return None
     if data.startswith(_UTF16):
         text = data.decode("utf-16", "replace")
     else:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n") if "\r" in text else text
+
+
+def _read_all(fd: int) -> bytes:
+    size = os.fstat(fd).st_size
+    parts: list[bytes] = []
+    while part := os.read(fd, size + 1):
+        parts.append(part)
+    return b"".join(parts)
+
+
+@functools.cache
+def _sees_lines_only(pattern: str) -> bool:
+    return _LOOKS_FURTHER.search(pattern) is None
 
 
 class Lines:
@@ -44,7 +57,7 @@ class Lines:
         self._text = text
         self._pattern = pattern
         self._multiline = multiline
-        self._sees_lines_only = multiline or _LOOKS_FURTHER.search(pattern.pattern) is None
+        self._sees_lines_only = multiline or _sees_lines_only(pattern.pattern)
 
     def any(self) -> bool:
         return next(self.matching(), None) is not None

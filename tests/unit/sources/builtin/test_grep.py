@@ -229,14 +229,15 @@ async def test_both_engines_find_the_same(tmp_path: Path, pattern: str) -> None:
         bench = SearchBench(tmp_path, engine)
         for name, text in CORPUS.items():
             bench.write(name, text)
-        found[engine] = [
-            await _text_or_fault(bench, pattern=pattern, **options)
-            for options in (
-                {"output_mode": "content", "context_lines": 1},
-                {"output_mode": "count", "ignore_case": True},
-                {"output_mode": "content", "multiline": True},
-            )
-        ]
+        async with bench.lasting():
+            found[engine] = [
+                await _text_or_fault(bench, pattern=pattern, **options)
+                for options in (
+                    {"output_mode": "content", "context_lines": 1},
+                    {"output_mode": "count", "ignore_case": True},
+                    {"output_mode": "content", "multiline": True},
+                )
+            ]
     assert found["own"] == found["ripgrep"]
 
 
