@@ -65,8 +65,8 @@ class SandboxChoice:
             return None
         try:
             decided = await self._decide()
-        except GatewayError:
-            return None  # nothing can be started at the moment, which says nothing about the sandbox
+        except (GatewayError, OSError, RuntimeError):
+            return None  # no process, file or thread can be had at the moment, which says nothing about the sandbox
         if not decided or self._sandbox is not None:
             return None
         if self._wanted == "required":
