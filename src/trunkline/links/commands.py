@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Literal
 
 from trunkline.links.children import Child, Children
-from trunkline.links.crowd import Crowd, processes_below
+from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
 from trunkline.links.head_and_tail import HeadAndTail
-from trunkline.links.platform import sees_all_processes
+from trunkline.links.platform import sees_all_processes, signal_group
 
 HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 128 << 10
@@ -31,13 +32,11 @@ _BREATHER_S: Final = 0.002  # after each _READ_BYTES: a flood must not keep the 
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
 # Output and errors go into one pipe, in the order they are written. There is no input, and it is no pipe, which some
-# programs would take for something to read. No core files; and where memory runs out, this is what has to go.
-_LAUNCHER: Final = (
-    "/bin/sh",
-    "-c",
-    '{ ulimit -c 0; echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; exec "$@" </dev/null 2>&1',
-    "sh",
-)
+# programs would take for something to read. No core files; and where memory runs out, this is what has to go. The limit
+# of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already included, and none for root.
+_LAUNCHER: Final = """\
+{ ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
+exec "$@" </dev/null 2>&1"""
 
 How = Literal["exited", "timed_out", "too_many_processes", "lost"]
 
@@ -88,7 +87,7 @@ class Commands:
         Cancelling this ends the command.
         """
         started_at = monotonic()
-        argv = [*_LAUNCHER, *command.argv]
+        argv = ["/bin/sh", "-c", _LAUNCHER, self._user_limit(), *command.argv]
         folder = _reachable(command.folder)
         child = await self._children.spawn(argv, env=command.env, cwd=folder, label=command.label)
         os.close(child.stdin)
@@ -112,7 +111,7 @@ class Commands:
         await self._children.close()
 
     async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> How:
-        crowd = Crowd(self._process_limit, lambda: self._processes_of(child))
+        crowd = Crowd(self._process_limit, lambda: self._has_too_many(child))
         while not child.exited.done():
             left_s = deadline - monotonic()
             if left_s <= 0:
@@ -123,14 +122,23 @@ class Commands:
             on_look()
         return "lost" if child.lost else "exited"
 
-    def _processes_of(self, child: Child) -> int:
+    def _has_too_many(self, child: Child) -> bool:
         supervisor = self._children.supervisor_pid
-        return 0 if supervisor is None else processes_below(supervisor, but_of=self._leaders - {child.pid})
+        others = self._leaders - {child.pid}
+        return supervisor is not None and exceeds(
+            self._process_limit, leader=child.pid, supervisor=supervisor, others=others
+        )
+
+    def _user_limit(self) -> str:
+        """For the kernel: everything that runs now and as much again as one command may have."""
+        tasks = tasks_in_system()
+        return "unlimited" if tasks is None else str(tasks + self._process_limit)
 
 
 async def _end(child: Child, *, at_once: bool) -> None:
     """Where it has ended by itself, its supervisor is already ending what it left behind."""
     if at_once:
+        signal_group(child.pid, signal.SIGKILL)  # in one step, before somebody looks for what is left
         child.kill()
     elif not child.exited.done():
         child.terminate(term_s=_TERM_S)

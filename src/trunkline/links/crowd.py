@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from trunkline.links.platform import process_table, with_descendants
+from trunkline.links.platform import process_table, read_process, with_descendants
 
 _LOAD: Final = Path("/proc/loadavg")
 
@@ -19,23 +20,40 @@ def tasks_in_system() -> int | None:
         return None
 
 
-def processes_below(supervisor: int, *, but_of: Collection[int]) -> int:
-    """Living processes below a supervisor, without those that are known to come from the leaders in `but_of`."""
+def exceeds(limit: int, *, leader: int, supervisor: int, others: Collection[int]) -> bool:
+    """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
+    supervisor and not known to come from the leaders of others.
+
+    Where a session is flooded that is seen first, by a look at the youngest processes only.
+    """
+    if _session_exceeds(limit, leader):
+        return True
     table = process_table()
     tops = [
         process
         for process in table.values()
-        if process.parent == supervisor and process.pid not in but_of and process.session not in but_of
+        if process.parent == supervisor and process.pid not in others and process.session not in others
     ]
-    return len(with_descendants(tops, table))
+    return len(with_descendants(tops, table)) > limit
+
+
+def _session_exceeds(limit: int, session: int) -> bool:
+    pids = sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)  # noqa: PTH208
+    count = 0
+    for pid in pids[: 2 * limit]:
+        process = read_process(pid)
+        count += process is not None and process.session == session and not process.dead
+        if count > limit:
+            return True
+    return False
 
 
 class Crowd:
-    """Watches for somebody who starts processes without end: `count` is asked only once the system has grown a lot."""
+    """Watches for somebody who starts processes without end: `look` is asked only once the system has grown a lot."""
 
-    def __init__(self, limit: int, count: Callable[[], int]) -> None:
+    def __init__(self, limit: int, look: Callable[[], bool]) -> None:
         self._limit = limit
-        self._count = count
+        self._look = look
         self._before = tasks_in_system()
 
     def too_large(self) -> bool:
@@ -44,5 +62,5 @@ class Crowd:
         now = tasks_in_system() or 0
         if now - self._before <= self._limit:
             return False
-        self._before = now  # where others are growing, the next exact count is that much later
-        return self._count() > self._limit
+        self._before = now  # where others are growing, the next look is that much later
+        return self._look()

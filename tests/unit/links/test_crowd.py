@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from tests.support.waiting import wait_until
 
 from trunkline.links import crowd
-from trunkline.links.crowd import Crowd, processes_below, tasks_in_system
+from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -17,35 +20,49 @@ def test_the_tasks_of_the_system_are_counted() -> None:
     assert (tasks_in_system() or 0) > 1
 
 
-def test_processes_below_one_are_counted_without_those_of_others() -> None:
-    script = "sleep 100 & sleep 100 & wait"
-    mine = subprocess.Popen(["sh", "-c", script], start_new_session=True)
-    others = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+@contextlib.contextmanager
+def shell(script: str) -> Iterator[int]:
+    process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
     try:
-        wait_until(lambda: processes_below(os.getpid(), but_of=[others.pid]) == 3, "a shell and its two")
-        wait_until(lambda: processes_below(os.getpid(), but_of=[]) == 6, "both shells and all that is theirs")
-        assert processes_below(os.getpid(), but_of=[mine.pid, others.pid]) == 0
+        yield process.pid
     finally:
-        for process in (mine, others):
-            os.killpg(process.pid, 9)
-            process.wait()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_processes_of_a_command_are_counted_without_those_of_others() -> None:
+    own = os.getpid()
+    two = "sleep 100 & sleep 100 & wait"
+    with shell(two) as mine, shell(two) as other:
+        wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others=[other]), "a shell and its two")
+        wait_until(lambda: exceeds(5, leader=mine, supervisor=own, others=[]), "both shells and what is theirs")
+        assert not exceeds(3, leader=mine, supervisor=own, others=[other])
+        assert not exceeds(6, leader=mine, supervisor=own, others=[])
+
+
+def test_what_has_a_session_of_its_own_is_counted_too() -> None:
+    script = "for n in 1 2 3 4; do setsid sleep 3 & done; wait"
+    with shell(script) as mine:
+        wait_until(lambda: exceeds(4, leader=mine, supervisor=os.getpid(), others=[]), "a shell and its four")
+        assert not exceeds(5, leader=mine, supervisor=os.getpid(), others=[])
+    wait_until(lambda: not exceeds(0, leader=mine, supervisor=os.getpid(), others=[]), "they end by themselves")
 
 
 class Counted:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: int, exact: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: int, too_many: bool) -> None:
         self.tasks: int | None = 100
         self.looks = 0
-        self.exact = exact
+        self.too_many = too_many
         monkeypatch.setattr(crowd, "tasks_in_system", lambda: self.tasks)
-        self.crowd = Crowd(limit, self._count)
+        self.crowd = Crowd(limit, self._look)
 
-    def _count(self) -> int:
+    def _look(self) -> bool:
         self.looks += 1
-        return self.exact
+        return self.too_many
 
 
-def test_the_exact_count_is_taken_only_once_the_system_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, limit=50, exact=51)
+def test_a_close_look_is_taken_only_once_the_system_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch, limit=50, too_many=True)
     counted.tasks = 150
     assert not counted.crowd.too_large()
     assert counted.looks == 0
@@ -53,8 +70,8 @@ def test_the_exact_count_is_taken_only_once_the_system_has_grown(monkeypatch: py
     assert counted.crowd.too_large()
 
 
-def test_a_system_that_others_fill_is_not_counted_at_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, limit=50, exact=3)
+def test_a_system_that_others_fill_is_not_looked_at_closely_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch, limit=50, too_many=False)
     counted.tasks = 1000
     assert not any(counted.crowd.too_large() for _ in range(10))
     assert counted.looks == 1
@@ -62,4 +79,4 @@ def test_a_system_that_others_fill_is_not_counted_at_every_look(monkeypatch: pyt
 
 def test_where_the_system_does_not_tell_nothing_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "tasks_in_system", lambda: None)
-    assert not Crowd(1, lambda: 1000).too_large()
+    assert not Crowd(1, lambda: True).too_large()
