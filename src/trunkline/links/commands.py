@@ -22,7 +22,7 @@ from trunkline.links.platform import sees_all_processes, signal_group
 
 HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 128 << 10
-PROCESS_LIMIT: Final = 1024
+PROCESS_LIMIT: Final = 512
 _TERM_S: Final = 0.3  # enough to remove a lock file
 _GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody should wait for it
 _LOOK_S: Final = 0.1
