@@ -55,9 +55,10 @@ class Connection:
 
     def tools_changed(self) -> None:
         """Several changes at once are one piece of news. A handler may cause them from its thread."""
-        if not self._changed and not self._loop.is_closed():
+        if not self._changed:
             self._changed = True
-            self._loop.call_soon_threadsafe(self._tell_changed)
+            with suppress(RuntimeError):  # the loop is closed: nobody listens
+                self._loop.call_soon_threadsafe(self._tell_changed)
 
     def _tell_changed(self) -> None:
         self._changed = False
@@ -90,7 +91,7 @@ class Connection:
             while data := await self._reader.read(_PIECE_BYTES):
                 for line in lines.feed(data):
                     self._take(line)
-                await self._out.room()
+                    await self._out.room()  # after each: short requests can have long answers
         for line in lines.last():
             self._take(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Context:
         self._log_level = log_level
         self._say = tell
         self._progress = float("-inf")
+        self._growing = threading.Lock()  # what one thread tells must not overtake what another does
         self._ended = self._cancelled = False
 
     @property
@@ -54,16 +56,20 @@ class Context:
     def progress(self, progress: float, total: float | None = None, message: str = "") -> None:
         """How far it is. Only what is more than before is told."""
         token = self.meta.get("progressToken")
-        if not isinstance(token, str | int) or isinstance(token, bool) or not progress > self._progress:
+        if not isinstance(token, str | int) or isinstance(token, bool):
             return
-        self._progress = progress
         params: Json = {"progressToken": token, "progress": progress}
         params |= {} if total is None else {"total": total}
         params |= {"message": message} if message else {}
-        self._tell("notifications/progress", params)
+        with self._growing:
+            if progress > self._progress:
+                self._progress = progress
+                self._tell("notifications/progress", params)
 
     def log(self, data: Any, level: LogLevel = "info", logger: str = "") -> None:
         """A line for the client's log, if it wants lines of this level; `data` is text or anything that is JSON."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"there is no log level `{level}`, only {', '.join(LOG_LEVELS)}")
         if not self._log_level or LOG_LEVELS.index(level) < LOG_LEVELS.index(self._log_level):
             return
         params: Json = {"level": level, "data": data} | ({"logger": logger} if logger else {})

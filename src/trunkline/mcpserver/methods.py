@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -180,8 +181,9 @@ class Methods:
             here = False
         if here:
             self._out.tell(message)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._out.tell, message)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens
+                self._loop.call_soon_threadsafe(self._out.tell, message)
 
     # -- news -----------------------------------------------------------------------------------------------------
 

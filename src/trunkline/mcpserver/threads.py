@@ -39,8 +39,9 @@ class Threads:
             value, error = None, None
             try:
                 value = work()
-            except StopIteration as stray:
-                error = RuntimeError(f"StopIteration: {stray}")  # a future cannot carry one
+            except (StopIteration, GeneratorExit, KeyboardInterrupt) as stray:
+                # The first a future cannot carry, and the others would end more than this call.
+                error = RuntimeError(f"{type(stray).__name__}: {stray}")
             except BaseException as raised:
                 error = raised
             with suppress(RuntimeError):  # the loop is closed: nobody waits

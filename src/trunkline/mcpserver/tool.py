@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -60,7 +61,9 @@ class Tool:
             if _is_being_cancelled():
                 raise
             raise ToolError("What the tool waited for was cancelled") from None
-        except (Exception, SystemExit) as error:
+        except (KeyboardInterrupt, GeneratorExit):  # no matter of the tool: the whole program is being ended
+            raise
+        except BaseException as error:  # whatever it is, a client waits for an answer
             _log.warning("tool `%s` failed", self.name, exc_info=True)
             raise ToolError(f"{type(error).__name__}: {error}") from None
 
@@ -92,10 +95,10 @@ def new_tool(
     optional = {"title": title, "annotations": annotations, "outputSchema": output_schema}
     definition |= {key: value for key, value in optional.items() if value}
     try:
-        encode(definition)
+        as_clients_see_it = json.loads(encode(definition))  # with lists for tuples, and for good
     except NOT_JSON as error:
         raise ValueError(f"the definition of `{name}` is not JSON: {error}") from None
-    return Tool(definition, handler)
+    return Tool(as_clients_see_it, handler)
 
 
 def _is_being_cancelled() -> bool:

@@ -308,3 +308,21 @@ async def test_a_client_that_does_not_read_does_not_keep_the_server_at_its_end()
     client.say_bytes(json.dumps(ping(1)).encode() + b"\n")
     client.reader.feed_eof()
     await asyncio.wait_for(serving, 20)
+
+
+async def test_a_client_that_asks_for_much_and_reads_nothing_makes_little_wait_for_it() -> None:
+    server, client = Server(), Dialogue()
+    server.register_tool("t", {}, print, description="x" * 100_000)
+    serving = asyncio.get_running_loop().create_task(server.serve(client.reader, client.writer))
+    await client.greet()
+    client.writer.open_.clear()
+    ask = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode() + b"\n"
+    client.say_bytes(ask * 2000)
+    await until(lambda: len(client.writer.data) > 4_000_000, "enough waits for it")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(client.writer.data) < 10_000_000
+    client.writer.open_.set()
+    await until(lambda: client.writer.data.count(b"\n") == 2001, "all is answered")
+    client.reader.feed_eof()
+    await asyncio.wait_for(serving, 20)

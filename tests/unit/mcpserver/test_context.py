@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -49,6 +50,27 @@ def test_progress_only_ever_grows() -> None:
     for amount in (1, 1, 0.5, 2, float("nan")):
         call.context.progress(amount)
     assert [params["progress"] for params in call.params()] == [1, 2]
+
+
+def test_progress_told_from_many_threads_only_ever_grows() -> None:
+    call = Call(progressToken="p")
+
+    def tell() -> None:
+        for amount in range(200):
+            call.context.progress(amount)
+
+    threads = [threading.Thread(target=tell) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [params["progress"] for params in call.params()] == sorted({p["progress"] for p in call.params()})
+
+
+@pytest.mark.parametrize("wanted", ["", "debug"])
+def test_a_log_level_that_does_not_exist_is_an_error_whoever_listens(wanted: str) -> None:
+    with pytest.raises(ValueError, match="`loud`"):
+        Call(level=wanted).context.log("x", "loud")
 
 
 def test_log_lines_below_the_level_stay_unsaid() -> None:

@@ -123,6 +123,21 @@ def exits(arguments):
     sys.exit(4)
 
 
+class Unusual(BaseException):
+    """No `Exception`, as some libraries have them."""
+
+
+def raises(error: BaseException):
+    def handler(arguments):
+        raise error
+
+    return handler
+
+
+async def is_unusual(arguments):
+    raise Unusual("here")
+
+
 @pytest.mark.parametrize(
     ("handler", "text"),
     [
@@ -131,6 +146,11 @@ def exits(arguments):
         (is_cancelled_from_within, "cancelled"),
         (falls, "KeyError: 'missing'"),
         (exits, "SystemExit: 4"),
+        (raises(Unusual("there")), "Unusual: there"),
+        (is_unusual, "Unusual: here"),
+        (raises(KeyboardInterrupt()), "KeyboardInterrupt"),
+        (raises(GeneratorExit()), "GeneratorExit"),
+        (raises(asyncio.CancelledError()), "cancelled"),
         (lambda arguments: {1, 2}, "t returned what cannot be sent"),
         (lambda arguments: b"bytes", "image("),
         (lambda arguments: {"content": [], "x": float("nan")}, "cannot be sent"),
@@ -145,6 +165,19 @@ async def test_a_handler_that_fails_is_a_result_and_the_next_call_is_fine(handle
         assert result["isError"] is True
         assert text in result["content"][0]["text"]
         assert (await client.call("fine"))["content"][0]["text"] == "yes"
+
+
+async def test_a_definition_is_taken_as_it_was_when_registered_and_tuples_are_lists() -> None:
+    schema = {"properties": {"x": {"type": "string", "enum": ("a", "b")}}, "required": ("x",)}
+    server = Server()
+    server.register_tool("t", schema, lambda arguments: arguments["x"])
+    schema["required"] = object()
+    async with talking_to(server) as client:
+        assert (await client.call("t"))["content"][0]["text"] == "The argument `x` is missing"
+        assert "must be one of" in (await client.call("t", {"x": "c"}))["content"][0]["text"]
+        assert (await client.call("t", {"x": "b"}))["content"][0]["text"] == "b"
+        (listed,) = (await client.ask("tools/list"))["result"]["tools"]
+    assert listed["inputSchema"]["required"] == ["x"]
 
 
 async def test_arguments_that_do_not_fit_never_reach_the_handler() -> None:
