@@ -16,6 +16,14 @@ class TrunklineError(Exception):
     message: str = ""
     hint: str = ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors may travel to other processes, where they are what they were."""
+        return _as_it_was, (type(self), *self.args), self.__dict__
+
+
+def _as_it_was(kind: type[TrunklineError], *arguments: Any) -> TrunklineError:
+    return kind.__new__(kind, *arguments)
+
 
 class ConfigurationError(TrunklineError):
     """The configuration cannot be used. The text shows every problem, `problems` has them one by one."""

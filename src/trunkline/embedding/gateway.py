@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from trunkline.core.call import Caller
-from trunkline.embedding.calls import call_tool
+from trunkline.embedding.calls import call_tool, check_timeout
 from trunkline.embedding.progress import Progress
 from trunkline.embedding.results import CallResult, Tool
 from trunkline.embedding.running import Running
@@ -73,6 +73,7 @@ class Gateway:
     async def ready(self, timeout: float | None = None) -> list[ServerStatus]:
         """Wait until every server is up or has failed, at most so many seconds, and tell how each is."""
         running = self._now()
+        check_timeout(timeout)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await running.settled()
@@ -93,9 +94,23 @@ class Gateway:
         `timeout` is in seconds and only ever shortens what the configuration allows. Raises CallError where there is
         no result; a tool that reports a failure gives a result with `is_error`.
         """
-        return await call_tool(self._now().router, self._caller, name, arguments, timeout, on_progress)
+        running = self._now()
+        return await call_tool(
+            running.router,
+            self._caller,
+            name,
+            arguments,
+            timeout=timeout,
+            on_progress=on_progress,
+            limit_bytes=running.request_bytes,
+        )
 
     def _now(self) -> Running:
         if self._running is None:
             raise RuntimeError("the gateway is not running: use it inside `async with Gateway(…) as gateway:`")
+        if asyncio.get_running_loop() is not self._running.loop:
+            raise RuntimeError(
+                "the gateway belongs to another event loop: from here use "
+                "`asyncio.run_coroutine_threadsafe(gateway.call(…), loop)` with that loop"
+            )
         return self._running

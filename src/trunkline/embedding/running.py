@@ -29,7 +29,10 @@ class Running:
         events, redact = Events(), Redactor(settings.secrets())
         events.health.append(self._health_changed)
         StandardLog(events, redact).warn(warnings)
+        self.loop = asyncio.get_running_loop()
+        self.request_bytes = settings.gateway.limits.request_bytes
         self._news = asyncio.Event()
+        self._closing = False
         self._indexes = Indexes()
         self._read: tuple[Catalog, int, list[Tool]] | None = None
         self._gateway = app.Gateway(settings, events, redact=redact)
@@ -37,13 +40,19 @@ class Running:
         self._gateway.start()
 
     async def close(self) -> None:
-        """To the end, even if whoever waits for it is cancelled: nothing else would end the processes."""
-        closing = asyncio.get_running_loop().create_task(self._gateway.close())
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await closing
-            raise
+        """To the end, however often whoever waits for it is cancelled: nothing else would end the processes."""
+        self._closing = True
+        self._news.set()
+        closing = self.loop.create_task(self._gateway.close())
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -54,10 +63,13 @@ class Running:
         await heard
 
     async def settled(self) -> None:
-        """Until no server is starting."""
-        while any(gate.health.state == _STARTING for gate in self.router.roster.servers().values()):
+        """Until no server is starting, or all of it ends."""
+        while not self._closing and self._some_start():
             self._news.clear()
             await self._news.wait()
+
+    def _some_start(self) -> bool:
+        return any(gate.health.state == _STARTING for gate in self.router.roster.servers().values())
 
     def _health_changed(self, source: str, health: Health) -> None:
         self._news.set()

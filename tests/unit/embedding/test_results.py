@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import pytest
 
-from trunkline import CallError, ServerError, TrunklineError
+from trunkline import CallError, ConfigurationError, ServerError, TrunklineError
 from trunkline.core.call import Call, Caller, Failure, NeedsInput, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.tool import Tool as Defined
@@ -103,3 +105,11 @@ def test_progress_is_read_where_it_can_be() -> None:
     assert read_progress(b'{"progress":0.5,"total":"x","message":3}') == Progress(0.5)
     assert read_progress(b'{"progress":"x"}') is None
     assert read_progress(b"[]") is None
+
+
+@pytest.mark.parametrize("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_errors_may_travel_to_other_processes(travel) -> None:
+    problem = Problem(code=SOURCE_DOWN, message="Server s is down", source="s", tool="t", hint="wait")
+    for error in (CallError(problem), ServerError("s", "t", -32050, "no", {"why": [1]}), ConfigurationError([problem])):
+        same = travel(error)
+        assert (type(same), str(same), same.__dict__) == (type(error), str(error), error.__dict__)
