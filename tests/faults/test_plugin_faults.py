@@ -20,6 +20,8 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     SOURCE_PROTOCOL,
 )
+from trunkline.router.status import server_statuses
+from trunkline.wire.plugin_v1 import Input, Operation, encode_operations
 
 
 def b64(data: bytes) -> str:
@@ -101,6 +103,21 @@ async def test_one_that_listens_on_loopback_is_used(tmp_path: Path) -> None:
     async with housed(tmp_path, FaultyPlugin(tmp_path, handshake="1|1|tcp|127.0.0.1:{port}|grpc|").entry()) as house:
         await house.is_in("ready")
         assert text(await house.call("echo", {"text": "over tcp"})) == "over tcp"
+
+
+async def test_operations_that_cannot_be_mapped_are_left_out_loudly_and_the_others_work(tmp_path: Path) -> None:
+    bad = Operation("since", "", (Input("day", "date\x1b[2J"),))
+    listed = b64(encode_operations([Operation("echo", "Give it back"), bad]))
+    async with housed(tmp_path, FaultyPlugin(tmp_path, operations=listed).entry()) as house:
+        health = await house.is_in("degraded")
+        assert (
+            "TL211: the operation `since` is not offered: its input `day` has the unknown type `date[2J`"
+            in health.reason
+        )
+        assert any(note.startswith("warning: TL211: the operation `since`") for note in house.notes)
+        status = next(status for status in server_statuses(house.gateway.router) if status.name == "p")
+        assert len(status.warnings) == 1
+        assert text(await house.call("echo", {"text": "hi"})) == "hi"
 
 
 # Calls ----------------------------------------------------------------------------------------------------------------

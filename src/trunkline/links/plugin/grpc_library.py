@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ def load_grpc(source: str) -> Any:
     """The module `grpc`, with `grpc.aio` in it. Raises GatewayError where it is not installed."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
+    _silence()
     importlib.invalidate_caches()  # it may have been installed while we run
     try:
         grpc = importlib.import_module("grpc")
@@ -31,3 +33,11 @@ def load_grpc(source: str) -> Any:
         )
         raise GatewayError(problem) from None
     return grpc
+
+
+def _silence() -> None:
+    """What the library has to say it says to us as well: a status, an exception. Nothing of it belongs to our stderr."""
+    logger = logging.getLogger("grpc")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False

@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
+from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
+from trunkline.links.child_output import harmless
 from trunkline.wire.jsonrpc import encode, encode_members
 from trunkline.wire.plugin_v1 import Input, Operation, Output
 
@@ -39,10 +41,10 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, 
                 raise NotUsable("another operation before it has this name")
             tools[name] = Tool(source, name, definition_of(operation))
         except NotUsable as error:
-            faults.append(f"TL211: the operation `{name[:100]}` is not offered: {error}")
+            faults.append(harmless(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))
     more = len(faults) - _MOST_FAULTS
     if more > 0:
-        faults[_MOST_FAULTS:] = [f"TL211: … and {more} more operations are not offered"]
+        faults[_MOST_FAULTS:] = [f"{TOOL_NOT_USABLE}: … and {more} more operations are not offered"]
     return tuple(tools.values()), tuple(faults)
 
 

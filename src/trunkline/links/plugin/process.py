@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.core.errors import GatewayError
-from trunkline.links.child_output import PipeReader, StderrTail, exit_reason, stderr_hint
+from trunkline.links.child_output import PipeReader, StderrTail, exit_reason, harmless, stderr_hint
 from trunkline.links.children import Child, Children
 from trunkline.links.plugin.handshake import Refused, looks_like_handshake, read_handshake, target_of
 from trunkline.links.start_problem import start_failed
@@ -35,6 +35,7 @@ class PluginProcess:
     ) -> None:
         self.child = child
         self.tail = StderrTail(redact)
+        self._redact = redact
         self._name = name
         self._folder = folder
         self._count = count
@@ -58,7 +59,7 @@ class PluginProcess:
         try:
             return target_of(read_handshake(self._line.result()), self._folder)
         except Refused as error:
-            raise self.failed(str(error), error.hint) from None
+            raise self.failed(harmless(str(error), self._redact), error.hint) from None
 
     async def ended(self, when: str) -> GatewayError:
         """For a process that has exited. Its last words may still be in the pipe."""
