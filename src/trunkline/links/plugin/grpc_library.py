@@ -36,7 +36,7 @@ def load_grpc(source: str) -> Any:
 
 
 def _silence() -> None:
-    """What the library has to say it says to us as well: a status, an exception. Nothing of it belongs to our stderr."""
+    """What the library has to say it says to us too: a status, an exception. None of it belongs on our stderr."""
     logger = logging.getLogger("grpc")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
