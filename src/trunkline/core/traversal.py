@@ -16,15 +16,6 @@ from typing import Final
 _MOST_ROUNDS: Final = 10
 """Whatever is encoded more often than this was not encoded for a good reason."""
 
-_SUSPICIOUS: Final = re.compile(
-    r"""
-    \.[\t\r\n]*\. | [\x00-\x08\x0b\x0c\x0e-\x1f] | [^\x00-\x7e]
-    | %[0-9a-fu] | \\[ux][0-9a-f] | &(?:\#|period;|b?sol;|percnt;)
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-"""A text without any of this does not climb in any reading."""
-
 _NAME: Final = r"[\w.%~-]"
 _CLIMBS: Final = re.compile(
     rf"""
@@ -40,8 +31,8 @@ _CLIMBS: Final = re.compile(
 _CLIMBS_IN_ONE_LINE: Final = re.compile(r"(?:\A|[/\\=])\.\.(?:[/\\;?#]|\Z)")
 """For a text whose line breaks are left out, as readers of URLs do. A sentence that ends in a line of its own, with a
 `./configure` in the next, must not make a path."""
-_LINE_BREAKS: Final = re.compile(r"[\t\r\n]+")
 _STRIPPED: Final = re.compile(r"\.\.[/\\]")
+"""Some programs take every `../` out, once: `....//` is left as `../`."""
 
 # -- escapes ----------------------------------------------------------------------------------------------------------
 
@@ -49,14 +40,13 @@ _OF_URLS_AND_PAGES: Final = re.compile(
     r"""
       (?P<bytes> (?:%[0-9a-f]{2})+ )
     | %u (?P<unicode> [0-9a-f]{4} )
-    | &\# (?: (?P<decimal> [0-9]{1,9} ) | x (?P<hex> [0-9a-f]{1,8} ) ) (?: ; | (?![0-9a-f%]) )
+    | &\# (?: (?P<decimal> [0-9]{1,9} ) | x (?P<hex> [0-9a-f]{1,8} ) ) (?: ; | (?=[./&]|\Z) )
     | & (?P<entity> period | sol | bsol | percnt ) ;
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_OF_PROGRAMS: Final = re.compile(r"\\u(?P<unicode>[0-9a-f]{4})|\\x(?P<hex>[0-9a-f]{2})", re.IGNORECASE)
-_ESCAPES: Final = (_OF_URLS_AND_PAGES, _OF_PROGRAMS)
-"""One after the other, as a backslash may also be one of a path."""
+_OF_PROGRAMS: Final = re.compile(r"\\u[0-9a-f]{4}|\\x[0-9a-f]{2}", re.IGNORECASE)
+"""Only once there are no others left, and only for what paths are made of: a backslash may also be one of a path."""
 _ENTITIES: Final = {"period": ".", "sol": "/", "bsol": "\\", "percnt": "%"}
 _OVERLONG: Final = re.compile(
     r"""
@@ -82,39 +72,49 @@ _HALF_OF_NO_BYTE: Final = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 _STRAY_BYTE: Final = re.compile(r"[\udc80-\udcff]")
 _KEPT: Final = "surrogateescape"
 """Bytes that are no text stay apart until their neighbours are decoded too: together they may be."""
-_CONTROL: Final = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def climbs_out(text: str) -> bool:
     """Whether this text, in any reading, leads out of the folder it starts from. A NUL is never part of a path."""
-    if _SUSPICIOUS.search(text) is None:
+    if _is_harmless(text):
         return False
     text = _plain(text)
-    if _climbs_as_it_stands(text):
-        return True
     for _ in range(_MOST_ROUNDS):
-        before = text
-        for escape in _ESCAPES:
-            read = escape.sub(_unescaped, text)
-            if read != text:
-                text = _plain(read)
-                if _climbs_as_it_stands(text):
-                    return True
-        if text == before:
+        if _climbs_as_it_stands(text):
+            return True
+        read = _OF_URLS_AND_PAGES.sub(_unescaped, text)
+        if read == text:
+            read = _OF_PROGRAMS.sub(_unescaped_in_a_path, text)
+        if read == text:
             return False
+        text = _plain(read)
     return True
 
 
+def _is_harmless(text: str) -> bool:
+    """A quick look, at the speed of memory: such a text is only what it seems."""
+    if ".." in text or "%" in text or "\\" in text or "&" in text or not text.isascii():
+        return False
+    line = _in_one_line(text)
+    return line.isprintable() and ".." not in line
+
+
+def _in_one_line(text: str) -> str:
+    return text if text.isprintable() else text.replace("\n", "").replace("\r", "").replace("\t", "")
+
+
 def _climbs_as_it_stands(text: str) -> bool:
-    text = _STRAY_BYTE.sub("", text)
-    if "\0" in text or _CLIMBS.search(text) is not None:
+    if not text.isascii():
+        text = _STRAY_BYTE.sub("", text)
+    if "\0" in text or (".." in text and (_CLIMBS.search(text) or _CLIMBS.search(_STRIPPED.sub("", text)))):
         return True
-    # Some programs take every `../` out, once: `....//` is left as `../`.
-    stripped = _STRIPPED.sub("", text)
-    if len(stripped) != len(text) and _CLIMBS.search(stripped) is not None:
-        return True
-    one_line = _LINE_BREAKS.sub("", text)
-    return len(one_line) != len(text) and _CLIMBS_IN_ONE_LINE.search(one_line) is not None
+    line = _in_one_line(text)
+    return ".." in line and line != text and _CLIMBS_IN_ONE_LINE.search(line) is not None
+
+
+def _unescaped_in_a_path(escape: re.Match[str]) -> str:
+    plain = _as_ascii(chr(int(escape[0][2:], 16)))
+    return plain if plain and not plain.strip("./\\%") else escape[0]
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -125,8 +125,6 @@ def _unescaped(escape: re.Match[str]) -> str:
         return _ENTITIES[escape["entity"].lower()]
     digits = escape[kind] if kind else ""
     number = int(digits, 10 if kind == "decimal" else 16)
-    if number == 0 and not escape[0].startswith("%"):
-        return escape[0]  # as programs write a NUL in their text
     return chr(number) if number <= sys.maxunicode else ""
 
 
@@ -138,7 +136,7 @@ def _shortened(overlong: re.Match[str]) -> str:
 
 def _plain(text: str) -> str:
     """Without look-alikes of ASCII and without what cannot be seen."""
-    if text.isascii() and _CONTROL.search(text) is None:
+    if text.isascii() and _in_one_line(text).isprintable():
         return text
     if _HALF.search(text) is not None:
         text = _HALF_OF_NO_BYTE.sub("", text).encode(errors=_KEPT).decode(errors=_KEPT)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from trunkline.config.json_shape import JsonValue
-from trunkline.config.section import Inner, Section, key
+from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S, Guard, SourceSection
+from trunkline.core.errors import BAD_VALUE
 from trunkline.sources.sections import wrong_with_url
 
 EVERYBODY: Final = "*"
@@ -71,3 +72,9 @@ class ServiceSection(SourceSection):
     )
     timeout: float = key(Seconds(maximum=ONE_DAY_S), default=30.0, doc="Seconds a call may take")
     guard: Guard = key(Inner(ServiceGuard), default=ServiceGuard(), doc="Checks on the arguments of calls")
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+        if values.get("sessions") == "shared":
+            message = "Sessions have tokens of their own here, and so results of their own"
+            places.reader.error(BAD_VALUE, places.of("sessions"), message, "leave `sessions` out")

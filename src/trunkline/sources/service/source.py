@@ -18,6 +18,7 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     SOURCE_PROTOCOL,
     SOURCE_START_FAILED,
+    UNKNOWN_METHOD,
     Code,
     Phase,
     Problem,
@@ -46,6 +47,7 @@ _SHOWN_CHARACTERS: Final = 300
 _REMEMBERED_HEADS: Final = 1000
 _JSON: Final = b"application/json"
 _NO_ARGUMENTS: Final = b"{}"
+_TOOLS_CALL: Final = "tools/call"
 
 
 class ServiceSource(ToolsOnly):
@@ -75,6 +77,8 @@ class ServiceSource(ToolsOnly):
         token = self._tokens.of(call.caller)
         if self._pool is None:
             call.finish(Failure(self._vitals.refusal(call.tool)))
+        elif call.method != _TOOLS_CALL:
+            call.finish(Failure(self._problem(UNKNOWN_METHOD, "a service has tools and nothing else")))
         elif token is None:
             call.finish(Failure(self._no_token(call)))
         else:

@@ -61,6 +61,7 @@ def test_what_cannot_be_an_endpoint_a_token_or_a_tool_is_refused() -> None:
         "endpoint: 'http://h?x=1'",
         "endpoint: 'http://u:p@h'",
         "endpoint: h",
+        "endpoint: 'http://h', sessions: shared",
         "endpoint: 'http://h', tokens: {'*': 'two words'}",
         "endpoint: 'http://h', declare: [{name: ''}]",
     ):

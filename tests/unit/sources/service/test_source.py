@@ -76,7 +76,7 @@ async def scene(service: ServiceProcess, **keys: Any) -> AsyncIterator[Scene]:
         yield Scene(gateway, service.name)
     finally:
         await gateway.close()
-    assert len(asyncio.all_tasks()) == 1
+    assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()
 
 
 def code(outcome: Any) -> Any:
@@ -321,6 +321,18 @@ async def test_a_service_that_is_busy_for_a_moment_is_not_down(tmp_path: Path, m
             await stage.state("degraded")
             monkeypatch.setattr(source_module, "_ASK_S", 10.0)
             await stage.state("ready")
+
+
+async def test_a_service_has_no_resources_whoever_guesses(tmp_path: Path) -> None:
+    with ServiceProcess(tmp_path) as service:
+        async with scene(service) as stage:
+            await stage.state("ready")
+            for uri in ("trunkline://svc/file:///x", "file:///x"):
+                uri_member = {"uri": msgspec.Raw(msgspec.json.encode(uri))}
+                call = stage.gateway.router.request(Caller(), "resources/read", uri_member, lambda _: None)
+                await until(lambda call=call: call.done, "the request is answered")
+                assert isinstance(call.outcome, Failure)
+        assert not service.posts()
 
 
 async def test_a_service_of_nobody_is_refused_with_a_name(tmp_path: Path) -> None:
