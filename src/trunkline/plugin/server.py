@@ -106,6 +106,7 @@ class _Server:
         self._grpc: Any = import_module("grpc")
         self._plugin = plugin
         self._threads = threads
+        self._ending = False
         self._over = asyncio.Event()
 
     async def run(self, line_out: int) -> None:
@@ -139,7 +140,7 @@ class _Server:
                 "Execute": self._execute,
             },
             wire.HEALTH_SERVICE: {"Check": self._check},
-            wire.CONTROLLER_SERVICE: {"Shutdown": self._stop},
+            wire.CONTROLLER_SERVICE: {"Shutdown": self._shutdown},
         }
         unary = self._grpc.unary_unary_rpc_method_handler
         return [
@@ -171,13 +172,13 @@ class _Server:
         return wire.EMPTY
 
     async def _shutdown(self, request: bytes, context: Any) -> bytes:
+        """Hosts say it in one of two ways, or in both."""
+        ending, self._ending = self._ending, True
         try:
-            await self._plugin.end(self._call)
+            if not ending:
+                await self._plugin.end(self._call)
         except Exception:
             self._plugin.log.exception("shutdown failed")
-        return await self._stop(request, context)
-
-    async def _stop(self, request: bytes, context: Any) -> bytes:
         self._over.set()
         return wire.EMPTY
 
