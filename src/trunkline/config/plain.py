@@ -32,11 +32,18 @@ def kind_of(text: str) -> ScalarKind:
         return "boolean"
     if _NUMBER.match(text) is not None:
         return "number"
-    return "refused" if text.lower() in _SWITCH or _SURPRISE.fullmatch(text) is not None else "text"
+    if text.lower() in _SWITCH:
+        return "switch"
+    return "refused" if _SURPRISE.fullmatch(text) is not None else "text"
+
+
+def unclear(text: str) -> str:
+    """What is wrong with a value that `kind_of` refuses, or takes for a switch."""
+    return f"`{text}` means different things to different YAML versions"
 
 
 def how_to_write(text: str) -> str:
-    """The hint for a value that `kind_of` refuses."""
+    """The hint for such a value."""
     switch = _SWITCH.get(text.lower())
     quoted = f'write `"{text}"` for the text'
     return f"{quoted}, or `{switch}`" if switch else f"{quoted}, or a plain decimal number"

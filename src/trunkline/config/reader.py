@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final, cast
 
 from trunkline.config.environment import Fault, expand, has_reference
+from trunkline.config.plain import how_to_write, unclear
 from trunkline.config.report import Invalid, Report, Span
 from trunkline.config.tree import UNUSABLE, Node, Scalar, describe
-from trunkline.core.errors import BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
+from trunkline.core.errors import AMBIGUOUS_SCALAR, BAD_VALUE, ENV_NOT_SET, WRONG_TYPE, Code
 
 _OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
@@ -56,17 +57,22 @@ class Reader:
         self.report.warn(code, node if isinstance(node, Span) else node.span, message, hint)
 
     def wrong_type(self, node: Node, wanted: str, hint: str = "") -> Invalid:
-        if isinstance(node, Scalar) and node.kind == "refused":
-            return Invalid()
+        if isinstance(node, Scalar) and node.kind in ("refused", "switch"):
+            return self._unclear(node)
         return self.error(WRONG_TYPE, node, f"Expected {wanted}, not {describe(node)}", hint)
+
+    def _unclear(self, node: Scalar) -> Invalid:
+        if node.kind == "refused":
+            return Invalid()
+        return self.error(AMBIGUOUS_SCALAR, node, unclear(node.text), how_to_write(node.text))
 
     def is_reference(self, node: Node) -> bool:
         return isinstance(node, Scalar) and node.kind == "text" and has_reference(node.text)
 
     def text(self, node: Scalar) -> str:
         """The node's text with its references replaced."""
-        if node.kind == "refused":
-            raise Invalid
+        if node.kind in ("refused", "switch"):
+            raise self._unclear(node)
         faults: list[tuple[Fault, str]] = []
         text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)))
         if UNUSABLE.search(text) is not None:

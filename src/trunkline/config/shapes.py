@@ -169,6 +169,8 @@ class Choice(Shape[str]):
         self._words = words
 
     def read(self, node: Node, reader: Reader) -> str:
+        if isinstance(node, Scalar) and node.kind == "switch" and node.text in self._words:
+            return node.text  # here `off` can be nothing else
         word = Text().read(node, reader)
         if word in self._words:
             return word

@@ -16,8 +16,9 @@ MAX_NODES: Final = 20_000
 MAX_CHARACTERS: Final = 2 * MAX_BYTES  # only aliases can bring more text than the file has
 MAX_DEPTH: Final = 40
 
-ScalarKind = Literal["text", "number", "boolean", "null", "refused"]
-"""`refused` is reported already: whoever reads it stays silent."""
+ScalarKind = Literal["text", "number", "boolean", "null", "switch", "refused"]
+"""`switch` is `off` and its like, unclear unless a key takes this very word; `refused` is reported already, and whoever
+reads it stays silent."""
 
 UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
 """What no text may hold: it would break the boundary to the operating system or to UTF-8."""
@@ -92,6 +93,7 @@ _WORDS: Final[dict[ScalarKind, str]] = {
     "number": "a number",
     "boolean": "`true` or `false`",
     "null": "an empty value",
+    "switch": "an unclear value",
     "refused": "an unclear value",
 }
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from trunkline.config.plain import how_to_write, kind_of
+from trunkline.config.plain import how_to_write, kind_of, unclear
 from trunkline.config.report import Invalid, Report, Span
 from trunkline.config.tree import Built, Items, Node, Scalar, Table, TreeBuilder, place_of
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
@@ -95,9 +95,8 @@ class _Composer:
         self._refuse_tag(event)
         plain = bool(event.implicit[0])
         node = Scalar(span, kind_of(event.value) if plain else "text", event.value)
-        if node.kind == "refused":
-            message = f"`{node.text}` means different things to different YAML versions"
-            self._report.error(AMBIGUOUS_SCALAR, span, message, how_to_write(node.text))
+        if node.kind == "refused" or (node.kind == "switch" and self._builder.at_key()):
+            self._report.error(AMBIGUOUS_SCALAR, span, unclear(node.text), how_to_write(node.text))
         if plain and node.text == "<<" and self._builder.at_key():
             hint = "write the keys out, or give a whole value by an alias"
             raise self._report.error(CONFIG_SYNTAX, span, "Merge keys (`<<`) are not supported", hint)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.report import Invalid
+from trunkline.config.report import Invalid, Span
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Shape, Text
+from trunkline.config.tree import Scalar
 
 ENVIRON = {"PORT": "80", "ON": "true", "WORD": "b", "HOME": "/home/me", "EMPTY": ""}
 
@@ -83,6 +84,16 @@ def test_a_wrong_choice_names_the_right_ones() -> None:
     (problem,) = reader.report.in_file_order()
     assert "`all`" in problem.message
     assert problem.hint == "did you mean `search`?"
+
+
+def test_a_word_that_yaml_versions_read_differently_is_clear_where_it_is_the_choice() -> None:
+    switch = Scalar(Span(1, 1, 1, 4), "switch", "off")
+    assert Choice("auto", "off").read(switch, reader_for()) == "off"
+    for shape in (Choice("auto", "never"), Boolean(), Text(), Text(written=True), Integer(minimum=0)):
+        reader = reader_for()
+        with pytest.raises(Invalid):
+            shape.read(switch, reader)
+        assert [problem.code.id for problem in reader.report.in_file_order()] == ["TL107"]
 
 
 def test_a_choice_never_shows_what_the_environment_holds() -> None:

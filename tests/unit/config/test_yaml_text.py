@@ -55,7 +55,7 @@ def test_an_empty_file_is_nothing() -> None:
 REFUSED = [
     ("a: 1\na: 2\n", [("TL106", 2, 1)]),
     ("a: {b: 1, b: 2}\n", [("TL106", 1, 11)]),
-    ("a: no\nb: 22:22\nc: [off]\n", [("TL107", 1, 4), ("TL107", 2, 4), ("TL107", 3, 5)]),
+    ("a: 010\nb: 22:22\nc: [0x1]\n", [("TL107", 1, 4), ("TL107", 2, 4), ("TL107", 3, 5)]),
     ("no: 1\n", [("TL107", 1, 1)]),
     ("a: !!python/name:os.system x\n", [("TL101", 1, 4)]),
     ("a: !custom {}\n", [("TL101", 1, 4)]),
