@@ -270,10 +270,12 @@ class Operations:
 
     def _apply(self) -> Changes:
         sources, of_file = self._sources(), self._of_file()
-        settings = Settings(self._settings.path, self._settings.gateway, sources)
+        path, gateway = self._settings.path, self._settings.gateway
+        # Services come and go with ever new tokens: whoever remembers secrets for good must not learn all of those.
+        lasting = {name: section for name, section in sources.items() if section is not self._leases.sections.get(name)}
         for subscriber in self.on_settings:
-            subscriber(settings)
-        return self._gateway.adopt(settings, sources.keys() - of_file.keys())
+            subscriber(Settings(path, gateway, lasting))
+        return self._gateway.adopt(Settings(path, gateway, sources), sources.keys() - of_file.keys())
 
 
 def _already_there(name: str) -> GatewayError:

@@ -76,7 +76,7 @@ class Service:
         elif "no_list" in self.faults:
             connection.respond(404, b"{}", JSON)
         elif "list_500" in self.faults:
-            connection.respond(500, b"out of order", "text/plain")
+            connection.respond(500, f"out of order, {self.options['token']}".encode(), "text/plain")
         elif "bad_list" in self.faults:
             connection.respond(200, b'{"tools": 7}', JSON)
         else:

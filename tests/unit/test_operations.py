@@ -390,6 +390,7 @@ async def test_a_service_is_a_server_as_long_as_its_lease_lasts(house: House) ->
         told, is_new = operations.register_service("svc", service(lease=0.2, token="t0ken-of-all"))
         assert (told, is_new) == ({"name": "svc", "lease": 0.2, "changed": True}, True)
         assert house.servers() == {"one": "file", "two": "file", "svc": "api"}
+        assert "svc" not in house.seen[-1].sources, "its token is nothing to remember for good"
         await until(lambda: "svc" not in house.servers(), "its lease ended")
         assert "lease" in house.logged("operator")[-1]
         assert "t0ken-of-all" not in str(house.notes)

@@ -21,6 +21,7 @@ from trunkline.wire.service import BadAnswer, read_executed
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
+_EXCERPT_CHARACTERS: Final = 300
 _METADATA: Final = "metadata"
 _HIDDEN: Final = "***"
 
@@ -69,8 +70,8 @@ class Post(Exchange):
         try:
             executed = read_executed(body)
         except BadAnswer as error:
-            said = f"the answer is not the result of a tool: {error}: {self._said(body)!r}"
-            return Failure(self._problem(SOURCE_PROTOCOL, said[:_SHOWN_CHARACTERS]))
+            said = self._said(body)[:_EXCERPT_CHARACTERS]
+            return Failure(self._problem(SOURCE_PROTOCOL, f"the answer is not the result of a tool: {error}: {said!r}"))
         meta = None if executed.metadata is None else {_METADATA: executed.metadata}
         raw = result_of(executed.output, meta=meta)
         return Result(raw, raw)
@@ -88,9 +89,7 @@ class Post(Exchange):
         return Result(raw, raw)
 
     def _said(self, body: bytes) -> str:
-        """Some services repeat what they were sent. Half a token would not be recognised, so it is cut last."""
-        text = harmless(body[:_KEPT_BYTES].decode(errors="replace").replace(self._token, _HIDDEN), self._redact)
-        return text.strip()[:_SHOWN_CHARACTERS]
+        return said_in(body, self._token, self._redact)
 
     def _problem(self, code: Code, reason: str) -> Problem:
         call = self.call
@@ -103,3 +102,11 @@ class Post(Exchange):
             executed="unknown" if self.written else "no",
             retryable=not self.written,
         )
+
+
+def said_in(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
+    """What a service said, for people. Some repeat what they were sent; half a token would not be recognised as one, so
+    the text is cut last."""
+    text = body[:_KEPT_BYTES].decode(errors="replace")
+    text = text.replace(token, _HIDDEN) if token else text
+    return harmless(text, redact).strip()[:_SHOWN_CHARACTERS]

@@ -26,12 +26,11 @@ from trunkline.core.errors import (
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.links.backoff import Backoff
-from trunkline.links.child_output import harmless
 from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.http_reply import NoReply, Reply, ask
 from trunkline.links.parts import Parts
 from trunkline.links.vitals import Vitals
-from trunkline.sources.service.post import Post
+from trunkline.sources.service.post import Post, said_in
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
 from trunkline.sources.service.tokens import Tokens
 from trunkline.wire.http1 import request_head
@@ -138,38 +137,43 @@ class ServiceSource(ToolsOnly):
 
     async def run(self, sink: Sink) -> None:
         self._sink = sink
-        self._pool = pool = HttpPool(
-            self._execute, connect_timeout_s=self._connect_timeout_s, limit_bytes=self._limit_bytes
-        )
+        self._pool, asking = self._open(self._execute, 512), self._open(self._tools, 1)
         if self._declared.definitions:
             self._publish({}, ())
         try:
             while True:
                 self._doubt.clear()
-                delay_s = self._ask_every_s if await self._ask(pool) else self._backoff.next_delay_s()
+                delay_s = self._ask_every_s if await self._ask(asking) else self._backoff.next_delay_s()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(delay_s):
                         await self._doubt.wait()
         finally:
-            self._pool = None
-            await self._end(pool)
+            pool, self._pool = self._pool, None
+            await self._end(pool, asking)
 
-    async def _end(self, pool: HttpPool) -> None:
+    def _open(self, target: Target, most: int) -> HttpPool:
+        """Questions have a connection of their own: they must not wait for calls, or a busy service would seem gone."""
+        timeout_s, limit_bytes = self._connect_timeout_s, self._limit_bytes
+        return HttpPool(target, connect_timeout_s=timeout_s, limit_bytes=limit_bytes, max_connections=most)
+
+    async def _end(self, *pools: HttpPool) -> None:
         for post in list(self._posts.values()):
             post.on_fail("the server was stopped")
             post.abort()
-        await pool.close()
+        for pool in pools:
+            await pool.close()
 
     async def _ask(self, pool: HttpPool) -> bool:
         """Ask for its tools; whether it is there."""
-        head = request_head(b"GET", self._tools.path, self._headers(self._tokens.of_everybody))
+        token = self._tokens.of_everybody
+        head = request_head(b"GET", self._tools.path, self._headers(token))
         try:
             reply = await ask(pool, head, _ASK_S)
         except NoReply as fault:
             return self._was_silent(fault)
         self._failed_asks = 0
         self._backoff.up()
-        return self._was_told(reply)
+        return self._was_told(reply, token)
 
     def _was_silent(self, fault: NoReply) -> bool:
         """One that cannot be reached is down. One that is slow may just be busy, and is so only after a while."""
@@ -181,7 +185,7 @@ class ServiceSource(ToolsOnly):
         self._vitals.failed(self._problem(SOURCE_LOST if fault.sent else SOURCE_START_FAILED, str(fault)))
         return False
 
-    def _was_told(self, reply: Reply) -> bool:
+    def _was_told(self, reply: Reply, token: str | None) -> bool:
         trouble = ""
         if reply.status == 200:
             try:
@@ -190,8 +194,8 @@ class ServiceSource(ToolsOnly):
             except BadAnswer as error:
                 trouble = f"`GET {TOOLS}` was answered with something else: {error}"
         elif reply.status not in _NO_LIST:
-            said = harmless(reply.body.decode(errors="replace"), self._redact).strip()
-            trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}: {said[:_SHOWN_CHARACTERS]}"
+            said = said_in(reply.body, token, self._redact)[:_SHOWN_CHARACTERS]
+            trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}: {said}"
         elif not self._declared.definitions:
             trouble = f"`GET {TOOLS}` was answered with HTTP {reply.status}, and no tools are declared"
         if not trouble:
