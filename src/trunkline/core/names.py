@@ -9,6 +9,7 @@ from typing import Final
 SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 RESERVED_SOURCE: Final = "trunkline"
 _NOT_EXPOSABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_IN_PATTERN: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
 _HASH_LENGTH: Final = 6
 _OWN_PREFIXES: Final = ("trunkline.", "toolhive-gateway.")
 
@@ -20,6 +21,11 @@ def is_source_name(name: str) -> bool:
 def slug(name: str) -> str:
     """A source name made from any text; never empty."""
     return _NOT_EXPOSABLE.sub("_", name).strip("_") or "server"
+
+
+def slug_pattern(pattern: str) -> str:
+    """A pattern for source names made from one that was written for the texts they are made from."""
+    return _NOT_IN_PATTERN.sub("_", pattern).strip("_") or pattern
 
 
 def split_address(address: str) -> tuple[str, str] | None:

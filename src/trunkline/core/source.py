@@ -46,10 +46,11 @@ class Sink(Protocol):
         """A notification of one client's own server that belongs to no call for sure."""
         ...
 
-    def host(self, name: str, source: Source, /) -> Sink | None:
+    def host(self, name: str, source: Source, evicted: Callable[[], None], /) -> Sink | None:
         """Bring in a server of one's own under a name, or find it again; None where the name is somebody else's.
 
-        Its `run` is never called: its host owns its life, and dismisses it.
+        Its `run` is never called: its host owns its life, and dismisses it. `evicted` is called if it loses the name to
+        a server that is configured; its calls in flight may still end.
         """
         ...
 

@@ -6,14 +6,15 @@ written `APP:TOOL` in the host's configuration means that app alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import Source
 from trunkline.router.gate import Gate
-from trunkline.router.options import NameRules, SourceOptions
+from trunkline.router.options import CacheRules, NameRules, SourceOptions
 
 if TYPE_CHECKING:
     from trunkline.router.roster import Roster, SourceSink
@@ -30,8 +31,10 @@ class Guests:
         self._roster = roster
         self._by_host: dict[Gate, dict[str, Gate]] = {}
         self._hosts: dict[Gate, Gate] = {}
+        self._evicted: dict[Gate, Callable[[], None]] = {}
+        self._arrivals = 0
 
-    def host(self, host: Gate, name: str, source: Source) -> SourceSink | None:
+    def host(self, host: Gate, name: str, source: Source, evicted: Callable[[], None]) -> SourceSink | None:
         """Bring in a guest, or find it again; None where the name is somebody else's."""
         roster = self._roster
         gate = roster.gates.get(name)
@@ -39,9 +42,13 @@ class Guests:
             return roster.sink_of(gate) if gate.source is source and self._hosts.get(gate) is host else None
         if roster.gates.get(host.name) is not host:
             return None  # the host was replaced: apps are for its successor
-        sink = roster.add(name, source, guest_options(host, name))
+        if any(other.casefold() == name.casefold() for other in (RESERVED_SOURCE, *roster.gates)):
+            return None  # to a reader it would be the other
+        self._arrivals += 1
+        sink = roster.add(name, source, guest_options(host, name, self._arrivals))
         self._by_host.setdefault(host, {})[name] = sink.gate
         self._hosts[sink.gate] = host
+        self._evicted[sink.gate] = evicted
         roster.put_in_order()
         return sink
 
@@ -56,9 +63,21 @@ class Guests:
     def forget(self, gate: Gate) -> None:
         """Nothing of a guest is left."""
         host = self._hosts.pop(gate, None)
+        self._evicted.pop(gate, None)
         if host is not None:
             del self._by_host[host][gate.name]
             self._roster.let_go(gate)
+
+    def has_to_leave(self, other: str, name: str) -> bool:
+        """Whether a server is a guest that is called like one which is added now, or nearly so."""
+        return other.casefold() == name.casefold() and self.is_guest(self._roster.gates[other])
+
+    def evict(self, gate: Gate) -> None:
+        """The name of a guest was given to another server."""
+        evicted = self._evicted.get(gate)
+        if evicted is not None:
+            evicted()
+        self.forget(gate)
 
     def is_guest(self, gate: Gate) -> bool:
         return gate in self._hosts
@@ -80,7 +99,7 @@ class Guests:
     def host_changed(self, host: Gate) -> None:
         """Other names, deadlines or rules for the host are so for its guests."""
         for gate in self.of(host):
-            self._roster.set_options(gate, guest_options(host, gate.name))
+            self._roster.set_options(gate, guest_options(host, gate.name, gate.options.rules.arrival))
 
     def in_order(self, names: Iterable[str]) -> Iterable[str]:
         """These names with each host's guests after it, by name: apps dial in in any order, lists should not change."""
@@ -91,9 +110,9 @@ class Guests:
                 yield from sorted(guest.name for guest in self.of(gates[name]))
 
 
-def guest_options(host: Gate, guest: str) -> SourceOptions:
+def guest_options(host: Gate, guest: str, arrival: int) -> SourceOptions:
     options = host.options
-    rules = options.rules
+    rules, cache = options.rules, options.cache
     timeouts_s = dict(_entries(options.timeouts_s, guest))
     timeout_s = timeouts_s.pop(_ALL_TOOLS, options.timeout_s)
     return replace(
@@ -103,12 +122,19 @@ def guest_options(host: Gate, guest: str) -> SourceOptions:
             allow=tuple(_patterns(rules.allow, guest)),
             deny=tuple(_patterns(rules.deny, guest)),
             rename=dict(_entries(rules.rename, guest)),
+            arrival=arrival,
         ),
+        cache=None if cache is None else _cache_rules(cache, guest),
         timeout_s=timeout_s,
         timeouts_s=timeouts_s,
         fingerprint="",
         origin=ORIGIN,
     )
+
+
+def _cache_rules(cache: CacheRules, guest: str) -> CacheRules:
+    tools, vouched = tuple(_patterns(cache.tools, guest)), tuple(_patterns(cache.vouched, guest))
+    return replace(cache, tools=tools, vouched=vouched)
 
 
 def _prefix(host: str, prefix: str, guest: str) -> str:
@@ -123,7 +149,7 @@ def _patterns(patterns: Iterable[str], guest: str) -> Iterable[str]:
         app, colon, tool = pattern.partition(":")
         if not colon:
             yield pattern
-        elif fnmatchcase(guest, app):
+        elif _means(app, guest):
             yield tool
 
 
@@ -132,5 +158,10 @@ def _entries(values: Mapping[str, V], guest: str) -> Iterable[tuple[str, V]]:
     yield from ((name, value) for name, value in values.items() if ":" not in name)
     for name, value in values.items():
         app, colon, tool = name.partition(":")
-        if colon and fnmatchcase(guest, app):
+        if colon and _means(app, guest):
             yield tool, value
+
+
+def _means(app: str, guest: str) -> bool:
+    """Whether this is written for the guest: by its name among the servers, or by the one it gives itself."""
+    return fnmatchcase(guest, app) or fnmatchcase(guest, slug_pattern(app))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, Generic, Protocol, TypeVar
 
 from trunkline.core.errors import NAME_COLLISION, Problem
@@ -45,6 +46,9 @@ class Naming:
     def alters(self, entry: Named, shown: str) -> bool:
         return was_altered(self._prefix_of(entry), shown)
 
+    def arrival(self, entry: Named) -> int:
+        return self.rules[entry.source].arrival
+
     def _prefix_of(self, entry: Named) -> str:
         return self.rules[entry.source].prefix if self.style == PREFIXED else ""
 
@@ -64,23 +68,27 @@ class Names(Generic[N]):
 
 
 def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint: str) -> Names[N]:
-    """Give out exposed names, first come first served in the order of the file.
+    """Give out exposed names: to what is configured in the order of the file, then to others in that of their arrival.
 
     `shown` is what an entry would be called without a prefix; `hint` says how a source can get its name, `{}` for it.
     """
-    wanted = [naming.wanted(entry, shown(entry)) for entry in entries]
-    shared = {name for name, times in Counter(wanted).items() if times > 1}
     taken: dict[str, N] = {}
     collisions: list[Problem] = []
-    for entry, name in zip(entries, wanted, strict=True):
-        hashed = name in shared and naming.alters(entry, shown(entry))
-        exposed = naming.wanted(entry, shown(entry), force_hash=True) if hashed else name
-        holder = taken.setdefault(exposed, entry)
-        if holder is entry:
-            entry.exposed = exposed
-        else:
-            collisions.append(_collision(entry, holder, exposed, hint.format(entry.source)))
-    return Names(_lookup_table(entries, taken), tuple(collisions))
+    in_turn = sorted(entries, key=naming.arrival)
+    for _, group in groupby(in_turn, naming.arrival):
+        together = list(group)
+        wanted = [naming.wanted(entry, shown(entry)) for entry in together]
+        # whoever was there before keeps the name that it has
+        shared = {name for name, times in Counter(wanted).items() if times > 1 or name in taken}
+        for entry, name in zip(together, wanted, strict=True):
+            hashed = name in shared and naming.alters(entry, shown(entry))
+            exposed = naming.wanted(entry, shown(entry), force_hash=True) if hashed else name
+            holder = taken.setdefault(exposed, entry)
+            if holder is entry:
+                entry.exposed = exposed
+            else:
+                collisions.append(_collision(entry, holder, exposed, hint.format(entry.source)))
+    return Names(_lookup_table(in_turn, taken), tuple(collisions))
 
 
 def _lookup_table(entries: list[N], taken: dict[str, N]) -> dict[str, N]:

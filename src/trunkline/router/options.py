@@ -20,12 +20,13 @@ class RouterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRules:
-    """How one source's tools are shown."""
+    """How one source's tools are shown. `arrival` counts those that came by themselves; 0 for what is configured."""
 
     prefix: str
     allow: Sequence[str] = ("*",)
     deny: Sequence[str] = ()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    arrival: int = 0
 
     def shows(self, tool: str) -> bool:
         return _matches(tool, self.allow) and not _matches(tool, self.deny)

@@ -68,8 +68,8 @@ class Roster:
     # -- coming and going -----------------------------------------------------------------------------------------
 
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
-        if name in self.gates:
-            self._evict_guest(name)
+        for other in [other for other in self.gates if self.guests.has_to_leave(other, name)]:
+            self._evict_guest(other, name)
         gate = self.gates[name] = self._gate(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(gate)
@@ -77,13 +77,13 @@ class Roster:
             self.catalog.replace(name, cached)
         return self.sink_of(gate)
 
-    def _evict_guest(self, name: str) -> None:
+    def _evict_guest(self, guest: str, name: str) -> None:
         """The configuration has the last word about a name."""
         message = f"`{name}` is a configured server now: the app of this name has to leave"
-        self.events.note("warning", "names", message, source=name)
-        gate = self.gates[name]
-        self.remove(name)
-        self.guests.forget(gate)
+        self.events.note("warning", "names", message, source=guest)
+        gate = self.gates[guest]
+        self.remove(guest)
+        self.guests.evict(gate)
 
     def sink_of(self, gate: Gate) -> SourceSink:
         return SourceSink(self, gate)
@@ -213,6 +213,8 @@ class Roster:
         if gate.options.fingerprint and not self._definitions.save(gate.options.fingerprint, snapshot):
             message = "definitions could not be written to `state_dir`"
             self.events.note("warning", "cache", message, source=gate.name)
+        if self.guests.is_guest(gate):
+            return  # its host says what is wrong, and not as often as an app would make us
         for warning in snapshot.warnings:
             self.events.note("warning", "source", warning, source=gate.name)
 
@@ -323,8 +325,8 @@ class SourceSink:
     def tell(self, session: str, method: str, params: Json) -> None:
         self._roster.clients.tell(session, self._gate.name, method, params)
 
-    def host(self, name: str, source: Source) -> SourceSink | None:
-        return self._roster.guests.host(self._gate, name, source)
+    def host(self, name: str, source: Source, evicted: Callable[[], None]) -> SourceSink | None:
+        return self._roster.guests.host(self._gate, name, source, evicted)
 
     def dismiss(self, name: str) -> None:
         self._roster.guests.dismiss(self._gate, name)

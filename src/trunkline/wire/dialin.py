@@ -38,6 +38,7 @@ _READABLE_ID: Final = re.compile(
     rb'\s*\{\s*(?:"type"\s*:\s*"toolResponse"\s*,\s*)?"correlationId"\s*:\s*(\d{1,18})\s*[,}]', re.IGNORECASE
 )
 _HTTP: Final = re.compile(rb"[A-Z]{3,16} \S+ HTTP/\d")
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 class BadLine(Exception):
@@ -295,9 +296,12 @@ def readable_id(head: bytes) -> int | None:
     return int(match[1]) if match else None
 
 
-def is_http(line: bytes) -> bool:
-    """Whether a browser is speaking: any web page can make one send lines of its choice to a port of this machine."""
-    return _HTTP.match(line) is not None
+def is_browser(line: bytes) -> bool:
+    """Whether a browser is speaking: any web page can make one send lines of its choice to a port of this machine.
+
+    With HTTPS as well: what a server once gave a browser to begin the next connection with is part of its first bytes.
+    """
+    return _HTTP.match(line) is not None or line.startswith(_TLS_HANDSHAKE)
 
 
 # -- to the app ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from trunkline.core.call import Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.options import NameRules, SourceOptions
+from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.roster import SourceSink
 
 
@@ -20,10 +20,11 @@ class Inn(Desk):
         super().__init__(folder)
         self.host = self.add("desktop", kind="app", grace_s=0.0, fingerprint="", **options)
         self.router.roster.reorder(("desktop",))
+        self.evicted: list[str] = []
 
     def guest(self, name: str, *tools: str, source: FakeSource | None = None) -> FakeSource:
         source = self.sources[name] = source or FakeSource()
-        sink = self.sinks["desktop"].host(name, source)
+        sink = self.sinks["desktop"].host(name, source, lambda: self.evicted.append(name))
         assert sink is not None
         self.sinks[name] = sink
         sink.publish(offer(name, *tools))
@@ -61,9 +62,9 @@ async def test_a_name_that_is_taken_is_not_given_again(tmp_path: Path) -> None:
     inn.add("github", "search")
     paint = inn.guest("Paint", "draw")
     host = inn.sinks["desktop"]
-    assert host.host("github", FakeSource()) is None
-    assert host.host("Paint", FakeSource()) is None
-    again = host.host("Paint", paint)
+    assert host.host("github", FakeSource(), print) is None
+    assert host.host("Paint", FakeSource(), print) is None
+    again = host.host("Paint", paint, print)
     assert again is not None and again.gate is inn.sinks["Paint"].gate
 
 
@@ -103,7 +104,7 @@ async def test_guests_leave_with_their_host_and_their_calls_may_end(tmp_path: Pa
     assert not inn.router.roster.busy(gate)
     inn.router.roster.let_go(gate)
     assert inn.router.roster.guests.of(gate) == ()
-    assert inn.sinks["desktop"].host("Late", FakeSource()) is None
+    assert inn.sinks["desktop"].host("Late", FakeSource(), print) is None
 
 
 async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) 
     inn.sinks["desktop"] = inn.router.roster.replace("desktop", FakeSource(), options)
     inn.health("desktop", "ready")
     assert inn.names == []
-    assert old.host("Paint", FakeSource()) is None
+    assert old.host("Paint", FakeSource(), print) is None
     inn.guest("Paint", "draw")
     inn.router.roster.let_go(old.gate)
     assert inn.names == ["Paint_draw"]
@@ -174,3 +175,49 @@ async def test_a_tool_is_found_under_the_name_its_app_registered(tmp_path: Path)
     call = inn.call("My App:draw")
     assert paint.held == [call]
     call.finish(OK)
+
+
+async def test_who_comes_by_itself_takes_no_name_that_another_tool_has(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.add("git_hub", "search", "get.issue")
+    inn.router.roster.reorder(("desktop", "git_hub"))
+    catalog = inn.router.catalog
+    inn.guest("git", "hub_search", "hub_get_issue")
+    inn.guest("B_c", "d")
+    inn.guest("B", "c_d")
+    for name, address in (
+        ("git_hub_search", "git_hub.search"),
+        ("git_hub_get_issue", "git_hub.get.issue"),
+        ("B_c_d", "B_c.d"),
+        ("git.hub_search", "git.hub_search"),
+    ):
+        entry = catalog.find(name)
+        assert entry is not None and entry.tool.address == address
+    assert {problem.source for problem in catalog.collisions} == {"git", "B"}
+
+
+async def test_a_name_that_differs_in_case_only_is_taken_too(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.add("GitHub", "search")
+    for name in ("github", "Trunkline", "DESKTOP"):
+        assert inn.sinks["desktop"].host(name, FakeSource(), print) is None
+
+
+async def test_a_guest_that_loses_its_name_to_the_configuration_is_told(tmp_path: Path) -> None:
+    inn = Inn(tmp_path)
+    inn.guest("Paint", "draw")
+    inn.guest("Web", "open")
+    inn.add("paint", "mix")
+    assert inn.evicted == ["Paint"]
+    assert sorted(name or "" for name in inn.names) == ["Web_open", "paint_mix"]
+
+
+async def test_rules_may_name_an_app_as_it_calls_itself(tmp_path: Path) -> None:
+    rules = NameRules(prefix="desktop", deny=("My App*:erase",))
+    cache = CacheRules(tools=("My App 2.0:draw", "Web:open"), vouched=("look",))
+    inn = Inn(tmp_path, rules=rules, timeouts_s={"My App 2.0:draw": 2.0}, cache=cache)
+    inn.guest("My_App_2_0", "draw", "erase")
+    assert inn.names == ["My_App_2_0_draw"]
+    options = guest_gate(inn, "My_App_2_0")
+    assert options.timeouts_s == {"draw": 2.0}
+    assert options.cache == CacheRules(tools=("draw",), vouched=("look",))

@@ -16,7 +16,7 @@ from trunkline.wire.dialin import (
     Unknown,
     cancellation,
     invocation,
-    is_http,
+    is_browser,
     read_line,
     readable_id,
     refused,
@@ -233,10 +233,11 @@ def test_a_message_of_another_type_is_just_unknown(line: bytes) -> None:
 
 
 def test_a_browser_is_recognised() -> None:
-    assert is_http(b"POST / HTTP/1.1")
-    assert is_http(b"OPTIONS /x?y HTTP/1.0")
-    assert not is_http(b'{"type":"register"}')
-    assert not is_http(b"POST is what I do")
+    assert is_browser(b"POST / HTTP/1.1")
+    assert is_browser(b"OPTIONS /x?y HTTP/1.0")
+    assert not is_browser(b'{"type":"register"}')
+    assert not is_browser(b"POST is what I do")
+    assert is_browser(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
 
 
 # To the app -----------------------------------------------------------------------------------------------------------

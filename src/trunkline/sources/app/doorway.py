@@ -13,7 +13,7 @@ from typing import Final
 from trunkline.core.errors import APP_REFUSED
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
-from trunkline.wire.dialin import is_http
+from trunkline.wire.dialin import is_browser
 
 _MOST_WAITING: Final = 256
 _REGISTER_S: Final = 10.0
@@ -55,7 +55,7 @@ class Doorway:
 
     def heard(self, link: AppLink, line: bytes) -> None:
         """Something else than `register`. With a token there is no second try; a browser is never let in."""
-        if is_http(line):
+        if is_browser(line):
             self._drop(link, "something speaks HTTP to the port for apps")
         elif self._has_token:
             self._drop(link, "a connection said something else than `register` first")

@@ -113,6 +113,9 @@ class Guest(ToolsOnly):
         self.app_name, self._credential = message.app_name, message.credential.encode()
         offer = make_offer(self.name, message.app_name, message.tools)
         self._wire_names = offer.wire_names
+        for warning in offer.warnings[:1]:
+            more = f" (and {len(offer.warnings) - 1} more)" if len(offer.warnings) > 1 else ""
+            self._complaints.add("tools_left_out", warning + more)
         info = encode({"name": message.app_name})
         sink.publish(Snapshot(tools=offer.tools, server_info=info, warnings=offer.warnings))
         if self._health.state != "ready":

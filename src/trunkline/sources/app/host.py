@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import hmac
 import time
+import unicodedata
 from functools import partial
 from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import APP_REFUSED, SOURCE_LOST, UNKNOWN_TOOL, GatewayError, Problem
-from trunkline.core.names import RESERVED_SOURCE, slug
+from trunkline.core.names import slug
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
 from trunkline.links.backoff import Backoff
@@ -146,7 +147,7 @@ class AppHost(ToolsOnly):
         name = server_name(message.app_name)
         guest = self._guests.get(name) or self._new_guest(name)
         refusal = self._refusal(link, message, guest)
-        sink = self._sink.host(name, guest) if not refusal and name != RESERVED_SOURCE else None
+        sink = None if refusal else self._place(name, guest)
         if sink is None:
             refusal = refusal or f"the name `{name}` is taken by another server"
             self._refuse(link, f"the app `{message.app_name}`", refusal, acknowledge=message.acknowledge)
@@ -154,7 +155,24 @@ class AppHost(ToolsOnly):
         self._let_in(link, guest)
         offer = guest.welcome(link, message, sink)
         if message.acknowledge:
-            link.write(registered(message.app_name, name, len(offer.tools), offer.warnings))
+            link.tell(registered(message.app_name, name, len(offer.tools), offer.warnings))
+
+    def _place(self, name: str, guest: Guest) -> Sink | None:
+        """Where this app reports to; None where the name is another server's, or reads like it."""
+        for absent in [absent for absent in self._absent if absent != name and absent.casefold() == name.casefold()]:
+            self._dismiss(absent)
+        return self._sink.host(name, guest, partial(self._evicted, guest))
+
+    def _evicted(self, guest: Guest) -> None:
+        """Another server has its name now. The app is hung up on, so that it asks again and hears of it."""
+        del self._guests[guest.name]
+        timer = self._absent.pop(guest.name, None)
+        if timer is not None:
+            timer.cancel()
+        if guest.link is not None:
+            self._connected -= 1
+            self._changed()
+            guest.link.part(f"the name `{guest.name}` is another server's now")
 
     def _new_guest(self, name: str) -> Guest:
         return Guest(name, Complaints(self._sink), queue=self._section.queue, rate=self._section.rate)
@@ -212,7 +230,11 @@ class AppHost(ToolsOnly):
 
 
 def server_name(app_name: str) -> str:
-    """The app's name in characters that a server's name may have; a name without any such is told apart by a hash."""
-    if any(character.isascii() and character.isalnum() for character in app_name):
-        return slug(app_name)
+    """The app's name in characters that a server's name may have; a name without any such is told apart by a hash.
+
+    Letters that only look different, such as those of full width, are the same: nobody registers next to another.
+    """
+    plain = unicodedata.normalize("NFKC", app_name)
+    if any(character.isascii() and character.isalnum() for character in plain):
+        return slug(plain)
     return f"app_{hashlib.sha256(app_name.encode()).hexdigest()[:6]}"

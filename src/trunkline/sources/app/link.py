@@ -39,6 +39,8 @@ _CLOSE_S: Final = 2.0
 _BAD_LINES: Final = 50
 _REST_S: Final = 0.05
 """How long an app that sends junk is not read: all others are served meanwhile."""
+_REGISTER_REST_S: Final = 0.01
+_LONGEST_REST_S: Final = 5.0
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
@@ -79,6 +81,8 @@ class AppLink(asyncio.Protocol):
         self._full = False
         self._over = False
         self._bad_lines = 0
+        self._registers = 0
+        self._parting = ""
         self._steps: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -108,13 +112,17 @@ class AppLink(asyncio.Protocol):
         correlation_id = request.upstream_id
         if self._take(correlation_id) is None:
             return
-        if self.stuffed:
-            self.complaints.add("unread_messages_dropped", "the app does not read what it is sent")
-        else:
-            self.write(cancellation(correlation_id))
+        self.tell(cancellation(correlation_id))
 
     def phase_of(self, request: Request) -> Phase:
         return SENT
+
+    def tell(self, line: bytes) -> None:
+        """Something that an app can do without, if it does not read."""
+        if self.stuffed:
+            self.complaints.add("unread_messages_dropped", "the app does not read what it is sent")
+        else:
+            self.write(line)
 
     def write(self, line: bytes) -> None:
         if not self._out:
@@ -147,7 +155,7 @@ class AppLink(asyncio.Protocol):
             for line in error.lines:
                 self._received(line)
             self._oversized(error.head)
-        if self._bad_lines:
+        if self._bad_lines or self._registers:
             self._rest()
         if not self.server and not self._over:
             self._reception.holds(self)
@@ -175,7 +183,7 @@ class AppLink(asyncio.Protocol):
         if self._over:
             return
         if isinstance(message, Register):
-            self._bad_lines += 10  # others must not starve while one app registers again and again
+            self._registers += 1
             self._reception.asked_to_register(self, message)
         elif not self.server:
             self._reception.heard_early(self, line)
@@ -190,6 +198,8 @@ class AppLink(asyncio.Protocol):
     def _take(self, correlation_id: int) -> Call | None:
         if self._steps:
             self._steps.pop(correlation_id, None)
+        if self._parting:
+            self._loop.call_soon(self._end_if_idle)
         return self.pending.pop(correlation_id, None)
 
     def _progressed(self, message: Progress) -> None:
@@ -222,11 +232,14 @@ class AppLink(asyncio.Protocol):
         self.complaints.add(counter, message)
 
     def _rest(self) -> None:
-        """One who sends nothing but junk is read more slowly."""
-        bad_lines, self._bad_lines = self._bad_lines, 0
-        if bad_lines >= _BAD_LINES and not self._over:
+        """One who sends nothing but junk, or registers again and again, is read more slowly."""
+        rest_s = (self._registers - 1) * _REGISTER_REST_S
+        if self._bad_lines >= _BAD_LINES:
+            rest_s = max(rest_s, _REST_S)
+        self._bad_lines = self._registers = 0
+        if rest_s > 0 and not self._over:
             self._transport.pause_reading()
-            self._timer = self._loop.call_later(_REST_S, self._transport.resume_reading)
+            self._timer = self._loop.call_later(min(rest_s, _LONGEST_REST_S), self._transport.resume_reading)
 
     def _oversized(self, head: bytes) -> None:
         """Nobody can tell what else is in there, so the app has to begin anew."""
@@ -252,6 +265,15 @@ class AppLink(asyncio.Protocol):
         self._flush()
         self._transport.close()
         self._timer = self._loop.call_later(_CLOSE_S, self._transport.abort)
+
+    def part(self, reason: str) -> None:
+        """Close it as soon as no call is open; the app gets no new ones."""
+        self._parting = reason
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if not self.pending:
+            self.end(SOURCE_LOST, self._parting)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._over:

@@ -36,6 +36,23 @@ class Offer:
     warnings: tuple[str, ...]
 
 
+class _Schema(msgspec.Struct):
+    """What clients insist on in a schema: they refuse a whole list because of one tool that has it otherwise."""
+
+    properties: dict[str, Raw] = {}
+    required: list[str] = []
+
+
+class _Annotations(msgspec.Struct, rename="camel"):
+    """The same for annotations."""
+
+    title: str = ""
+    read_only_hint: bool = False
+    destructive_hint: bool = False
+    idempotent_hint: bool = False
+    open_world_hint: bool = False
+
+
 class _Unusable(Exception):
     """Why a tool cannot be offered."""
 
@@ -91,39 +108,58 @@ def _definition(name: str, members: Members) -> bytes:
     if title := _text(members, "title", f"`{name}`"):
         definition["title"] = encode(title)
     definition["description"] = encode(_text(members, "description", f"`{name}`"))
-    definition["inputSchema"] = _input_schema(name, members)
-    for known in ("outputSchema", "annotations"):
-        value = _object(members, known, name)
-        if value is not None:
-            definition[known] = value
+    definition["inputSchema"] = _schema(members, "inputSchema", name) or _ANY_OBJECT
+    if (output_schema := _schema(members, "outputSchema", name)) is not None:
+        definition["outputSchema"] = output_schema
+    if (annotations := _object(members, "annotations", name)) is not None:
+        _check(annotations, _Annotations, f"the `annotations` of `{name}`")
+        definition["annotations"] = annotations
     return encode_members(definition)
 
 
-def _input_schema(name: str, members: Members) -> bytes:
+def _schema(members: Members, member: str, name: str) -> bytes | None:
     """Clients refuse a whole list because of one tool whose schema is not for an object."""
-    schema = _object(members, "inputSchema", name)
+    schema = _object(members, member, name)
     if schema is None:
-        return _ANY_OBJECT
-    inner = members_of(schema, "inputSchema")
+        return None
+    whose = f"the `{member}` of `{name}`"
+    inner = members_of(schema, whose)
     if is_capitalised(inner):
-        schema = encode(with_small_keywords(msgspec.json.decode(schema)))
-        inner = members_of(schema, "inputSchema")
+        schema = _respelled(schema, whose)
+        inner = members_of(schema, whose)
     if "type" not in inner:
-        return encode_members({"type": _OBJECT_TYPE, **inner})
-    if bytes(inner["type"]) != _OBJECT_TYPE:
-        raise _Unusable(f"the `inputSchema` of `{name}` is not of type `object`")
+        schema = encode_members({"type": _OBJECT_TYPE, **inner})
+    elif bytes(inner["type"]) != _OBJECT_TYPE:
+        raise _Unusable(f"{whose} is not of type `object`")
+    _check(schema, _Schema, whose)
     return schema
 
 
+def _respelled(schema: bytes, whose: str) -> bytes:
+    try:
+        return encode(with_small_keywords(msgspec.json.decode(schema)))
+    except RecursionError:
+        raise _Unusable(f"{whose} is nested too deeply") from None
+
+
+def _check(value: bytes, shape: type[msgspec.Struct], whose: str) -> None:
+    try:
+        msgspec.json.decode(value, type=shape)
+    except msgspec.MsgspecError as error:
+        raise _Unusable(f"{whose} cannot be used: {error}") from None
+
+
 def _object(members: Members, member: str, name: str) -> bytes | None:
+    """An object as it was written, but for members that are null: some programs write what they do not have."""
     raw = members.get(member.casefold())
     if raw is None or bytes(raw) == _NULL:
         return None
     try:
-        members_of(raw, f"the `{member}` of `{name}`")
+        inner = members_of(raw, f"the `{member}` of `{name}`")
     except BadMessage as error:
         raise _Unusable(str(error)) from None
-    return single_line(raw)
+    given = {key: value for key, value in inner.items() if bytes(value) != _NULL}
+    return single_line(raw) if len(given) == len(inner) else single_line(encode_members(given))
 
 
 def _text(members: Members, member: str, whose: str) -> str:

@@ -19,6 +19,7 @@ _KEYWORDS: Final = {
 }
 _BY_NAME: Final = frozenset({"properties"})
 _DATA: Final = frozenset({"default", "enum", "const", "examples", "required"})
+_MAY_BE_NULL: Final = frozenset({"default", "const"})
 
 
 def is_capitalised(schema: Mapping[str, object]) -> bool:
@@ -26,7 +27,10 @@ def is_capitalised(schema: Mapping[str, object]) -> bool:
 
 
 def with_small_keywords(schema: Any) -> Any:
-    """The same schema with the keywords of JSON Schema in their own spelling, at every depth."""
+    """The same schema with the keywords of JSON Schema in their own spelling, at every depth.
+
+    Those that are null are left out: such programs write what they do not have.
+    """
     if isinstance(schema, list):
         return [with_small_keywords(item) for item in cast(list[Any], schema)]
     if not isinstance(schema, dict):
@@ -34,7 +38,8 @@ def with_small_keywords(schema: Any) -> Any:
     spelled: dict[str, Any] = {}
     for name, value in cast(dict[str, Any], schema).items():
         keyword = _KEYWORDS.get(name.casefold(), name)
-        spelled[keyword] = _value(keyword, value)
+        if value is not None or keyword in _MAY_BE_NULL:
+            spelled[keyword] = _value(keyword, value)
     return spelled
 
 

@@ -62,11 +62,13 @@ async def test_without_a_token_junk_before_the_registration_is_passed_over(tmp_p
         assert await stage.counted("noise_lines") == 3
 
 
-@pytest.mark.parametrize("method", [b"POST", b"GET", b"OPTIONS"])
-async def test_a_web_page_cannot_register_an_app(tmp_path: Path, method: bytes) -> None:
+@pytest.mark.parametrize(
+    "greeting", [b"POST / HTTP/1.1\r", b"GET / HTTP/1.1\r", b"OPTIONS / HTTP/1.1\r", b"\x16\x03\x01\x02\x00\x01\x00"]
+)
+async def test_a_web_page_cannot_register_an_app(tmp_path: Path, greeting: bytes) -> None:
     register = b'{"type":"register","appName":"Evil","tools":[{"name":"x"}]}'
     async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as browser:
-        browser.say(method + b" / HTTP/1.1\r", b"Host: 127.0.0.1\r", b"\r", register)
+        browser.say(greeting, b"Host: 127.0.0.1\r", b"\r", register)
         await browser.ended()
         await until(lambda: any("HTTP" in note for note in stage.notes), "it is logged")
         assert "Evil" not in stage.router.gates

@@ -12,8 +12,9 @@ from tests.support.app_peer_stage import HOST, AppStage, app_stage, ended, probl
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
+from trunkline.config.listen import Listen
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
-from trunkline.sources.app import host
+from trunkline.sources.app import host, link
 from trunkline.sources.app.host import server_name
 
 APP = "WatchTower"
@@ -180,10 +181,66 @@ async def test_another_credential_does_not_take_over_even_with_the_token(tmp_pat
 async def test_the_names_of_other_servers_are_not_given_to_apps(tmp_path: Path) -> None:
     other = {"files": {"kind": "mcp_stdio", "command": "true", "enabled": False}}
     async with app_stage(tmp_path, other) as stage:
-        for name in ("files", HOST, "trunkline"):
+        for name in ("files", HOST, "trunkline", "Files", HOST.upper(), "Trunkline"):
             async with await AppPeer.dial(stage.port) as app:
                 word = await app.register(name)
                 assert word["message"] == f"the name `{name}` is taken by another server"
+
+
+async def test_a_configured_server_ousts_an_app_of_its_name_once_its_calls_have_ended(tmp_path: Path) -> None:
+    async with (
+        app_stage(tmp_path) as stage,
+        stage.app("Paint", echo=False) as app,
+        stage.app("Idle", echo=False) as idle,
+    ):
+        call = stage.begin("Paint.echo")
+        invocation = await app.hear()
+        (section,) = stage.settings.sources.values()
+        others = {name: section.replace(listen=Listen("127.0.0.1", free_port())) for name in ("Paint", "Idle")}
+        stage.gateway.fleet.apply({HOST: section, **others})
+        await idle.ended()
+        await until(lambda: "0 apps connected" in stage.health().reason, "nobody counts as connected")
+        app.answer(invocation, {"a": 1})
+        assert value(await ended(call))["structuredContent"] == {"a": 1}
+        await app.ended()
+        async with await AppPeer.dial(stage.port) as again:
+            assert "taken by another server" in (await again.register("Paint"))["message"]
+        stage.gateway.fleet.apply({HOST: section})
+        async with stage.app("Paint"):
+            assert value(await stage.call("Paint.echo", {"a": 2}))["structuredContent"] == {"a": 2}
+
+
+async def test_an_app_that_left_does_not_keep_its_name_from_another_spelling(tmp_path: Path) -> None:
+    async with app_stage(tmp_path) as stage:
+        async with stage.app("paint"), await AppPeer.dial(stage.port) as other:
+            assert (await other.register("Paint"))["type"] == "refused"
+        await stage.becomes("paint", "down")
+        async with stage.app("Paint"):
+            assert stage.names == ["Paint_echo"]
+            assert "paint" not in stage.router.gates
+
+
+async def test_an_app_that_registers_without_end_fills_neither_memory_nor_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "_REGISTER_REST_S", 0.0)
+    async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as app:
+        app.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        app.ask_to_register("A", [{"name": ""} for _ in range(30)], acknowledge=True)
+        await stage.becomes("A", "ready")
+        number = 0
+
+        def is_told_no_more() -> bool:
+            nonlocal number
+            for _ in range(20):
+                number += 1
+                tools = [f"tool{number}", *({"name": ""} for _ in range(30))]
+                app.ask_to_register("A", tools, acknowledge=True)
+            return ("A", "unread_messages_dropped") in stage.counts
+
+        await until(is_told_no_more, "it is told no more", 60)
+        assert stage.router.gates["A"].source.link._transport.get_write_buffer_size() < 4 * 1024 * 1024
+        assert len([note for note in stage.notes if "TL211" in note]) < 10
 
 
 async def test_one_connection_is_one_app(tmp_path: Path) -> None:
@@ -195,7 +252,14 @@ async def test_one_connection_is_one_app(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("app", "server"),
-    [("WatchTower", "WatchTower"), ("My App 2.0", "My_App_2_0"), ("../x", "x"), ("Ünï", "n"), ("  A ", "A")],
+    [
+        ("WatchTower", "WatchTower"),
+        ("My App 2.0", "My_App_2_0"),
+        ("../x", "x"),
+        ("Ünï", "n"),
+        ("  A ", "A"),
+        ("\uff37atchTower", "WatchTower"),
+    ],
 )
 def test_the_name_of_an_app_becomes_the_name_of_a_server(app: str, server: str) -> None:
     assert server_name(app) == server

@@ -88,6 +88,13 @@ def test_a_schema_stays_as_it_was_written() -> None:
         {"name": "y", "inputSchema": []},
         {"name": "y", "inputSchema": {"type": "string"}},
         {"name": "y", "annotations": "no"},
+        {"name": "y", "annotations": {"title": 5}},
+        {"name": "y", "annotations": {"readOnlyHint": "yes"}},
+        {"name": "y", "outputSchema": {"type": "array"}},
+        {"name": "y", "inputSchema": {"type": "object", "properties": 5}},
+        {"name": "y", "inputSchema": {"Type": "object", "Required": "x"}},
+        b'{"name":"y","inputSchema":%b{"Type":"object"}%b}'
+        % (b'{"Type":"object","Properties":{"a":' * 490, b"}}" * 490),
         b'{"name":"y","Name":"z"}',
         b'{"name":"y","name":"z"}',
         b'{"name":"y","inputSchema":{"type":"object","type":"object"}}',
@@ -100,6 +107,19 @@ def test_a_bad_tool_is_left_out_with_a_warning_and_the_good_one_stays(bad: Any) 
     assert [tool.name for tool in made.tools] == ["good"]
     (warning,) = made.warnings
     assert warning.startswith("TL211: a tool is left out: ")
+
+
+def test_what_a_program_writes_for_nothing_is_left_out() -> None:
+    null = {"required": None, "properties": {"x": {"type": "string", "default": None}}}
+    made = offer(
+        {"name": "a", "inputSchema": {"type": "object", **null}, "annotations": {"title": None, "readOnlyHint": True}},
+        {"name": "b", "inputSchema": {"Type": "object", "Required": None, "Properties": {"X": {"Enum": None}}}},
+    )
+    assert made.warnings == ()
+    first, second = (json.loads(tool.definition) for tool in made.tools)
+    assert first["inputSchema"] == {"type": "object", "properties": {"x": {"type": "string", "default": None}}}
+    assert first["annotations"] == {"readOnlyHint": True}
+    assert second["inputSchema"] == {"type": "object", "properties": {"X": {}}}
 
 
 def test_there_are_a_thousand_tools_at_most_and_a_handful_of_warnings() -> None:
