@@ -61,8 +61,10 @@ _OF_PATHS: Final = frozenset("./\\%\0")
 
 # -- look-alikes ------------------------------------------------------------------------------------------------------
 
-_SLASHES: Final = dict.fromkeys("\u2044\u2215\u29f8\u2571", "/") | dict.fromkeys("\u2216\u29f5\xa5\u20a9", "\\")
-"""Beside those that Unicode itself calls compatible. Two are currencies, where some code pages have the backslash."""
+_SLASHES: Final = dict.fromkeys("\u2044\u2215\u29f8\u2571", "/") | dict.fromkeys("\u2216\u29f5", "\\")
+"""Beside those that Unicode itself calls compatible."""
+_CURRENCY: Final = re.compile(r"(?<=\.)[\xa5\u20a9]")
+"""Where some code pages have the backslash. Before the dots it is the price in a sentence."""
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Mn", "Me"})
 _LAYOUT: Final = frozenset("\t\r\n")
 _TELLING: Final = re.compile(r"[A-Za-z0-9./\\%&#;=:?]")
@@ -140,7 +142,7 @@ def _plain(text: str) -> str:
         return text
     if _HALF.search(text) is not None:
         text = _HALF_OF_NO_BYTE.sub("", text).encode(errors=_KEPT).decode(errors=_KEPT)
-    text = _OVERLONG.sub(_shortened, text)
+    text = _CURRENCY.sub(r"\\", _OVERLONG.sub(_shortened, text))
     table = {ord(character): plain for character in set(text) if (plain := _as_ascii(character)) != character}
     return text.translate(table) if table else text
 
