@@ -68,8 +68,14 @@ class Outgoing:
             await self._news.wait()
             self._news.clear()
             lines, self._waiting = self._waiting, []
-            self._writer.write(b"".join(lines))
+            self._write(b"".join(lines))
             await self._writer.drain()
             self._waiting_bytes -= sum(map(len, lines))
             if self._waiting_bytes <= _FULL_BYTES:
                 self._room.set()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+        except RuntimeError as error:  # so uvloop says that the stream is closed; asyncio says it in `drain`
+            raise ConnectionResetError(str(error)) from None

@@ -58,8 +58,8 @@ class Server:
         schema: Mapping[str, Any] | None,
         handler: Handler,
         *,
-        description: str = "",
-        title: str = "",
+        description: str | None = "",
+        title: str | None = "",
         annotations: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | None = None,
     ) -> None:

@@ -87,8 +87,10 @@ class DescriptorReader:
         self._must_wait = _is_pipe(fd) or os.isatty(fd)
 
     async def read(self, n: int, /) -> bytes:
-        if self._must_wait:
+        while self._must_wait:
             await self._readable()
+            with suppress(BlockingIOError):  # somebody else who holds the pipe was faster
+                return os.read(self._fd, n)
         return os.read(self._fd, n)
 
     async def _readable(self) -> None:

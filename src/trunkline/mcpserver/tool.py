@@ -78,8 +78,8 @@ def new_tool(
     schema: Mapping[str, Any] | None,
     handler: Handler,
     *,
-    description: str,
-    title: str,
+    description: str | None,
+    title: str | None,
     annotations: Mapping[str, Any] | None,
     output_schema: Mapping[str, Any] | None,
 ) -> Tool:
@@ -91,7 +91,7 @@ def new_tool(
     input_schema: Json = {"type": "object", **(schema or {})}
     if input_schema["type"] != "object":
         raise ValueError(f"the schema of `{name}` must have the type `object`: arguments come by name")
-    definition: Json = {"name": name, "description": description, "inputSchema": input_schema}
+    definition: Json = {"name": name, "description": description or "", "inputSchema": input_schema}
     optional = {"title": title, "annotations": annotations, "outputSchema": output_schema}
     definition |= {key: value for key, value in optional.items() if value}
     try:

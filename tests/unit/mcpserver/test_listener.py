@@ -6,9 +6,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+import uvloop
 from tests.support.waiting import until
 
 from trunkline.mcpserver import Server
+
+uvloop.new_event_loop().close()  # the first one makes a pipe for signals that stays with the process
 
 GREETING = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 
@@ -74,3 +78,25 @@ async def test_a_client_that_hangs_up_is_forgotten() -> None:
         await closed(writer)
         await until(lambda: not server._connections, "the server lets go of it")
         assert reader.at_eof() or await reader.read() == b""
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_clients_that_vanish_are_no_error_on_any_loop(new_loop) -> None:
+    faults: list[dict] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        server = Server()
+        async with server.listening() as (host, port):
+            for _ in range(50):
+                _, writer = await asyncio.open_connection(host, port)
+                writer.write(b"{\n")
+                writer.transport.abort()
+            reader, writer = await asyncio.open_connection(host, port)
+            assert "result" in await ask(reader, writer, GREETING)
+            await closed(writer)
+            await until(lambda: not server._connections, "the server lets go of them")
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    assert faults == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.support.mcp_dialogue import Heard
 from tests.support.waiting import until
 
@@ -40,3 +41,14 @@ async def test_a_client_that_does_not_read_gets_answers_later_and_news_never() -
     out.end()
     await asyncio.wait_for(running, 10)
     assert heard.data.split(b"\n")[1:] == [b"kept", b"news", b""]
+
+
+async def test_a_stream_that_is_closed_is_a_client_that_is_gone_on_any_loop() -> None:
+    class Closed(Heard):
+        def write(self, data: bytes) -> None:
+            raise RuntimeError("the handler is closed")
+
+    out = Outgoing(Closed())
+    out.send(b"x")
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(out.run(), 10)

@@ -38,6 +38,7 @@ async def test_the_list_has_all_that_was_said_and_nothing_empty() -> None:
     told = {"title": "All", "annotations": {"readOnlyHint": True}, "output_schema": {"type": "object"}}
     server.register_tool("full", schema, print, description="Everything", **told)
     server.register_tool("bare", None, print)
+    server.register_tool("undocumented", None, print, description=None, title=None)
     async with talking_to(server) as client:
         tools = (await client.ask("tools/list"))["result"]["tools"]
     assert tools == [
@@ -50,6 +51,7 @@ async def test_the_list_has_all_that_was_said_and_nothing_empty() -> None:
             "outputSchema": {"type": "object"},
         },
         {"name": "bare", "description": "", "inputSchema": {"type": "object"}},
+        {"name": "undocumented", "description": "", "inputSchema": {"type": "object"}},
     ]
 
 
