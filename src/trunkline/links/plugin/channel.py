@@ -38,7 +38,13 @@ class PluginChannel:
 
         Raises RpcFailed, also when no answer came in time.
         """
-        return await self._answer(self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=dial))
+        call = self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=dial)
+        try:
+            # the library's own deadline does not hold while the other end reads nothing
+            async with asyncio.timeout(timeout_s):
+                return await self._answer(call)
+        except TimeoutError:
+            raise RpcFailed("DEADLINE_EXCEEDED", f"no answer within {timeout_s:g} seconds") from None
 
     @property
     def connected(self) -> bool:

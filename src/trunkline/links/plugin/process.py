@@ -23,6 +23,8 @@ _LONGEST_LINE_BYTES: Final = 64 * 1024
 _LONGEST_FOLDER: Final = 70
 """A socket's whole path has 103 bytes on some systems, and the plugin adds its own name to the folder's."""
 _LAST_WORDS_S: Final = 0.1
+_ENDING_S: Final = 2.0
+_UNASKED_S: Final = 0.5
 _NOT_FOR_PLUGINS: Final = frozenset({"PLUGIN_CLIENT_CERT", "PLUGIN_MULTIPLEX_GRPC", "PLUGIN_UNIX_SOCKET_GROUP"})
 """Hosts ask for things by these that we do not speak: certificates, one connection for many, sockets of a group."""
 
@@ -91,12 +93,13 @@ class PluginProcess:
             else:
                 self._count("noise_lines")
 
-    async def close(self) -> None:
-        """End it and everything it started, and take its folder away."""
+    async def close(self, *, asked: bool = False) -> None:
+        """End it and everything it started, and take its folder away. One that was `asked` to end gets time for that;
+        others know of no such thing before the signal."""
         self._line.cancel()
         os.close(self.child.stdin)
         try:
-            await self.child.stop()
+            await self.child.stop(grace_s=_ENDING_S if asked else _UNASKED_S)
         finally:
             for transport in self._outputs:
                 transport.close()

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import (
+    DEADLINE,
     INVALID_PARAMS,
     REQUEST_TOO_LARGE,
     SOURCE_LOST,
@@ -238,7 +239,7 @@ class RunningPlugin:
                 await self._shut_down()
             await self._channel.close()
         finally:
-            await self._process.close()
+            await self._process.close(asked=willing)
             if self._ending is not None:
                 await asyncio.wait([self._ending])
 
@@ -247,8 +248,9 @@ class RunningPlugin:
         for method in (SHUTDOWN, CONTROLLER_SHUTDOWN):
             try:
                 await self._channel.ask(method, EMPTY, _SHUTDOWN_S, dial=False)
-            except RpcFailed:
-                continue
+            except RpcFailed as error:
+                if error.code is DEADLINE:
+                    return  # it listens to nobody any more
 
     def _problem(self, code: Code, reason: str) -> Problem:
         message = f"Server {self._name}: {self._shown(reason)}"
