@@ -141,7 +141,8 @@ class Fleet:
     # -- leaving --------------------------------------------------------------------------------------------------
 
     def _left(self, gate: Gate) -> None:
-        self._own(self._see_off(self._gates.pop(gate), gate), f"{gate.name} leaves")
+        if gate in self._gates:  # guests are seen off by their host
+            self._own(self._see_off(self._gates.pop(gate), gate), f"{gate.name} leaves")
 
     async def _see_off(self, ship: _Ship, gate: Gate) -> None:
         """Calls in flight end where they began; then the server goes."""

@@ -177,8 +177,6 @@ class Roster:
         """The calls that waited at this gate; those in flight end where they are."""
         self._retired.add(gate)
         waiting = gate.retire()
-        if self.guests.is_guest(gate):
-            return waiting  # its host sees to its end
         self.guests.host_left(gate)
         for subscriber in self.on_left:
             subscriber(gate)

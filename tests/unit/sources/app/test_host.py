@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.support.app_peer import AppPeer
+from tests.support.app_peer import AppPeer, tool
 from tests.support.app_peer_stage import HOST, AppStage, app_stage, ended, problem, value
 from tests.support.ports import free_port
 from tests.support.waiting import until
@@ -268,6 +268,21 @@ def test_the_name_of_an_app_becomes_the_name_of_a_server(app: str, server: str) 
 def test_names_without_any_letter_of_ours_are_told_apart() -> None:
     assert server_name("绘图").startswith("app_")
     assert server_name("绘图") != server_name("音乐")
+
+
+async def test_results_of_an_app_are_kept_until_it_dials_again_and_no_longer_than_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_ABSENT_S", 0.05)
+    look = tool("look", annotations={"readOnlyHint": True})
+    async with app_stage(tmp_path, cache={"tools": [f"{APP}:look"]}) as stage:
+        for _ in range(2):
+            async with stage.app(APP, look) as app:
+                for _ in range(3):
+                    assert value(await stage.call(f"{APP}.look", {"a": 1}))["structuredContent"] == {"a": 1}
+                assert len(app.invoked) == 1
+        await until(lambda: APP not in stage.router.gates, "it is forgotten")
+        assert stage.router.cache.kept_bytes == 0
 
 
 # Tokens ---------------------------------------------------------------------------------------------------------------
