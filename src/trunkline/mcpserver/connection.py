@@ -26,7 +26,8 @@ from trunkline.mcpserver.versions import WITH_BATCHES
 
 LIMIT_BYTES: Final = 16 * 1024 * 1024
 _PIECE_BYTES: Final = 256 * 1024
-_IN_FLIGHT: Final = 1024
+_IN_FLIGHT: Final = 4096
+"""More than clients allow themselves, those that are being cancelled and subscriptions counted too."""
 _LAST_ANSWERS_S: Final = 0.2
 """What is in flight when a client ends its side may still end well, so that a script can be piped in."""
 _END_S: Final = 2.0
@@ -152,11 +153,11 @@ class Connection:
                 return None
             if in_batch and message.method == "initialize":
                 raise RpcError(INVALID_REQUEST, "`initialize` comes alone")
-            self._check_room(message.id)
+            self._check_id(message.id)
             result = self._methods.answer(message)
+            return response(message.id, result) if isinstance(result, bytes) else self._start(message.id, result)
         except RpcError as error:
             return refusal(error.message_id if message is None else message.id, error)
-        return response(message.id, result) if isinstance(result, bytes) else self._start(message.id, result)
 
     def _noticed(self, message: Message) -> None:
         if message.method != "notifications/cancelled":
@@ -168,13 +169,13 @@ class Connection:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def _check_room(self, message_id: MessageId) -> None:
+    def _check_id(self, message_id: MessageId) -> None:
         if message_id in self._calls:
             raise RpcError(INVALID_REQUEST, "A request with this `id` is still being answered")
-        if len(self._calls) >= _IN_FLIGHT:
-            raise RpcError(INTERNAL_ERROR, f"{_IN_FLIGHT:,} requests are being answered already: try again later")
 
     def _start(self, message_id: MessageId, work: Callable[[], Awaitable[bytes]]) -> asyncio.Task[bytes]:
+        if len(self._calls) >= _IN_FLIGHT:
+            raise RpcError(INTERNAL_ERROR, f"{_IN_FLIGHT:,} calls are being answered already: try again later")
         task = self._own(_answered(message_id, work))
         self._calls[message_id] = task
         task.add_done_callback(lambda _: self._calls.pop(message_id, None))
