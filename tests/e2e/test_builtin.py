@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.answers import Answer
 from tests.support.docs_pages import ROOT
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway, write_config
@@ -150,3 +151,42 @@ def test_the_file_of_the_example_offers_what_it_says(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("     1\tname,row,height_cm\n"), done.stderr
+
+
+@pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "own engine"])
+async def test_no_tool_reaches_what_the_gateway_keeps_for_itself(
+    tmp_path: Path, ripgrep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not ripgrep:
+        monkeypatch.setenv("PATH", "/nowhere")
+    (tmp_path / "notes.md").write_text("nothing to see\n")
+    (tmp_path / "way-in").symlink_to("state")
+    with Gateway(tmp_path, local(tmp_path), token="door-key-12345678") as gateway:
+        kept = [path.relative_to(tmp_path) for path in (tmp_path / "state").rglob("*") if path.is_file()]
+        token = next(path for path in kept if "token" in path.name)
+        operator_token = (tmp_path / token).read_text().strip()
+        (tmp_path / "twin.json").hardlink_to(gateway.config)
+        async with gateway.client(headers={"Authorization": "Bearer door-key-12345678"}) as client:
+            await client.open()
+            for path in (token, Path("way-in", *token.parts[1:]), tmp_path / token):
+                assert is_refusal(await client.call("Read", {"path": str(path)}), "belongs to this gateway itself")
+                refused = await client.call("Write", {"path": str(path), "content": "mine"})
+                assert is_refusal(refused, "belongs to this gateway itself")
+                refused = await client.call("Edit", {"path": str(path), "old_string": "a", "new_string": "b"})
+                assert is_refusal(refused, "belongs to this gateway itself")
+            for folder in ("state", "way-in", str(token.parent)):
+                refused = await client.call("Glob", {"pattern": "**", "directory": folder})
+                assert is_refusal(refused, "belongs to this gateway itself")
+            assert "state/" not in (await client.call("Glob", {"pattern": "**"})).text
+            for pattern in (operator_token[:8], "door-key"):
+                for mode in ("content", "files_with_matches", "count"):
+                    found = await client.call("Grep", {"pattern": pattern, "output_mode": mode})
+                    assert found.text.startswith("No match")
+            for path in ("trunkline.json", "twin.json"):
+                assert is_refusal(await client.call("Read", {"path": path}), "holds secrets of this gateway")
+                refused = await client.call("Grep", {"pattern": "token", "path": path})
+                assert is_refusal(refused, "holds secrets of this gateway")
+                refused = await client.call("Edit", {"path": path, "old_string": "door-key-123", "new_string": "x"})
+                assert is_refusal(refused, "what this gateway runs")
+            assert (await client.call("Read", {"path": "notes.md"})).text == "     1\tnothing to see"
+        assert (tmp_path / token).read_text().strip() == operator_token

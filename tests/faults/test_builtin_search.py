@@ -281,6 +281,7 @@ def test_a_search_that_takes_too_long_says_what_it_has(tmp_path: Path) -> None:
         "limit_s": 0.5,
         "ripgrep": None,
         "whole_disk": False,
+        "hidden": [],
     }
     run = subprocess.run(
         [sys.executable, "-I", "-S", worker.__file__], input=json.dumps(request).encode(), cwd=tmp_path,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from trunkline.core.call import Call, Caller
 from trunkline.sources.builtin.arguments import read_arguments
+from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.tool import Job, Workplace
 
@@ -23,9 +23,11 @@ class AtOnce:
 class Workbench:
     """`use` runs one tool and gives its result; a ToolFault comes through."""
 
-    def __init__(self, folder: Path, *, walk_only: bool = False, fixed: Sequence[str] = (), parts: Any = None) -> None:
+    def __init__(
+        self, folder: Path, *, walk_only: bool = False, own: OwnPlaces | None = None, parts: Any = None
+    ) -> None:
         self.folder = folder
-        self.root = Root(folder, fixed=fixed, walk_only=walk_only)
+        self.root = Root(folder, own=own, walk_only=walk_only)
         self.place = Workplace(source="local", root=self.root, sandbox="off", parts=parts)
 
     def job(self) -> Job:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import struct
 import sys
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from functools import cache
 from types import TracebackType
 from typing import Final, Protocol
@@ -32,6 +33,9 @@ _FOLDER: Final = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_LINKS: Final = 40
 _DEEPEST: Final = 200  # each folder on the way is held open
 _TRIES: Final = 5
+
+Identity = tuple[int, int]
+"""Device and inode: what a file or folder is, whatever it is called."""
 
 _KERNEL_FILE_SYSTEMS: Final = frozenset(
     {
@@ -63,18 +67,34 @@ class OfTheKernel(PermissionError):
         super().__init__(errno.EACCES, "one of the kernel's own files")
 
 
+class OfTheGateway(PermissionError):
+    """One of the files and folders that were to be hidden, or something in one."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EACCES, "a folder of the gateway's own")
+
+
 class _Calls(Protocol):
     def openat2(self, folder_fd: int, path: bytes, flags: int, /) -> int: ...
     def file_system(self, fd: int, /) -> int: ...
 
 
 class Beneath:
-    """One folder, held open. Paths are relative to it, or absolute where they begin with one of its own spellings."""
+    """One folder, held open. Paths are relative to it, or absolute where they begin with one of its own spellings.
 
-    def __init__(self, folder: str, *, walk_only: bool = False) -> None:
+    Files and folders that are `hidden` are not opened by whichever name, nor is anything in them. Whether something
+    lies in such a folder only the walk sees, so where there is one below, that is the way taken.
+    """
+
+    def __init__(self, folder: str, *, walk_only: bool = False, hidden: Iterable[str] = ()) -> None:
         self._fd = os.open(folder, _FOLDER)
         self._homes = tuple({_parts(os.path.abspath(folder)), _parts(os.path.realpath(folder))})  # noqa: PTH100
-        self._calls = None if walk_only else linux_calls()
+        try:
+            self._hidden, walk = _look_for(hidden, self._fd)
+        except BaseException:
+            self.close()
+            raise
+        self._calls = None if walk_only or walk else linux_calls()
 
     def __enter__(self) -> Beneath:
         return self
@@ -99,6 +119,13 @@ class Beneath:
 
     def open(self, path: str, flags: int) -> int:
         """Open what is there; it is not for creating. Links are followed as long as they stay inside."""
+        fd = self._open(path, flags)
+        if self._hidden and _identity(os.fstat(fd)) in self._hidden:
+            os.close(fd)
+            raise OfTheGateway
+        return fd
+
+    def _open(self, path: str, flags: int) -> int:
         relative = self.relative(path)
         if self._calls is not None:
             with _unsettled():
@@ -126,14 +153,17 @@ class Beneath:
                 os.close(fd)
         folder_fd, name = self.place_of(path)
         try:
-            return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
         finally:
             os.close(folder_fd)
+        if _identity(status) in self._hidden:
+            raise OfTheGateway
+        return status
 
     def place_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
         """Where a path ends once all links are followed: an open folder, which is the caller's to close, and the name
         in it, which was no link just now and need not exist. The name is `.` where it is the folder itself."""
-        with _Trail(self._fd) as trail:
+        with _Trail(self._fd, self._hidden) as trail:
             parts = deque(_steps(self.relative(path)))
             links = 0
             while parts:
@@ -160,8 +190,9 @@ class Beneath:
 class _Trail:
     """The folders that a walk came through, each held open; the first one is not the walk's own."""
 
-    def __init__(self, start_fd: int) -> None:
+    def __init__(self, start_fd: int, hidden: frozenset[Identity]) -> None:
         self._fds = [start_fd]
+        self._hidden = hidden
 
     def __enter__(self) -> _Trail:
         return self
@@ -190,6 +221,8 @@ class _Trail:
             if self.link(name) is None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             return False
+        if self._hidden and _identity(os.fstat(self._fds[-1])) in self._hidden:
+            raise OfTheGateway
         return True
 
     def _open(self, name: str, make: bool) -> int:
@@ -224,6 +257,49 @@ def refuse_kernel_files(fd: int) -> None:
     calls = linux_calls()
     if calls is not None and calls.file_system(fd) in _KERNEL_FILE_SYSTEMS:
         raise OfTheKernel
+
+
+# -- what is hidden ----------------------------------------------------------------------------------------------------
+
+
+def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity], bool]:
+    """Which files and folders are meant at this moment, and whether one of the folders lies below this one. Raises
+    OfTheGateway where this one lies in one of them."""
+    found: set[Identity] = set()
+    below = False
+    for path in hidden:
+        try:
+            status = os.stat(path)  # noqa: PTH116
+            way_up = _way_up(path) if stat.S_ISDIR(status.st_mode) else []
+        except OSError:
+            continue  # there is none, or none that this process could open either
+        found.add(_identity(status))
+        below = below or _identity(os.fstat(folder_fd)) in way_up
+    if found and not found.isdisjoint(_way_up(".", folder_fd)):
+        raise OfTheGateway
+    return frozenset(found), below
+
+
+def _way_up(path: str, folder_fd: int | None = None) -> list[Identity]:
+    """A folder and all that it lies in, up to the top. By handles, so it does not matter what they are called."""
+    fd = os.open(path, _FOLDER, dir_fd=folder_fd)
+    try:
+        found = [_identity(os.fstat(fd))]
+        with contextlib.suppress(PermissionError):  # only where a folder has to be read to be opened: never on Linux
+            while True:
+                above = os.open("..", _FOLDER, dir_fd=fd)
+                os.close(fd)
+                fd = above
+                if _identity(os.fstat(fd)) == found[-1]:
+                    break
+                found.append(_identity(os.fstat(fd)))
+        return found
+    finally:
+        os.close(fd)
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -24,6 +24,6 @@ class Parts:
     on_fault: Callable[[str], None] | None = None
     """Hears what went wrong with what looks after processes."""
     private: tuple[str, ...] = ()
-    """Folders of the gateway's own that nothing in a sandbox may see."""
+    """Folders of the gateway's own that no tool of its own may look into, and nothing in a sandbox."""
     own_files: tuple[str, ...] = ()
     """Files that say what the gateway runs, whether they exist or not: no tool of its own may write them."""

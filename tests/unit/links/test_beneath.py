@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.links.beneath import Beneath, Escape, OfTheKernel, linux_calls, refuse_kernel_files
+from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, linux_calls, refuse_kernel_files
 
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
 
@@ -248,3 +248,76 @@ def test_where_nothing_can_be_opened_for_its_path_alone_a_look_goes_by_name(
         assert beneath.status(".").st_ino == home.stat().st_ino
         with pytest.raises(Escape):
             beneath.status("out")
+
+
+# -- what is hidden ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def state(home: Path) -> Path:
+    """A folder of the gateway's own below the root, with links to it and into it."""
+    folder = home / "a" / "state"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "token").write_text("secret")
+    (home / "link").symlink_to("a/state")
+    (home / "deep").symlink_to(folder / "inner")
+    return folder
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("a/state", "a/state/", "a/state/inner", "a/state/inner/token", "a/b/../state/inner/token"),
+        *("{root}/a/state/inner/token", "link", "link/inner/token", "deep/token", "a/state/../b/file"),
+    ],
+)
+def test_a_hidden_folder_is_entered_by_no_way(home: Path, state: Path, path: str, walk_only: bool) -> None:
+    with Beneath(str(home), walk_only=walk_only, hidden=[str(state)]) as beneath:
+        with pytest.raises(OfTheGateway):
+            beneath.open(path.format(root=home), os.O_RDONLY)
+        with pytest.raises(OfTheGateway):
+            beneath.status(path.format(root=home))
+        with pytest.raises(OfTheGateway):
+            beneath.place_of(f"{'a/state' if path == 'a/state/../b/file' else 'deep'}/new/file", make_folders=True)
+        os.close(beneath.open("a/b/file", os.O_RDONLY))
+    assert sorted(os.listdir(state)) == ["inner"]
+    assert os.listdir(state / "inner") == ["token"]
+
+
+@BOTH_WAYS
+def test_a_hidden_folder_is_known_by_what_it_is_and_not_by_its_name(home: Path, state: Path, walk_only: bool) -> None:
+    (home.parent / "elsewhere").symlink_to(state)
+    state.rename(home / "renamed")
+    (home.parent / "elsewhere").unlink()
+    (home.parent / "elsewhere").symlink_to(home / "renamed")
+    with Beneath(str(home), walk_only=walk_only, hidden=[str(home.parent / "elsewhere")]) as beneath:
+        with pytest.raises(OfTheGateway):
+            beneath.open("renamed/inner/token", os.O_RDONLY)
+        (home / "renamed").rename(home / "again")
+        with pytest.raises(OfTheGateway):
+            beneath.open("again/inner/token", os.O_RDONLY)
+
+
+@BOTH_WAYS
+def test_a_hidden_file_is_opened_by_none_of_its_names(home: Path, walk_only: bool) -> None:
+    (home / "other").hardlink_to(home / "a" / "b" / "file")
+    (home / "link").symlink_to("other")
+    with Beneath(str(home), walk_only=walk_only, hidden=[str(home / "other"), str(home / "missing")]) as beneath:
+        for path in ("other", "link", "a/b/file"):
+            with pytest.raises(OfTheGateway):
+                beneath.open(path, os.O_RDONLY)
+        os.close(beneath.open("a/b", os.O_RDONLY))
+
+
+def test_hidden_folders_elsewhere_cost_nothing_and_hide_nothing(home: Path) -> None:
+    with Beneath(str(home), hidden=[str(home.parent / "root-evil"), str(home.parent / "missing")]) as beneath:
+        os.close(beneath.open("a/b/file", os.O_RDONLY))
+
+
+@pytest.mark.parametrize("root", ["a/state", "a/state/inner", "link", "deep"])
+def test_nothing_is_opened_from_within_a_hidden_folder(home: Path, state: Path, root: str) -> None:
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(OfTheGateway):
+        Beneath(str(home / root), hidden=[str(state)])
+    assert len(os.listdir("/dev/fd")) == before

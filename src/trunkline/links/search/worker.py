@@ -90,7 +90,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _time_is_over)
     signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
     try:
-        with Beneath(".") as beneath:
+        with Beneath(".", hidden=request["hidden"]) as beneath:
             found = answer(request, beneath)
     except Exception as error:
         import traceback

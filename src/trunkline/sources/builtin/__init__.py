@@ -21,11 +21,13 @@ TOOLS: Final[dict[str, str]] = {
 
 
 def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
+    from trunkline.sources.builtin.own_places import OwnPlaces
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.source import BuiltinSource
     from trunkline.sources.builtin.tool import Builtin, Workplace
 
-    root = Root(section.root, fixed=parts.own_files)
+    own = OwnPlaces(folders=parts.private, files=parts.own_files, redact=parts.redact)
+    root = Root(section.root, own=own)
     place = Workplace(source=name, root=root, sandbox=section.sandbox, parts=parts)
     tools: dict[str, Builtin] = {}
     for tool, spelling in TOOLS.items():

@@ -28,9 +28,8 @@ Stamp = tuple[int, int, int, int]
 class FilePlace:
     """`before` is what the file was when the place was taken; None when there was none."""
 
-    def __init__(self, root: Root, folder_fd: int, name: str, path: str) -> None:
+    def __init__(self, folder_fd: int, name: str, path: str) -> None:
         self.before: os.stat_result | None = None
-        self._root = root
         self._folder_fd = folder_fd
         self._name = name
         self._path = path
@@ -61,7 +60,6 @@ class FilePlace:
 
     def write(self, data: bytes, job: Job) -> None:
         """Put this in place of what was there `before`, or nothing if that has changed or nobody waits any more."""
-        self._root.refuse_fixed(self._folder_fd, self._name, self._path)
         self._check_allowed()
         temporary = f".trunkline-{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -131,7 +129,8 @@ def file_place(root: Root, path: str, *, make_folders: bool = False) -> Generato
     try:
         with _turn(folder_fd, name, path):
             try:
-                place = FilePlace(root, folder_fd, name, path)
+                root.refuse_own(folder_fd, name, path)
+                place = FilePlace(folder_fd, name, path)
                 place.look()
                 yield place
             except FileNotFoundError:

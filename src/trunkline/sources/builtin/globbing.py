@@ -47,6 +47,6 @@ class Glob:
         start = await self._searching.start("." if pattern != written else arguments["directory"], job)
         limit = min(arguments["limit"] or MOST_NAMES, MOST_NAMES)
         request = {"tool": "Glob", "globs": [pattern], "limit": limit, "offset": arguments["offset"]}
-        found = await self._searching.run(start, request)
+        found = await self._searching.run(start, request, job)
         none = f"No file fits {shown(written)} in {shown(start.folder or '.')} (ignored files are not looked at)"
         return text(in_words(found, offset=arguments["offset"], one="file", many="files", none=none))

@@ -87,7 +87,7 @@ class Grep:
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
         _check_type(arguments["type"])
         start = await self._searching.start(arguments["path"], job, file_too=True)
-        found = await self._searching.run(start, self._request(arguments))
+        found = await self._searching.run(start, self._request(arguments), job)
         one, many = ("line", "lines") if arguments["output_mode"] == _CONTENT else ("file", "files")
         none = _nothing(arguments, start)
         return text(in_words(found, offset=arguments["offset"], one=one, many=many, none=none))

@@ -9,14 +9,15 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.links.beneath import Beneath, Escape, OfTheKernel, refuse_kernel_files
+from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, refuse_kernel_files
+from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.tool import ToolFault
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ class RootMissing(ToolFault):
 
 
 class Root:
-    """`fixed` are files that nothing here may write, wherever they are. `walk_only` leaves the kernel's own way
-    unused, as on systems that have none."""
+    """`own` are the gateway's own files and folders, wherever they are. `walk_only` leaves the kernel's own way unused,
+    as on systems that have none."""
 
-    def __init__(self, path: Path | str, *, fixed: Sequence[str] = (), walk_only: bool = False) -> None:
+    def __init__(self, path: Path | str, *, own: OwnPlaces | None = None, walk_only: bool = False) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
-        self._fixed = fixed
+        self.own = own or OwnPlaces()
         self._walk_only = walk_only
 
     def trouble(self) -> str:
@@ -64,7 +65,7 @@ class Root:
         with self._open() as beneath, self._in_words(path):
             check_plain(beneath.status(path), path)
             fd = beneath.open(path, flags | _CAREFULLY)
-            return _checked(fd, lambda: check_plain(os.fstat(fd), path))
+            return _checked(fd, lambda: self._check_readable(fd, path))
 
     def open_folder(self, path: str = ".") -> int:
         """A descriptor of a folder, for listing it and for opening what is in it. Raises ToolFault."""
@@ -82,16 +83,12 @@ class Root:
             folder_fd, name = beneath.place_of(path, make_folders=make_folders)
             return _checked(folder_fd, lambda: _check_named(name, path)), name
 
-    def refuse_fixed(self, folder_fd: int, name: str, path: str) -> None:
+    def refuse_own(self, folder_fd: int, name: str, path: str) -> None:
         """Raises ToolFault where this place is one that no tool may write."""
-        folder = os.fstat(folder_fd)
-        for file in self._fixed:
-            for spelling in {file, os.path.realpath(file)}:
-                parent, own_name = os.path.split(spelling)
-                if own_name == name and _is(folder, parent):
-                    raise ToolFault(
-                        f"{shown(path)} says what this gateway runs, so no tool of its own changes it: ask a person to"
-                    )
+        if self.own.is_file(folder_fd, name):
+            raise ToolFault(
+                f"{shown(path)} says what this gateway runs, so no tool of its own changes it: ask a person to"
+            )
 
     def name_of(self, path: str) -> str:
         """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
@@ -101,11 +98,13 @@ class Root:
 
     def _open(self) -> Beneath:
         try:
-            return Beneath(self.path, walk_only=self._walk_only)
+            return Beneath(self.path, walk_only=self._walk_only, hidden=self.own.folders)
         except FileNotFoundError:
             raise RootMissing(f"The root folder `{self.path}` does not exist") from None
         except NotADirectoryError:
             raise RootMissing(f"The root `{self.path}` is not a folder") from None
+        except OfTheGateway:
+            raise RootMissing(f"The root folder `{self.path}` lies in the gateway's own `state_dir`") from None
         except OSError as error:
             raise RootMissing(f"The root folder `{self.path}` cannot be opened: {error.strerror}") from None
 
@@ -119,6 +118,13 @@ class Root:
         if len(os.fsencode(path)) > _LONGEST_PATH:
             raise ToolFault(f"The path is longer than {_LONGEST_PATH} bytes")
 
+    def _check_readable(self, fd: int, path: str) -> None:
+        check_plain(os.fstat(fd), path)
+        if self.own.is_secret(fd):
+            raise ToolFault(
+                f"{shown(path)} holds secrets of this gateway, so no tool of its own shows it: ask a person"
+            )
+
     @contextmanager
     def _in_words(self, path: str) -> Generator[None]:
         try:
@@ -129,6 +135,8 @@ class Root:
             ) from None
         except OfTheKernel:
             raise ToolFault(f"{shown(path)} is one of the kernel's own files, which are not offered") from None
+        except OfTheGateway:
+            raise ToolFault(f"{shown(path)} belongs to this gateway itself, and is not offered") from None
         except FileNotFoundError:
             raise self.missing(path) from None
         except OSError as error:
@@ -151,13 +159,6 @@ class Root:
         finally:
             os.close(fd)
         return f": did you mean `{posixpath.join(folder, guess)}`?" if guess else f" (the root is `{self.path}`)"
-
-
-def _is(folder: os.stat_result, path: str) -> bool:
-    try:
-        return os.path.samestat(folder, os.stat(path))  # noqa: PTH116
-    except OSError:
-        return False
 
 
 def words_for(error: OSError, path: str) -> str:

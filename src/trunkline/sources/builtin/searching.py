@@ -75,7 +75,7 @@ class Searching:
                 return pattern[len(root.rstrip("/")) :]
         raise ToolFault(f"{shown(pattern)} is outside the root folder `{self._root.path}`: write it from there")
 
-    async def run(self, start: Start, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def run(self, start: Start, request: Mapping[str, Any], job: Job) -> dict[str, Any]:
         """One page from the worker: `lines`, `left`, `left_is_all`, `notes`. Raises ToolFault."""
         for name in ("pattern", "globs"):
             if len(os.fsencode("".join(request.get(name) or ""))) > _LONGEST_PATTERN:
@@ -86,6 +86,7 @@ class Searching:
             "file": start.file,
             "ripgrep": start.ripgrep,
             "whole_disk": self._root.path == "/",
+            "hidden": await job.in_thread(self._root.own.hidden),
             "most_characters": MOST_CHARACTERS - _NOTES,
         }
         try:

@@ -12,6 +12,7 @@ import pytest
 from tests.support.builtin_tools import Workbench
 
 from trunkline.sources.builtin.editing import Edit
+from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.root import OutsideRoot
 from trunkline.sources.builtin.tool import ToolFault
 from trunkline.sources.builtin.writing import Write
@@ -199,7 +200,7 @@ def test_the_definition_says_that_it_destroys() -> None:
 )
 async def test_what_says_what_the_gateway_runs_is_written_by_nobody_here(tmp_path: Path, path: str) -> None:
     fixed = [str(tmp_path / "root" / name) for name in ("trunkline.yaml", ".awf/plugins.yaml")]
-    bench = Workbench(tmp_path / "root", fixed=fixed)
+    bench = Workbench(tmp_path / "root", own=OwnPlaces(files=fixed))
     config = bench.write("trunkline.yaml", "sources: {}\n")
     (bench.folder / "link").symlink_to("trunkline.yaml")
     with pytest.raises(ToolFault, match="says what this gateway runs"):
@@ -211,7 +212,7 @@ async def test_what_says_what_the_gateway_runs_is_written_by_nobody_here(tmp_pat
 
 
 async def test_a_configuration_that_is_a_link_is_not_written_where_it_leads_either(tmp_path: Path) -> None:
-    bench = Workbench(tmp_path / "root", fixed=[str(tmp_path / "config")])
+    bench = Workbench(tmp_path / "root", own=OwnPlaces(files=[str(tmp_path / "config")]))
     real = bench.write("real.yaml", "sources: {}\n")
     (tmp_path / "config").symlink_to(real)
     with pytest.raises(ToolFault, match="says what this gateway runs"):

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trunkline.sources.builtin.own_places import OwnPlaces
+from trunkline.telemetry.redact import Redactor
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> OwnPlaces:
+    files = [str(tmp_path / "trunkline.yaml"), str(tmp_path / ".awf" / "plugins.yaml")]
+    return OwnPlaces(folders=[str(tmp_path / "state")], files=files, redact=Redactor(["tok-12345678"]))
+
+
+def is_file(own: OwnPlaces, path: Path) -> bool:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return own.is_file(folder, path.name)
+    finally:
+        os.close(folder)
+
+
+def test_a_file_is_known_by_its_place_whether_it_exists_or_not(own: OwnPlaces, tmp_path: Path) -> None:
+    (tmp_path / ".awf").mkdir()
+    (tmp_path / "way").symlink_to(".awf")
+    (tmp_path / "sub").mkdir()
+    for mine in ("trunkline.yaml", "TRUNKLINE.yaml", ".awf/plugins.yaml", "way/plugins.yaml", ".awf/Plugins.YAML"):
+        assert is_file(own, tmp_path / mine)
+    for other in ("trunkline.yml", "sub/trunkline.yaml", "plugins.yaml", ".awf/other"):
+        assert not is_file(own, tmp_path / other)
+
+
+def test_a_file_is_known_by_its_other_names(own: OwnPlaces, tmp_path: Path) -> None:
+    config = tmp_path / "trunkline.yaml"
+    config.write_text("sources: {}")
+    (tmp_path / "twin").hardlink_to(config)
+    (tmp_path / "copy").write_text("sources: {}")
+    assert is_file(own, tmp_path / "twin")
+    assert not is_file(own, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("words", "secret"),
+    [
+        ("sources: {}", False),
+        ("token: tok-12345678", True),
+        ("token: ${TOKEN}", False),
+        ("token: ${TOKEN:-tok-12345678}", True),
+        ("headers: {Authorization: Bearer ${TOKEN}}\nother: word", False),
+        ("headers: {Authorization: Bearer abcdefgh}", True),
+        ("url: https://me:word@host/", True),
+    ],
+)
+def test_a_file_with_a_secret_written_out_is_not_looked_into(
+    own: OwnPlaces, tmp_path: Path, words: str, secret: bool
+) -> None:
+    config = tmp_path / "trunkline.yaml"
+    config.write_text(words)
+    (tmp_path / "twin").hardlink_to(config)
+    (tmp_path / "copy").write_text(words)
+    for name, expected in (("trunkline.yaml", secret), ("twin", secret), ("copy", False)):
+        with (tmp_path / name).open("rb") as opened:
+            assert own.is_secret(opened.fileno()) is expected
+    assert own.hidden() == [str(tmp_path / "state"), *([str(config)] if secret else [])]
