@@ -13,9 +13,9 @@ from trunkline.config.report import Report
 from trunkline.config.settings import Settings
 from trunkline.config.sources import Unready
 from trunkline.config.tree import Node
-from trunkline.sources.sections import McpHttpSection, McpStdioSection
+from trunkline.sources import section_kinds
 
-KINDS = {"mcp_stdio": lambda: McpStdioSection, "mcp_http": lambda: McpHttpSection}
+KINDS = section_kinds()
 
 
 def load_text(

@@ -23,7 +23,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 def test_the_checked_in_schema_is_what_the_sections_give() -> None:
     command = [sys.executable, "-m", "trunkline.config.schema"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed == CHECKED_IN.read_text(), "run `make schema`"
+    assert printed == CHECKED_IN.read_text(), "run `make generated`"
     assert json.loads(printed) == SCHEMA
 
 
