@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 from typing import Final, Protocol, cast
@@ -36,9 +37,11 @@ _correlation_ids: Final = itertools.count(1)
 _UNREAD_BYTES: Final = 1024 * 1024
 """What an app may leave unread before its calls are refused."""
 _CLOSE_S: Final = 2.0
-_BAD_LINES: Final = 50
+_LINES_AT_ONCE: Final = 32
+_TURN_S: Final = 0.002
+_IDLE_LINES: Final = 50
 _REST_S: Final = 0.05
-"""How long an app that sends junk is not read: all others are served meanwhile."""
+"""How long an app that says much and answers nothing is not read: all others are served meanwhile."""
 _REGISTER_REST_S: Final = 0.01
 _LONGEST_REST_S: Final = 5.0
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -80,11 +83,12 @@ class AppLink(asyncio.Protocol):
         self._out: list[bytes] = []
         self._full = False
         self._over = False
-        self._bad_lines = 0
+        self._idle_lines = 0
         self._registers = 0
         self._parting = ""
         self._steps: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._turn: asyncio.Handle | None = None
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
 
@@ -148,14 +152,37 @@ class AppLink(asyncio.Protocol):
         return self._framer.buffered_bytes
 
     def data_received(self, data: bytes) -> None:
+        head = None
         try:
-            for line in self._framer.feed(data):
-                self._received(line)
+            lines = self._framer.feed(data)
         except LineTooLong as error:
-            for line in error.lines:
-                self._received(line)
-            self._oversized(error.head)
-        if self._bad_lines or self._registers:
+            lines, head = error.lines, error.head
+        if len(lines) > _LINES_AT_ONCE:
+            self._take_turns(iter(lines), head)
+            return
+        for line in lines:
+            self._received(line)
+        self._all_received(head)
+
+    def _take_turns(self, lines: Iterator[bytes], head: bytes | None) -> None:
+        """A chunk may hold a hundred thousand lines: after a few of them it is everybody else's turn."""
+        end = monotonic() + _TURN_S
+        for line in lines:
+            self._received(line)
+            if self._over:
+                return
+            if monotonic() >= end:
+                self._transport.pause_reading()
+                self._turn = self._loop.call_soon(self._take_turns, lines, head)
+                return
+        self._transport.resume_reading()
+        self._all_received(head)
+
+    def _all_received(self, head: bytes | None) -> None:
+        """After the lines of a chunk; `head` is the start of one that is too long."""
+        if head is not None:
+            self._oversized(head)
+        if self._idle_lines or self._registers:
             self._rest()
         if not self.server and not self._over:
             self._reception.holds(self)
@@ -186,6 +213,7 @@ class AppLink(asyncio.Protocol):
             self._registers += 1
             self._reception.asked_to_register(self, message)
         elif not self.server:
+            self._idle_lines += 1
             self._reception.heard_early(self, line)
         elif isinstance(message, Progress):
             self._progressed(message)
@@ -208,6 +236,7 @@ class AppLink(asyncio.Protocol):
         if call is None:
             self._complain("unmatched_progress", "the app shows progress of a call that nobody waits for")
             return
+        self._idle_lines += 1
         call.progressed_at = monotonic()
         if call.wants_progress:
             step = 0
@@ -224,19 +253,19 @@ class AppLink(asyncio.Protocol):
         elif self.server:
             self._complain("noise_lines", f"the app sent a line that is no message: {wrong}")
         elif not self._over:
-            self._bad_lines += 1
+            self._idle_lines += 1
             self._reception.heard_early(self, line)
 
     def _complain(self, counter: str, message: str) -> None:
-        self._bad_lines += 1
+        self._idle_lines += 1
         self.complaints.add(counter, message)
 
     def _rest(self) -> None:
-        """One who sends nothing but junk, or registers again and again, is read more slowly."""
+        """One who sends anything but answers, or registers again and again, is read more slowly."""
         rest_s = (self._registers - 1) * _REGISTER_REST_S
-        if self._bad_lines >= _BAD_LINES:
+        if self._idle_lines >= _IDLE_LINES:
             rest_s = max(rest_s, _REST_S)
-        self._bad_lines = self._registers = 0
+        self._idle_lines = self._registers = 0
         if rest_s > 0 and not self._over:
             self._transport.pause_reading()
             self._timer = self._loop.call_later(min(rest_s, _LONGEST_REST_S), self._transport.resume_reading)
@@ -279,6 +308,8 @@ class AppLink(asyncio.Protocol):
         if not self._over:
             self._leave(SOURCE_LOST, "the app disconnected")
         self._stop_timer()
+        if self._turn is not None:
+            self._turn.cancel()
         self._reception.closed(self)
 
     def _leave(self, code: Code, reason: str) -> None:

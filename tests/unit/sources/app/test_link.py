@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +240,40 @@ async def test_an_app_that_stops_reading_is_refused_more_and_others_go_on(tmp_pa
         late = problem(await ended(calls[0]))
         assert late.code is DEADLINE
         assert stage.health("A").state == "ready"
+
+
+@pytest.mark.parametrize("kind", ["junk", "unknown messages", "progress", "answers", "before it registers"])
+async def test_very_many_lines_at_once_leave_others_their_turn(tmp_path: Path, kind: str) -> None:
+    async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as app:
+        line = b"x"
+        if kind != "before it registers":
+            await app.register("A")
+            stage.begin(TOOL)
+            number = (await app.hear())["correlationId"]
+            line = {
+                "junk": b"x",
+                "unknown messages": b"{}",
+                "progress": b'{"type":"toolProgress","correlationId":%d}' % number,
+                "answers": b'{"type":"toolResponse","correlationId":0,"result":{"success":true}}',
+            }[kind]
+        link = next(iter(stage.router.gates["desktop"].source._links))
+        taken = 0
+        at_each_turn = [0]
+        received = link._received
+
+        def count(each: bytes) -> None:
+            nonlocal taken
+            taken += 1
+            received(each)
+
+        link._received = count
+        link.data_received((line + b"\n") * 20_000)
+
+        def all_taken() -> bool:
+            at_each_turn.append(taken)
+            return taken == 20_000
+
+        while not all_taken():
+            await asyncio.sleep(0)
+        most = max(after - before for before, after in pairwise(at_each_turn))
+        assert most < 15_000
