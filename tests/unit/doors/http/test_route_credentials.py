@@ -58,7 +58,8 @@ def _requests() -> Iterator[tuple[str, str]]:
 
 
 def _bytes(method: str, path: str, host: str, origin: str | None, credential: list[str]) -> bytes:
-    lines = [f"{method} {path.replace('{name}', 's').replace('{id}', 's')} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
+    target = path.replace("{name}", "s").replace("{id}", "s")
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(BODY)}", *([] if origin is None else [f"Origin: {origin}"]), *credential]
     return "\r\n".join([*lines, "", ""]).encode() + BODY
 
