@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trunkline.core.text_size import units
+
 _LOOK_AHEAD = 500
 _CUT_CHARACTERS = 500
 _BEFORE_MATCH = 100
@@ -26,10 +28,10 @@ class Page:
     def add(self, line: str) -> None:
         if self._skip:
             self._skip -= 1
-        elif self.left or len(self.lines) >= self._limit or len(line) + 1 > self._characters:
+        elif self.left or len(self.lines) >= self._limit or units(line) + 1 > self._characters:
             self.left += 1
         else:
-            self._characters -= len(line) + 1
+            self._characters -= units(line) + 1
             self.lines.append(line)
 
     def stopped(self) -> None:

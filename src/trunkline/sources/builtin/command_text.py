@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from trunkline.core.text_size import first_units, last_units, units
 from trunkline.links.head_and_tail import HeadAndTail
 
 MOST_CHARACTERS: Final = 30_000
@@ -51,24 +52,25 @@ def _last_state(line: str) -> str:
 
 
 def _fits(text: str) -> bool:
-    return len(text) <= MOST_CHARACTERS and text.count("\n") < MOST_LINES
+    return units(text) <= MOST_CHARACTERS and text.count("\n") < MOST_LINES
 
 
 def _beginning(text: str, most_characters: int, most_lines: int) -> str:
     """Whole lines, unless the first is too long by itself."""
     kept = "\n".join(text[: most_characters + 1].split("\n", most_lines)[:most_lines])
-    if len(kept) <= most_characters:
+    if units(kept) <= most_characters:
         return kept
+    kept = first_units(kept, most_characters)
     line_end = kept.rfind("\n")
-    return kept[:line_end] if line_end > 0 else kept[:most_characters]
+    return kept[:line_end] if line_end > 0 else kept
 
 
 def _ending(text: str, most_characters: int, most_lines: int) -> str:
     kept = "\n".join(text[-most_characters - 1 :].rsplit("\n", most_lines)[-most_lines:])
-    if len(kept) <= most_characters:
+    if units(kept) <= most_characters:
         return kept
-    line_start = kept.find("\n") + 1
-    return kept[line_start:] if line_start else kept[-most_characters:]
+    kept = last_units(kept, most_characters)
+    return kept[kept.find("\n") + 1 :] or kept
 
 
 def _missing(output: HeadAndTail, head: str, tail: str) -> str:

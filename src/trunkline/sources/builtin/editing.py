@@ -82,9 +82,11 @@ def _edit(root: Root, path: str, old: str, new: str, every: bool, job: Job) -> b
         style = TextStyle.of(data)
         before = _decoded(style, data, path)
         matches = find(before, old, style.newline)
-        if len(matches.starts) != 1 and not (every and matches.starts):
+        if not matches.certain and not (every and matches.count):
             raise ToolFault(_why_not(before, matches, old, new, path))
         spelled = with_newlines(new, matches.newline or style.newline)
+        if len(before) + matches.count * (len(spelled) - len(matches.text)) > MOST_BYTES:
+            raise ToolFault(f"{shown(path)} would become larger than {size_in_words(MOST_BYTES)}; nothing was changed")
         after = before.replace(matches.text, spelled)
         place.write(style.encode(after), job)
     return text(_answer(path, before, after, matches, spelled))
@@ -108,10 +110,11 @@ def _decoded(style: TextStyle, data: bytes, path: str) -> str:
 
 
 def _why_not(before: str, matches: Matches, old: str, new: str, path: str) -> str:
-    if matches.starts:
-        count, where = len(matches.starts), _at(lines_at(before, matches.starts))
+    if matches.count:
+        where = _at(lines_at(before, matches.starts))
+        often = f"{matches.count:,} times" if matches.count > 1 else "more than once, one overlapping the other,"
         return (
-            f"`old_string` occurs {count:,} times in {shown(path)} ({where}); nothing was changed. Add lines around it"
+            f"`old_string` occurs {often} in {shown(path)} ({where}); nothing was changed. Add lines around it"
             " so that it is unique, or set `replace_all`"
         )
     hint = why_absent(before, old, new) or "Read the file to see it as it is"
@@ -120,7 +123,7 @@ def _why_not(before: str, matches: Matches, old: str, new: str, path: str) -> st
 
 def _answer(path: str, before: str, after: str, matches: Matches, spelled: str) -> str:
     """What was done, and the lines around the first change as they are now."""
-    count = len(matches.starts)
+    count = matches.count
     where = _at(lines_at(before, matches.starts))
     said = f"Edited {shown(path)} ({where})" if count == 1 else f"Edited {shown(path)} in {count:,} places ({where})"
     lines = after.split("\n")
@@ -144,7 +147,8 @@ def _snippet(lines: Sequence[str], begin: int, end: int) -> list[str]:
     return [*shown_lines, f"[{left_out:,} more lines of the change]"] if left_out > 0 else shown_lines
 
 
-def _at(numbers: Sequence[int]) -> str:
+def _at(places: Sequence[int]) -> str:
+    numbers = list(dict.fromkeys(places))
     some = ", ".join(f"{number:,}" for number in numbers[:_NAMED_LINES])
     more = ", …" if len(numbers) > _NAMED_LINES else ""
     return f"line {some}" if len(numbers) == 1 else f"lines {some}{more}"

@@ -80,5 +80,5 @@ def _named(head: bytes) -> str:
 
 def size_in_words(size_bytes: int) -> str:
     if size_bytes < 10_000:
-        return f"{size_bytes:,} bytes"
+        return "1 byte" if size_bytes == 1 else f"{size_bytes:,} bytes"
     return f"{size_bytes / 1000:,.0f} kB" if size_bytes < 10_000_000 else f"{size_bytes / 1_000_000:,.0f} MB"

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from trunkline.core.text_size import units
 from trunkline.sources.builtin.tool import LONGEST_LINE
 
 _BLOCK_BYTES: Final = 262_144
@@ -22,7 +23,8 @@ def numbered(number: int, line: str) -> str:
 class LineSlice:
     """Fed with blocks of UTF-8; `lines` are those from `first` on, as many as `most` and `characters` allow.
 
-    `longer` are the numbers of lines that were cut. `total` is the number of all lines, once all blocks were fed.
+    `longer` are the numbers of lines that were cut. `total` is the number of all lines, once all blocks were fed, and
+    `since_end_bytes` how much has come since the last end of a line.
     """
 
     def __init__(self, first: int, most: int, characters: int) -> None:
@@ -36,6 +38,7 @@ class LineSlice:
         self._room = characters
         self._to_skip = first - 1
         self._ends = 0
+        self.since_end_bytes = 0
         self._last_byte = b"\n"
         self._pending = b""
         self._pending_bytes = 0
@@ -53,6 +56,7 @@ class LineSlice:
             return
         ends = block.count(b"\n")
         self._ends += ends
+        self.since_end_bytes = len(block) - 1 - block.rfind(b"\n") if ends else self.since_end_bytes + len(block)
         self._last_byte = block[-1:]
         if self.full:
             return
@@ -87,7 +91,7 @@ class LineSlice:
             self.crlf = True
             raw = raw.removesuffix(b"\r")
         line, cut = self._shown(raw, size_bytes)
-        cost = len(line) + _NUMBER_WIDTH + 3
+        cost = units(line) + _NUMBER_WIDTH + 3
         if cost > self._room and self.lines:
             self.full = True
             return

@@ -17,38 +17,43 @@ _TYPOGRAPHY: Final = str.maketrans(
 _SEARCHED: Final = 2_000_000  # characters; in a larger file a hint is not worth the wait
 _CANDIDATES: Final = 300
 _SHOWN: Final = 200
+_KEPT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """`starts` are where it begins each time, `text` is it as the file has it, `newline` what its lines end in there;
-    empty when it is within one line."""
+    """`count` is how often it occurs, `starts` are where the first of them begin, `text` is it as the file has it,
+    `newline` what its lines end in there; empty when it is within one line. It is `certain` where there is one place
+    that can be meant: not where it overlaps itself."""
 
+    count: int
     starts: tuple[int, ...]
     text: str
     newline: str = ""
+    certain: bool = False
 
 
 def find(text: str, wanted: str, usual: str = "\n") -> Matches:
     """Every place of `wanted`, with the line endings that are `usual` in the file or with the others: agents seldom
     see which ones there are."""
     if "\n" not in wanted:
-        return Matches(_places(text, wanted), wanted)
+        return _matches(text, wanted)
     for newline in sorted(("\n", "\r\n"), key=lambda newline: newline != usual):
-        spelled = with_newlines(wanted, newline)
-        places = _places(text, spelled)
-        if places:
-            return Matches(places, spelled, newline)
-    return Matches((), wanted)
+        matches = _matches(text, with_newlines(wanted, newline), newline)
+        if matches.count:
+            return matches
+    return Matches(0, (), wanted)
 
 
-def _places(text: str, wanted: str) -> tuple[int, ...]:
+def _matches(text: str, wanted: str, newline: str = "") -> Matches:
+    """A text of one letter can occur millions of times: only some places are kept."""
     places: list[int] = []
     at = text.find(wanted)
-    while at >= 0:
+    certain = at >= 0 and text.find(wanted, at + 1) < 0
+    while at >= 0 and len(places) < _KEPT:
         places.append(at)
         at = text.find(wanted, at + len(wanted))
-    return tuple(places)
+    return Matches(text.count(wanted), tuple(places), wanted, newline, certain)
 
 
 def lines_at(text: str, starts: Sequence[int]) -> list[int]:
@@ -67,9 +72,10 @@ def lines_at(text: str, starts: Sequence[int]) -> list[int]:
 
 def why_absent(text: str, wanted: str, replacement: str) -> str:
     """A sentence that helps to get it right next time; empty when nothing like it is there."""
-    if _LINE_NUMBER.match(wanted) and _places(text, _LINE_NUMBER.sub("", wanted)):
+    bare = _LINE_NUMBER.sub("", wanted)
+    if bare and bare != wanted and bare in text:
         return "It is there without the line numbers: leave out the number and the tab that Read shows before each line"
-    if "\\n" in wanted and find(text, wanted.replace("\\n", "\n")).starts:
+    if "\\n" in wanted and find(text, wanted.replace("\\n", "\n")).count:
         return "It is there with real line breaks in place of the two characters `\\n`"
     if len(text) > _SEARCHED:
         return ""
@@ -79,7 +85,7 @@ def why_absent(text: str, wanted: str, replacement: str) -> str:
         last = first + wanted.strip("\n").count("\n")
         where = f"line {first}" if first == last else f"lines {first}-{last}"
         return f"It differs only in white space or quotation marks from {where}: copy those exactly as Read shows them"
-    if replacement.strip() and find(text, replacement).starts:
+    if replacement.strip() and find(text, replacement).count:
         return "The new text is there already: this change seems to be made"
     return _most_similar(lines, wanted)
 

@@ -26,7 +26,8 @@ from trunkline.sources.builtin.tool import (
 PICTURE_BYTES: Final = 3_750_000
 """Models take pictures of up to 5 MB once they are written as base64."""
 _COUNTED_BYTES: Final = 64_000_000
-"""Up to this size the lines after those shown are counted, so that an agent knows how much there is."""
+"""Up to this size the lines after those shown are counted, so that an agent knows how much there is; and nobody waits
+for the end of a longer line."""
 _NOTES: Final = 600  # characters kept free for what is said below the lines
 
 PATH: Final = Parameter(
@@ -105,13 +106,24 @@ def _lines(fd: int, path: str, first: int, limit: int, job: Job) -> bytes:
     for block in as_utf8(blocks_of(fd), encoding, mark):
         part.feed(block)
         counted = not part.full or size_bytes <= _COUNTED_BYTES
-        if job.over or not counted:
+        if job.over or not counted or part.since_end_bytes > _COUNTED_BYTES:
             break
+    endless = part.since_end_bytes > _COUNTED_BYTES
     part.end()
-    if not part.lines and part.total < first:
-        raise ToolFault(f"{shown(path)} has {_count(part.total)}: there is no line {first:,}")
+    if not part.lines:
+        raise ToolFault(f"{shown(path)} {_end(part, endless)}: there is no line {first:,}")
     body = "\n".join(numbered(number, line) for number, line in enumerate(part.lines, first))
-    return text("\n".join([body, *_notes(part, encoding, counted)]))
+    notes = _notes(part, encoding, counted and not endless)
+    if endless and part.next_line > part.total:
+        notes[0] = f"[The file {_end(part, endless)}]"
+    return text("\n".join([body, *notes]))
+
+
+def _end(part: LineSlice, endless: bool) -> str:
+    """Where a file ends, or where nobody looks any further."""
+    if endless:
+        return f"is not looked at beyond line {part.total:,}, which is longer than {size_in_words(_COUNTED_BYTES)}"
+    return f"has {_count(part.total)}"
 
 
 def _notes(part: LineSlice, encoding: str, counted: bool) -> list[str]:

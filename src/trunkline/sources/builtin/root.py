@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
 from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, refuse_kernel_files
+from trunkline.links.search.page import printable
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.tool import ToolFault
 
@@ -158,7 +159,7 @@ class Root:
                 guess = nearest(name, [entry.name for entry in islice(entries, _COMPARED)])
         finally:
             os.close(fd)
-        return f": did you mean `{posixpath.join(folder, guess)}`?" if guess else f" (the root is `{self.path}`)"
+        return f": did you mean {shown(posixpath.join(folder, guess))}?" if guess else f" (the root is `{self.path}`)"
 
 
 def words_for(error: OSError, path: str) -> str:
@@ -185,7 +186,8 @@ def words_for(error: OSError, path: str) -> str:
 
 
 def shown(path: str) -> str:
-    return f"`{path if len(path) <= _SHOWN else path[:_SHOWN] + '…'}`"
+    """In one line and without a terminal's codes, whatever it holds."""
+    return f"`{printable(path if len(path) <= _SHOWN else path[:_SHOWN] + '…')}`"
 
 
 def _checked(fd: int, check: Callable[[], None]) -> int:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from trunkline.core.text_size import units
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.sources.builtin.command_text import MOST_CHARACTERS, MOST_LINES, text_of
 
@@ -55,7 +56,7 @@ def test_of_many_lines_the_first_and_above_all_the_last_are_shown() -> None:
 @pytest.mark.parametrize("letter", ["x", "é", "𝄞"])
 def test_whatever_is_written_the_text_stays_within_the_limits(width: int, letter: str) -> None:
     shown = text((letter * width + "\n").encode() * (900_000 // width))
-    assert len(shown) <= MOST_CHARACTERS + 100
+    assert units(shown) <= MOST_CHARACTERS + 100
     assert shown.count("\n") <= MOST_LINES + 5
     assert "left out" in shown
     assert "\ufffd" not in shown
@@ -71,5 +72,5 @@ def test_junk_of_any_kind_is_shown_without_delay() -> None:
     junk = random.Random(5)
     for alphabet in (b"\x1b", b"\x1b]", b"\x1b[;", b"\r", b"\x1bP", b"\x1b\\]x\n\r", bytes(range(256))):
         shown = text(bytes(junk.choices(alphabet, k=300_000)))
-        assert len(shown) <= MOST_CHARACTERS + 100
+        assert units(shown) <= MOST_CHARACTERS + 100
         assert "\x1b" not in shown

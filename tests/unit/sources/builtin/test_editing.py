@@ -215,3 +215,27 @@ def test_the_definition_says_that_it_destroys() -> None:
     assert (tool["name"], tool["inputSchema"]["required"]) == ("Edit", ["path", "old_string", "new_string"])
     hints = tool["annotations"]
     assert (hints["readOnlyHint"], hints["destructiveHint"], hints["idempotentHint"]) == (False, True, False)
+
+
+async def test_a_text_that_overlaps_itself_is_not_unique(bench: Workbench) -> None:
+    bench.write("ends", "}\n}\n}\n")
+    said = await fault(bench, path="ends", old_string="}\n}\n", new_string="x\n")
+    assert "occurs more than once, one overlapping the other, in `ends` (line 1)" in said
+
+
+async def test_a_line_number_alone_is_not_the_text(bench: Workbench) -> None:
+    assert "does not occur" in await fault(bench, path="script.py", old_string="     1\t", new_string="x")
+
+
+async def test_a_text_that_occurs_millions_of_times_is_no_burden(bench: Workbench) -> None:
+    bench.write("many", "a\n" + "ab" * 2_000_000)
+    said = await fault(bench, path="many", old_string="a", new_string="b")
+    assert "occurs 2,000,001 times in `many` (lines 1, 2)" in said
+    said = await fault(bench, path="many", old_string="a", new_string="b" * 1_000_000, replace_all=True)
+    assert said == "`many` would become larger than 50 MB; nothing was changed"
+
+
+async def test_names_are_shown_in_one_line_and_without_codes_for_terminals(bench: Workbench) -> None:
+    bench.write("a\nb\x1b[31m", "x")
+    said = await fault(bench, path="a\nb\x1b[32m", old_string="x", new_string="y")
+    assert said == r"`a\nb\x1b[32m` does not exist: did you mean `a\nb\x1b[31m`?"

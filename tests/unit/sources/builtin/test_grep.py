@@ -8,6 +8,7 @@ import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.searching import ENGINES, RIPGREP, SearchBench
 
+from trunkline.core.text_size import units
 from trunkline.sources.builtin.grep import Grep
 from trunkline.sources.builtin.tool import ToolFault
 
@@ -125,11 +126,12 @@ async def test_what_is_left_is_counted_up_to_a_point(bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
-async def test_every_page_is_below_what_clients_cut(bench: Workbench, mode: str) -> None:
-    for number in range(300):
-        bench.write(f"{'n' * 150}/{number}", f"{'x' * 3000}\nx\n" * 5)
+@pytest.mark.parametrize("letter", ["n", "𝄞"])
+async def test_every_page_is_below_what_clients_cut(bench: Workbench, mode: str, letter: str) -> None:
+    for number in range(400):
+        bench.write(f"{letter * (200 // len(letter.encode()))}/{number}", f"x{letter * 3000}\nx\n" * 5)
     text = await bench.text(Grep, pattern="x", output_mode=mode, limit=0)
-    assert len(text) < 40_000
+    assert units(text) < 40_000
     assert text.count("\n") < 2_000
     assert "Continue with offset=" in text
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.builtin_tools import Workbench
 
+from trunkline.core.text_size import units
 from trunkline.sources.builtin.reading import PICTURE_BYTES, Read
 from trunkline.sources.builtin.tool import ToolFault
 
@@ -63,14 +64,14 @@ async def test_an_empty_file_is_said_to_be_empty(bench: Workbench) -> None:
     assert await bench.text(Read, path="empty") == "[`empty` is empty]"
 
 
-@pytest.mark.parametrize("line", ["", "x", "x" * 60, "x" * 1999, "x" * 5000, "é" * 3000, "𝄞" * 2500])
+@pytest.mark.parametrize("line", ["", "x", "x" * 60, "x" * 1999, "x" * 5000, "é" * 3000, "𝄞" * 90, "𝄞" * 2500])
 async def test_every_page_is_below_what_clients_cut_and_the_pages_are_the_file(bench: Workbench, line: str) -> None:
     count = 5000 if len(line) < 100 else 60
     bench.write("long", f"{line}\n" * count)
     seen, offset = 0, 1
     while True:
         page = await bench.text(Read, path="long", offset=offset, limit=100_000)
-        assert len(page) < 40_000
+        assert units(page) < 40_000
         assert page.count("\n") + 1 < 2_000
         numbers = [int(row.split("\t")[0]) for row in page.split("\n") if "\t" in row]
         assert numbers == list(range(offset, offset + len(numbers)))
@@ -79,6 +80,17 @@ async def test_every_page_is_below_what_clients_cut_and_the_pages_are_the_file(b
             break
         offset = int(page.split("Continue with offset=")[1].split("]")[0])
     assert seen == count
+
+
+async def test_nobody_waits_for_the_end_of_a_line_without_end(bench: Workbench) -> None:
+    path = bench.write("endless", "first\n" + "x" * 10_000)
+    os.truncate(path, 1 << 42)
+    page = await bench.text(Read, path="endless")
+    assert page.startswith("     1\tfirst\n     2\txxx")
+    assert "[The file is not looked at beyond line 2, which is longer than 64 MB]" in page
+    assert "Continue" not in page
+    with pytest.raises(ToolFault, match=r"not looked at beyond line 2, .*: there is no line 3"):
+        await bench.use(Read, path="endless", offset=3)
 
 
 async def test_a_very_long_line_is_cut_and_said_to_be(bench: Workbench) -> None:

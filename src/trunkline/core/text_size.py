@@ -1,0 +1,20 @@
+"""How long a text is to those who cut long ones: clients count in units of UTF-16, in which an emoji is two."""
+
+from __future__ import annotations
+
+
+def units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def first_units(text: str, most: int) -> str:
+    """The beginning of a text, without half a character at its end."""
+    if text.isascii():
+        return text[:most]
+    return text.encode("utf-16-le", "surrogatepass")[: 2 * most].decode("utf-16-le", "ignore")
+
+
+def last_units(text: str, most: int) -> str:
+    if text.isascii():
+        return text[-most:]
+    return text.encode("utf-16-le", "surrogatepass")[-2 * most :].decode("utf-16-le", "ignore")
