@@ -62,7 +62,7 @@ def test_values_of_a_program_have_a_form_in_json(value: Any, result: Any) -> Non
         ([float("nan")], "`nan` has no form in JSON"),
         (Point, "`type` has no form in JSON"),
     ],
-    ids=repr,
+    ids=lambda part: part if isinstance(part, str) else type(part).__name__,
 )
 def test_what_has_none_says_so(value: Any, reason: str) -> None:
     with pytest.raises(NotJson) as raised:
