@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-PROGRAM: Final = "bwrap"
 PRIVATE_TMP: Final = "/tmp"
 _SCRATCH: Final = "trunkline-bash-"
 _HOMES: Final = ("/home", "/root")
@@ -129,11 +128,6 @@ class Sandbox:
         real = [os.path.realpath(folder) for folder in folders if folder.startswith("/")]
         wanted = [folder for folder in real if any(_is_in(folder, cover) for cover in covered)]
         return [folder for folder in dict.fromkeys(wanted) if not _is_in(home, folder) and folder not in covered]
-
-
-def find_program(env: Mapping[str, str]) -> str | None:
-    """bubblewrap, as the gateway's own user finds it."""
-    return shutil.which(PROGRAM, path=env.get("PATH"))
 
 
 def _remove_left_behind() -> None:

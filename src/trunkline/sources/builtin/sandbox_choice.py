@@ -11,7 +11,8 @@ from typing import Final
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.sources.builtin.command_text import text_of
-from trunkline.sources.builtin.sandbox import Sandbox, find_program
+from trunkline.sources.builtin.programs import find_program
+from trunkline.sources.builtin.sandbox import Sandbox
 from trunkline.sources.builtin.tool import Note, ToolFault, Workplace
 
 _TRIAL_S: Final = 10.0
@@ -94,7 +95,7 @@ class SandboxChoice:
     def _look(self) -> Surroundings | None:
         if not os.path.isdir(self._root):  # noqa: PTH112
             return None
-        program = find_program(self._env)
+        program = find_program("bwrap", self._env.get("PATH", os.defpath), self._root)
         if program is None:
             return Surroundings(None)
         return Surroundings(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116

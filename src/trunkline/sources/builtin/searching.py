@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from trunkline.links.environment import child_environment
 from trunkline.links.search.asking import Searches, SearchFailed
 from trunkline.sources.builtin.arguments import Parameter
+from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.root import Root, shown
 from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, ToolFault, Workplace
 
@@ -63,7 +61,7 @@ class Searching:
             os.close(self._root.open_folder(path))
         name = self._root.name_of(path)
         name = "" if name == "." else name
-        ripgrep = _find_ripgrep(self._path, self._root.path)
+        ripgrep = find_program("rg", self._path, self._root.path)
         return Start("", name, ripgrep) if is_file else Start(name, "", ripgrep)
 
     def below_root(self, pattern: str) -> str:
@@ -108,22 +106,6 @@ def _is_file(root: Root, path: str) -> bool:
         os.close(root.open_file(path))
         return True
     return False
-
-
-def _find_ripgrep(path: str, root: str) -> str | None:
-    """On PATH, but not where whoever writes below the root could put a program, unless we come from there ourselves."""
-    own = str(Path(sys.executable).parent)
-    below = os.path.realpath(root).rstrip("/") + "/"
-    folders = [
-        folder
-        for folder in path.split(os.pathsep)
-        if folder.startswith("/") and (folder == own or not _can_be_written(folder, below))
-    ]
-    return shutil.which("rg", path=os.pathsep.join(folders)) if folders else None
-
-
-def _can_be_written(folder: str, below: str) -> bool:
-    return f"{os.path.realpath(folder)}/".startswith(below) and os.access(folder, os.W_OK)
 
 
 def in_words(found: Mapping[str, Any], *, offset: int, one: str, many: str, none: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.sources.builtin.sandbox import Sandbox, find_program
+from trunkline.sources.builtin.sandbox import Sandbox
 
 BWRAP = shutil.which("bwrap") or ""
 
@@ -130,12 +130,6 @@ def test_what_killed_gateways_left_is_removed_and_nothing_else(tmp_path: Path, m
     sandbox = Sandbox("bwrap", "/usr", {"PATH": "", "HOME": ""})
     sandbox.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
-
-
-def test_the_program_is_looked_up_in_the_path(tmp_path: Path) -> None:
-    assert find_program({"PATH": str(tmp_path)}) is None
-    (tmp_path / "bwrap").touch(0o755)
-    assert find_program({"PATH": f"/nowhere:{tmp_path}"}) == str(tmp_path / "bwrap")
 
 
 # -- what bubblewrap does ----------------------------------------------------------------------------------------------
