@@ -22,12 +22,35 @@ _ESCAPE: Final = b"\\u"
 """A name may be spelled with these."""
 
 
-class _Block(msgspec.Struct):
-    type: str
+class _Text(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
 
 
-class _McpResult(msgspec.Struct):
-    content: list[_Block]
+class _Image(msgspec.Struct, tag_field="type", tag="image", rename="camel"):
+    data: str
+    mime_type: str
+
+
+class _Audio(msgspec.Struct, tag_field="type", tag="audio", rename="camel"):
+    data: str
+    mime_type: str
+
+
+class _Link(msgspec.Struct, tag_field="type", tag="resource_link"):
+    uri: str
+    name: str
+
+
+class _Embedded(msgspec.Struct, tag_field="type", tag="resource"):
+    resource: dict[str, Raw]
+
+
+class _McpResult(msgspec.Struct, rename="camel"):
+    """What clients insist on: a result that has it otherwise would be no result to them."""
+
+    content: list[_Text | _Image | _Audio | _Link | _Embedded]
+    is_error: bool = False
+    meta: dict[str, Raw] = msgspec.field(name="_meta", default_factory=dict[str, Raw])
 
 
 _decode_mcp_result: Final = msgspec.json.Decoder(_McpResult).decode
@@ -58,7 +81,7 @@ def error_result(text: str) -> bytes:
 
 
 def _is_mcp_result(value: bytes) -> bool:
-    """Typed blocks and nothing else in `content`; an app's own `content` of another make is just its data."""
+    """MCP's own blocks and nothing else in `content`; a `content` of another make is just data."""
     if value.find(_CONTENT) < 0 and value.find(_ESCAPE) < 0:
         return False
     try:
@@ -69,12 +92,14 @@ def _is_mcp_result(value: bytes) -> bool:
 
 def _marked(value: bytes, *, is_error: bool, meta: Mapping[str, Json] | None) -> bytes:
     members = msgspec.json.decode(value, type=dict[str, Raw])
+    if is_error:
+        members.pop("isError", None)
     own_meta = members.pop("_meta", None)
     if meta and own_meta is not None:
         meta = {**msgspec.json.decode(own_meta, type=dict[str, Raw]), **meta}
     elif own_meta is not None:
         members["_meta"] = own_meta
-    marks = _marks(is_error=is_error and "isError" not in members, meta=meta)
+    marks = _marks(is_error=is_error, meta=meta)
     return b"%b%b}" % (encode_members(members)[:-1], marks)
 
 

@@ -48,7 +48,25 @@ def test_a_result_of_mcp_is_left_as_it_is() -> None:
     assert json.loads(result_of(json.dumps(image).encode())) == image
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"content": [{"type": "paragraph", "text": "of a document"}]},
+        {"content": [{"type": "text"}]},
+        {"content": [{"type": "image", "data": "aGk="}]},
+        {"content": text("x"), "isError": "no"},
+        {"content": text("x"), "_meta": 3},
+    ],
+)
+def test_what_only_looks_like_a_result_of_mcp_is_data(document: dict[str, object]) -> None:
+    made = json.loads(result_of(json.dumps(document).encode()))
+    assert made["structuredContent"] == document
+    assert json.loads(made["content"][0]["text"]) == document
+
+
 def test_a_failure_is_marked() -> None:
+    own = json.dumps({"content": text("no"), "isError": False}).encode()
+    assert json.loads(result_of(own, is_error=True)) == {"content": text("no"), "isError": True}
     assert json.loads(result_of(b'{"why":1}', is_error=True))["isError"] is True
     assert json.loads(result_of(json.dumps({"content": text("no")}).encode(), is_error=True))["isError"] is True
     assert json.loads(error_result('it "broke"')) == {"content": text('it "broke"'), "isError": True}

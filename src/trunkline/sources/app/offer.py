@@ -39,7 +39,7 @@ class Offer:
 class _Schema(msgspec.Struct):
     """What clients insist on in a schema: they refuse a whole list because of one tool that has it otherwise."""
 
-    properties: dict[str, Raw] = {}
+    properties: dict[str, dict[str, Raw]] = {}
     required: list[str] = []
 
 

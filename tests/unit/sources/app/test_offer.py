@@ -92,6 +92,7 @@ def test_a_schema_stays_as_it_was_written() -> None:
         {"name": "y", "annotations": {"readOnlyHint": "yes"}},
         {"name": "y", "outputSchema": {"type": "array"}},
         {"name": "y", "inputSchema": {"type": "object", "properties": 5}},
+        {"name": "y", "inputSchema": {"type": "object", "properties": {"x": 5}}},
         {"name": "y", "inputSchema": {"Type": "object", "Required": "x"}},
         b'{"name":"y","inputSchema":%b{"Type":"object"}%b}'
         % (b'{"Type":"object","Properties":{"a":' * 490, b"}}" * 490),
