@@ -126,6 +126,36 @@ REFUSED = (
     "..././etc/passwd",
     "....\\/x",
     "....%2f%2fx",
+    # a reference that is read as a URL
+    "..?x=1",
+    "..#top",
+    # entities of entities, and more of those that pages have
+    "&amp;#46;&amp;#46;/",
+    "&amp;amp;#46;&amp;amp;#46;/",
+    "&#38;#46;&#38;#46;/",
+    "&#00000000046;&#x000000000002e;/",
+    "&nldr;/",
+    "..&frasl;x",
+    ".&NewLine;./x",
+    ".&ZeroWidthSpace;./x",
+    ".&shy;./x",
+    # escapes of other programs, and of texts within texts within texts
+    "\\u{2e}\\u{2e}\\u{2f}",
+    "\\U0000002e\\U0000002e\\U0000002f",
+    "\\056\\056\\057",
+    '"\\\\u002e\\\\u002e/x"',
+    '"\\\\\\\\u002e\\\\\\\\u002e/x"',
+    "dir\\\\u002e\\u002e",
+    # an object that is sent as a text
+    '{"cwd": ".."}',
+    '{"cwd":"..","deep":true}',
+    '[1, ".."]',
+    '"{\\"cwd\\": \\"..\\"}"',
+    # letters that nothing is drawn for
+    ".\u3164./x",
+    ".\u115f.\uffa0/x",
+    "..\u2572x",
+    "..\u29f9x",
 )
 
 ACCEPTED = (
@@ -210,4 +240,13 @@ ACCEPTED = (
     "10.0.0.1..10.0.0.9",
     "a@b..c",
     "x" * 5000,
+    "..?",
+    "&amp;&amp;.. &nbsp;",
+    "R&amp;D..next",
+    '[1, 2, "1..2"]',
+    '{"text": "well..", "more": "..."}',
+    'if name in (".", ".."): continue',
+    '[see] ".." is the parent, "." is not',
+    'Lua path.."/"..name',
+    "10..1//-1",
 )
