@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import (
+    APP_REFUSED,
     QUEUE_FULL,
     RATE_LIMIT,
     SOURCE_DOWN,
@@ -25,10 +26,11 @@ from trunkline.sources.app.allowance import Allowance
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 from trunkline.sources.app.offer import Offer, make_offer
-from trunkline.wire.dialin import Register
+from trunkline.wire.dialin import Register, refused
 from trunkline.wire.jsonrpc import encode
 
 _GONE: Final = "the app disconnected"
+_TAKEN_OVER: Final = "another connection of the same app took its place"
 _HINT: Final = "start the app, or let it dial in again"
 _RETRY_AFTER_MS: Final = 1000
 
@@ -48,6 +50,7 @@ class Guest(ToolsOnly):
         self.app_name = ""
         self.link: AppLink | None = None
         self._credential = b""
+        self._acknowledges = False
         self._queue = queue
         self._allowance = Allowance(rate) if rate else None
         self._wire_names: dict[str, bytes] = {}
@@ -109,7 +112,8 @@ class Guest(ToolsOnly):
             link.server, link.complaints = self.name, self._complaints
             self._connections += 1
             if before is not None:
-                before.end(SOURCE_LOST, "the app took over with another connection")
+                before.end(SOURCE_LOST, _TAKEN_OVER, self._refusal(_TAKEN_OVER))
+        self._acknowledges = message.acknowledge
         self.app_name, self._credential = message.app_name, message.credential.encode()
         offer = make_offer(self.name, message.app_name, message.tools)
         self._wire_names = offer.wire_names
@@ -121,6 +125,16 @@ class Guest(ToolsOnly):
         if self._health.state != "ready":
             self._tell(Health(state="ready", since=time.time(), restarts=self._connections - 1))
         return offer
+
+    def evict(self) -> None:
+        """Its name is not its own any more. Calls that are open may end."""
+        if self.link is not None:
+            why = f"the name `{self.name}` is another server's now"
+            self.link.part(why, self._refusal(why))
+
+    def _refusal(self, why: str) -> bytes:
+        """What an app that wants to know is told before it is hung up on."""
+        return refused(APP_REFUSED.id, why) if self._acknowledges else b""
 
     def lost(self, link: AppLink) -> bool:
         """A connection ended; whether it was the one that counts."""

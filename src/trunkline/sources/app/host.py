@@ -172,7 +172,7 @@ class AppHost(ToolsOnly):
         if guest.link is not None:
             self._connected -= 1
             self._changed()
-            guest.link.part(f"the name `{guest.name}` is another server's now")
+            guest.evict()
 
     def _new_guest(self, name: str) -> Guest:
         return Guest(name, Complaints(self._sink), queue=self._section.queue, rate=self._section.rate)

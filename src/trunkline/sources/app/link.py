@@ -85,7 +85,7 @@ class AppLink(asyncio.Protocol):
         self._over = False
         self._idle_lines = 0
         self._registers = 0
-        self._parting = ""
+        self._parting: tuple[str, bytes] | None = None
         self._steps: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
@@ -295,14 +295,14 @@ class AppLink(asyncio.Protocol):
         self._transport.close()
         self._timer = self._loop.call_later(_CLOSE_S, self._transport.abort)
 
-    def part(self, reason: str) -> None:
+    def part(self, reason: str, last_words: bytes) -> None:
         """Close it as soon as no call is open; the app gets no new ones."""
-        self._parting = reason
+        self._parting = (reason, last_words)
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if not self.pending:
-            self.end(SOURCE_LOST, self._parting)
+        if self._parting is not None and not self.pending:
+            self.end(SOURCE_LOST, *self._parting)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._over:

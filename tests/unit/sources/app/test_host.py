@@ -163,6 +163,8 @@ async def test_the_same_app_takes_over_and_the_calls_of_its_old_connection_fail(
         async with stage.app(APP, CLICK, **shown):
             lost = problem(await ended(pending))
             assert (lost.code, lost.executed) == (SOURCE_LOST, "unknown")
+            told = await old.hear()
+            assert (told["type"], told["message"]) == ("refused", "another connection of the same app took its place")
             await old.ended()
             assert stage.health(APP).state == "ready"
             assert value(await stage.call(CLICK, {"a": 1}))["structuredContent"] == {"a": 1}
@@ -198,6 +200,7 @@ async def test_a_configured_server_ousts_an_app_of_its_name_once_its_calls_have_
         (section,) = stage.settings.sources.values()
         others = {name: section.replace(listen=Listen("127.0.0.1", free_port())) for name in ("Paint", "Idle")}
         stage.gateway.fleet.apply({HOST: section, **others})
+        assert (await idle.hear())["message"] == "the name `Idle` is another server's now"
         await idle.ended()
         await until(lambda: "0 apps connected" in stage.health().reason, "nobody counts as connected")
         app.answer(invocation, {"a": 1})
