@@ -26,7 +26,7 @@ _HINT: Final = "name what is meant without `..`, from the folder it is in"
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
     """What is wrong with the parameters of a call from `start` on, if anything climbs there. Nothing was sent."""
     params = bytes(call.params)
-    if not _may_climb(params):
+    if not may_climb(params):
         return None
     for literal in _LITERAL.finditer(params, start):
         if _climbs(literal[0]):
@@ -34,7 +34,7 @@ def traversal_problem(call: Call, start: int = 0) -> Problem | None:
     return None
 
 
-def _may_climb(params: bytes) -> bool:
+def may_climb(params: bytes) -> bool:
     """A quick look that most calls end with: without any of this, no string is more than it seems and none climbs."""
     return (
         b".." in params

@@ -23,9 +23,9 @@ from trunkline.core.names import names_source, without_own_prefix
 from trunkline.core.tool import Snapshot
 from trunkline.router.abilities import abilities
 from trunkline.router.answers import Answers
+from trunkline.router.checkpoint import Checkpoint
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.gate import Gate
-from trunkline.router.guard import traversal_problem
 from trunkline.router.links import Links
 from trunkline.router.prompts import PromptEntry
 from trunkline.router.roster import Roster
@@ -52,6 +52,7 @@ class Requests:
         self,
         roster: Roster,
         deadlines: Deadlines,
+        checkpoint: Checkpoint,
         waiting: Waiting,
         links: Links,
         tasks: Tasks,
@@ -59,6 +60,7 @@ class Requests:
     ) -> None:
         self._roster = roster
         self._deadlines = deadlines
+        self._checkpoint = checkpoint
         self._waiting = waiting
         self._links = links
         self._tasks = tasks
@@ -82,11 +84,14 @@ class Requests:
     def _send(self, call: Call, source: str, params: bytes) -> None:
         call.source, call.params = source, params
         gate = self._roster.gates[source]
-        if gate.options.guards_paths and (climb := traversal_problem(call)) is not None:
-            call.finish(Failure(climb))
-            return
         blocks = call.method == "tasks/result"  # until the task is done
-        self._deadlines.set(call, self._deadlines.longest_s if blocks else gate.options.timeout_s)
+        timeout_s = self._deadlines.longest_s if blocks else gate.options.timeout_s
+        admit = partial(self._admit, call, gate, timeout_s)
+        if not gate.options.guards_paths or not self._checkpoint.stops(call, 0, timeout_s, admit):
+            admit()
+
+    def _admit(self, call: Call, gate: Gate, timeout_s: float) -> None:
+        self._deadlines.set(call, timeout_s)
         if not call.done:
             gate.admit(call)
 

@@ -19,10 +19,10 @@ from trunkline.core.question import Question
 from trunkline.core.tool import ListName
 from trunkline.router.answers import Answers
 from trunkline.router.catalog import Entry
+from trunkline.router.checkpoint import Checkpoint
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
-from trunkline.router.guard import traversal_problem
 from trunkline.router.links import Links
 from trunkline.router.options import RouterOptions
 from trunkline.router.requests import Requests
@@ -67,7 +67,10 @@ class Router:
         self._answers = Answers(self.links, self.tasks)
         self._deadlines = Deadlines(self._loop, options.call_s)
         self._waiting = Waiting(self.roster, self._deadlines)
-        self._requests = Requests(self.roster, self._deadlines, self._waiting, self.links, self.tasks, self._answers)
+        self._checkpoint = Checkpoint(self._loop, self._deadlines)
+        self._requests = Requests(
+            self.roster, self._deadlines, self._checkpoint, self._waiting, self.links, self.tasks, self._answers
+        )
         self._watches = Watches(self.roster, self.links, self._waiting, self._loop)
         self._task_watches = TaskWatches(self.roster, self.tasks, self.links)
 
@@ -75,6 +78,7 @@ class Router:
         """Take no new calls; those that still wait for a server are refused now."""
         self._draining = self._waiting.draining = True
         self.roster.drain()
+        self._checkpoint.drain()
 
     @property
     def draining(self) -> bool:
@@ -82,7 +86,7 @@ class Router:
 
     @property
     def in_flight(self) -> int:
-        return self.roster.in_flight
+        return self.roster.in_flight + self._checkpoint.looking_at
 
     # -- lists ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +201,7 @@ class Router:
         for gate in list(self.gates.values()):
             gate.source.tell(caller, method, params)
 
-    def _route(self, call: Call, name: str, members: Members) -> None:
+    def _route(self, call: Call, name: str, members: Members, *, checked: bool = False) -> None:
         entry = self.views.of(call.caller).find(name)
         if entry is None:
             self._route_unknown(call, name, members)
@@ -209,18 +213,20 @@ class Router:
         except BadMessage as error:
             call.finish(Failure(error.problem))
             return
+        gate = self.gates[tool.source]
+        options = gate.options
+        timeout_s = options.timeouts_s.get(tool.name, options.timeout_s)
+        if options.guards_paths and not checked:
+            again = partial(self._route, call, name, members, checked=True)
+            if self._checkpoint.stops(call, len(entry.params_head), timeout_s, again):
+                return
         if entry.mirrors is not None:
             call.headers = param_headers(entry.mirrors, members.get("arguments", b"{}"))
         if entry.gives_links or call.caller.capabilities != NOTHING or "task" in members:
             self._adapt(call, entry, members)
-        gate = self.gates[tool.source]
-        options = gate.options
-        if options.guards_paths and (climb := traversal_problem(call, len(entry.params_head))) is not None:
-            call.finish(Failure(climb))
-            return
         if options.cache is not None and self.cache.answers(call, tool, gate, options.cache, members):
             return
-        self._deadlines.set(call, options.timeouts_s.get(tool.name, options.timeout_s))
+        self._deadlines.set(call, timeout_s)
         if not call.done:
             gate.admit(call)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -30,6 +30,7 @@ _Pools = dict[tuple[bool, str, int], HttpPool]
 TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 LARGEST_ANSWER_BYTES: Final = 16 * 1024 * 1024
+_LONG_BYTES: Final = 32 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
 _HIDDEN: Final = "***"
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -57,8 +58,7 @@ class ToolProxy:
     async def route(self, call: ToolCall) -> ToolResult:
         """Have the service execute the call. Raises one of the errors of this package, and sends nothing before the
         arguments are checked, the service is found and the session has a token."""
-        sanitize_tool_args(call.args)
-        args = msgspec.json.encode(call.args)
+        args = await _checked(call.args)
         record = await _given(self._registry.get_by_service_id(call.service_id))
         if record is None:
             raise ServiceNotFoundError(call.service_id)
@@ -107,6 +107,21 @@ class ToolProxy:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+async def _checked(args: Mapping[str, Any]) -> bytes:
+    """What is sent of the arguments, once it was looked at. To look through megabytes takes long, so that is done
+    beside the loop, and with a copy: the caller's own may change meanwhile."""
+    try:
+        encoded = msgspec.json.encode(args)
+    except (TypeError, ValueError):
+        sanitize_tool_args(args)
+        raise
+    if len(encoded) > _LONG_BYTES:
+        await asyncio.to_thread(sanitize_tool_args, msgspec.json.decode(encoded))
+    else:
+        sanitize_tool_args(args)
+    return encoded
 
 
 async def _given(value: T | Awaitable[T]) -> T:

@@ -273,3 +273,18 @@ def test_the_place_of_what_climbs_is_told() -> None:
 
 def test_everything_public_is_declared() -> None:
     assert {name for name in trunkline.services.__all__ if not hasattr(trunkline.services, name)} == set()
+
+
+async def test_long_arguments_are_checked_too_and_sent_as_they_were_when_that_began(tmp_path: Path) -> None:
+    with ServiceProcess(tmp_path) as service:
+        async with proxy_to(service) as proxy:
+            with pytest.raises(PathTraversalError) as caught:
+                await proxy.route(call(text=["a..b"] * 20_000 + ["../x"]))
+            assert caught.value.path == "args.text[20000]"
+            texts = ["a..b"] * 20_000
+            sent = asyncio.get_running_loop().create_task(proxy.route(call("reflect", text=texts)))
+            await asyncio.sleep(0)
+            texts[0] = "../x"
+            result = await sent
+            assert result.output["args"]["text"][0] == "a..b"
+        assert len(service.posts()) == 1
