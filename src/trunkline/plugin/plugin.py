@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
-from trunkline.plugin.signature import WrongInput, inputs_of, read_inputs
+from trunkline.plugin.signature import WrongInput, choices_of, inputs_of, read_inputs
 from trunkline.wire.plugin_v1 import Executed, Info, Input, Operation
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +33,7 @@ class _Registered:
     schema: Operation
     function: Callable[..., Any]
     inputs: tuple[Input, ...]
+    choices: Mapping[str, tuple[Any, ...]]
 
 
 class Plugin:
@@ -83,7 +85,9 @@ class Plugin:
         if name in self._operations:
             raise ValueError(f"there is an operation `{name}` already")
         inputs = inputs_of(function)
-        self._operations[name] = _Registered(Operation(name, description, inputs), function, inputs)
+        self._operations[name] = _Registered(
+            Operation(name, description, inputs), function, inputs, choices_of(function)
+        )
 
     # -- what the host asks ---------------------------------------------------------------------------------------
 
@@ -106,29 +110,51 @@ class Plugin:
         if registered is None:
             return Executed(error=f"unknown operation `{name}`")
         try:
-            values = read_inputs(registered.inputs, given)
+            values = read_inputs(registered.inputs, given, registered.choices)
             return _executed(await call(registered.function, **values))
         except (OperationFailed, WrongInput) as error:
-            return Executed(error=str(error))
-        except Exception as error:
-            self.log.exception("operation %s failed", name)
-            return Executed(error=f"{type(error).__name__}: {error}")
+            return Executed(error=_words_of(error))
+        except BaseException as error:  # an operation that calls `sys.exit` has failed too, and others go on
+            if isinstance(error, asyncio.CancelledError) and _caller_is_gone():
+                raise
+            self.log.error("operation %s failed", name, exc_info=error)
+            return Executed(error=f"{type(error).__name__}: {_words_of(error)}")
 
 
 Caller = Callable[..., Any]
 """Calls a function with arguments and gives something to await: a coroutine as it is, anything else in a thread."""
 
 
+def _caller_is_gone() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return _sendable(str(error))
+    except Exception:
+        return "(it cannot be shown)"
+
+
 def _executed(value: Any) -> Executed:
     if value is None:
         return Executed(success=True)
     if isinstance(value, str):
-        return Executed(success=True, output=value)
+        return Executed(success=True, output=_sendable(value))
     if isinstance(value, Result):
-        return Executed(success=True, output=value.output, data=_encoded(value.data))
+        return Executed(success=True, output=_sendable(str(value.output)), data=_encoded(value.data))
     data = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"result": value}
-    return Executed(success=True, output=json.dumps(value, ensure_ascii=False), data=_encoded(data))
+    return Executed(success=True, output=_sendable(json.dumps(value, ensure_ascii=False)), data=_encoded(data))
 
 
 def _encoded(data: Mapping[str, Any]) -> dict[str, bytes]:
-    return {str(name): json.dumps(value, ensure_ascii=False, allow_nan=False).encode() for name, value in data.items()}
+    return {
+        _sendable(str(name)): json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace")
+        for name, value in data.items()
+    }
+
+
+def _sendable(text: str) -> str:
+    """File names that are not UTF-8 reach Python as characters that no message can hold."""
+    return text.encode(errors="replace").decode()

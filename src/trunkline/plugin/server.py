@@ -202,18 +202,22 @@ class _Server:
             await context.abort(self._grpc.StatusCode.NOT_FOUND, f"there is no service `{name}`")
         return wire.encode_health(wire.SERVING)
 
-    async def _call(self, function: Callable[..., Any], *args: Any, **inputs: Any) -> Any:
+    async def _call(self, function: Callable[..., Any], /, *args: Any, **inputs: Any) -> Any:
         """A coroutine is cancelled when its caller is gone; a plain function runs to its end in a thread."""
         if inspect.iscoroutinefunction(function):
             return await function(*args, **inputs)
-        return await asyncio.get_running_loop().run_in_executor(
+        given = await asyncio.get_running_loop().run_in_executor(
             self._threads, partial(self._in_thread, function, *args, **inputs)
         )
+        # a decorator may have made a plain function of one that is none
+        return await given if inspect.iscoroutine(given) else given
 
-    def _in_thread(self, function: Callable[..., Any], *args: Any, **inputs: Any) -> Any:
+    def _in_thread(self, function: Callable[..., Any], /, *args: Any, **inputs: Any) -> Any:
         self.busy_threads += 1
         try:
             return function(*args, **inputs)
+        except StopIteration as error:  # the one exception that a future cannot hold
+            raise RuntimeError("the function raised StopIteration") from error
         finally:
             self.busy_threads -= 1
 

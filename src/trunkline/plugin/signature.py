@@ -37,6 +37,8 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "object": lambda value: isinstance(value, dict),
 }
 
+NO_CHOICES: Final[Mapping[str, tuple[Any, ...]]] = types.MappingProxyType({})
+
 
 class WrongInput(Exception):
     """The values of a call do not fit the operation."""
@@ -59,12 +61,13 @@ def _input(parameter: inspect.Parameter, hints: Mapping[str, Any], function: str
     kind = _type_word(hint)
     if kind is None:
         raise TypeError(f"{function}: the type of `{name}` cannot be an input's: {hints[name]}")
+    _check_default(parameter, kind, function)
     return Input(
         name=name,
         type=kind,
         required=parameter.default is inspect.Parameter.empty,
         default=_default_text(parameter.default),
-        description=next((note for note in notes if isinstance(note, str)), ""),
+        description=_description(hint, notes),
         validation=next((note.word for note in notes if isinstance(note, _Validation)), ""),
     )
 
@@ -102,13 +105,43 @@ def _type_word(hint: Any) -> str | None:
     return "object" if origin in _OBJECTS or typing.is_typeddict(origin) else None
 
 
+def _description(hint: Any, notes: list[Any]) -> str:
+    """The host's schema cannot list the values of a `Literal`, so they are told in words."""
+    text = next((note for note in notes if isinstance(note, str)), "")
+    if typing.get_origin(hint) is not Literal:
+        return text
+    values = "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in typing.get_args(hint))
+    return f"{text} ({values})" if text else values
+
+
+def choices_of(function: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
+    """The values that an input may have, for those that are a `Literal`."""
+    hints = {name: _unwrapped(hint)[0] for name, hint in typing.get_type_hints(function, include_extras=True).items()}
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+
+
+def _check_default(parameter: inspect.Parameter, kind: str, function: str) -> None:
+    """Hosts do not offer an operation with a default of another type: better said to its author."""
+    default = parameter.default
+    if default is inspect.Parameter.empty or default is None:
+        return
+    try:
+        fits = _FITS[kind](json.loads(json.dumps(default, allow_nan=False)))
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise TypeError(f"{function}: the default of `{parameter.name}` is no {kind}: {default!r}")
+
+
 def _default_text(default: Any) -> str:
     if default is inspect.Parameter.empty or default is None:
         return ""
     return default if isinstance(default, str) else json.dumps(default)
 
 
-def read_inputs(inputs: tuple[Input, ...], given: Mapping[str, bytes]) -> dict[str, Any]:
+def read_inputs(
+    inputs: tuple[Input, ...], given: Mapping[str, bytes], choices: Mapping[str, tuple[Any, ...]] = NO_CHOICES
+) -> dict[str, Any]:
     """The values of a call. Raises WrongInput, which names the input."""
     known = {item.name: item for item in inputs}
     for name in given:
@@ -118,6 +151,10 @@ def read_inputs(inputs: tuple[Input, ...], given: Mapping[str, bytes]) -> dict[s
         if item.required and item.name not in given:
             raise WrongInput(f"the input `{item.name}` is missing")
     values = {name: _value(known[name], raw) for name, raw in given.items()}
+    for name, value in values.items():
+        if value is not None and name in choices and value not in choices[name]:
+            words = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[name])
+            raise WrongInput(f"the input `{name}` must be one of {words}")
     return {name: value for name, value in values.items() if value is not None or known[name].required}
 
 

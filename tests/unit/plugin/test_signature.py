@@ -45,7 +45,7 @@ def test_every_type_that_can_be_an_input_is_one() -> None:
         Input("more", "array"),
         Input("table", "object"),
         Input("point", "object"),
-        Input("word", "string", False, "a"),
+        Input("word", "string", False, "a", 'one of "a", "b"'),
         Input("old", "integer"),
     )
 
@@ -71,7 +71,18 @@ def named(**x: int) -> None: ...
 def placed(x: int, /) -> None: ...
 
 
-@pytest.mark.parametrize("function", [untyped, strange, either, mixed, many, named, placed])
+def mistaken(x: int = "1") -> None: ...  # type: ignore[assignment]
+
+
+def unwritable(x: list[int] = {1}) -> None: ...  # type: ignore[assignment]  # noqa: B006
+
+
+def endless(x: float = float("inf")) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function", [untyped, strange, either, mixed, many, named, placed, mistaken, unwritable, endless]
+)
 def test_what_cannot_be_an_input_is_said_when_it_is_offered(function: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match="x"):
         inputs_of(function)
