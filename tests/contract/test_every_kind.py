@@ -141,13 +141,14 @@ def test_many_calls_at_once_get_each_its_own_answer(tmp_path: Path, kind: str, l
 def test_rules_of_the_file_hold(tmp_path: Path, kind: str, loop: str) -> None:
     async def scene() -> None:
         rig = rig_of(kind, tmp_path)
-        echo, sleep = rig.echo("hello")[0], rig.sleep(0)[0]
-        tools = {"allow": [echo, sleep], "rename": {echo: "parrot"}, "deny": [] if echo == sleep else [sleep]}
+        echo, fail = rig.echo("hello")[0], rig.fail()[0]
+        tools = {"allow": [echo, fail], "rename": {echo: "parrot"}, "deny": [fail]}
         async with scene_of(rig, prefix="pet", tools=tools) as stage:
             name = next(name for name in stage.names if name.endswith("parrot"))
             assert name.startswith("pet_")
             assert text(await stage.call(rig.echo("hello"), name=name)) == "hello"
             assert len(stage.names) == 1
+            assert problem(await stage.call(rig.fail())).code is UNKNOWN_TOOL
 
     play(loop, scene())
 
@@ -193,8 +194,6 @@ def test_what_dies_fails_its_calls_at_once_and_works_again_once_it_is_back(
 ) -> None:
     async def scene() -> None:
         rig = rig_of(kind, tmp_path)
-        if not rig.goes_away:
-            return
         async with scene_of(rig) as stage:
             calls = [stage.begin(rig.sleep(60)) for _ in range(3)]
             await until(lambda: rig.sleeping() == 3, "all run")
@@ -224,7 +223,7 @@ def test_what_is_not_there_is_refused_with_its_name_until_it_comes(tmp_path: Pat
             refused = problem(await stage.call(rig.echo("early")))
             assert refused.executed == "no"
             assert rig.server in refused.message
-            assert refused.code in (SOURCE_DOWN, UNKNOWN_TOOL)  # an app that never came is not known
+            assert refused.code is (SOURCE_DOWN if rig.known_before else UNKNOWN_TOOL)
             await asyncio.to_thread(rig.bring_back)
             await stage.ready()
             assert text(await stage.call(rig.echo("now"))) == "now"

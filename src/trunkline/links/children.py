@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.links.control import close_all
 from trunkline.links.platform import sees_all_processes
-from trunkline.links.start_problem import draining, failed_at, no_resources, start_failed
+from trunkline.links.start_problem import draining, failed_at, lost_while_starting, no_resources, start_failed
 from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, SupervisorLink, Ward
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Children:
         if self._closed:
             raise draining(label)
         if failure is not None and failure.step == "supervisor":
-            raise start_failed(label, f"the supervisor died while starting `{command}`", retryable=True)
+            raise lost_while_starting(label, command)
         if failure is not None:
             raise failed_at(label, failure.step, failure.number, command=command, cwd=cwd)
 

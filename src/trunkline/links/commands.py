@@ -19,6 +19,7 @@ from trunkline.links.children import Child, Children
 from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.links.platform import sees_all_processes, signal_group
+from trunkline.links.start_problem import LostWhileStarting
 
 HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 128 << 10
@@ -89,10 +90,13 @@ class Commands:
         started_at = monotonic()
         argv = ["/bin/sh", "-c", _LAUNCHER, self._user_limit(), *command.argv]
         folder = _reachable(command.folder)
-        child = await self._children.spawn(argv, env=command.env, cwd=folder, label=command.label)
+        output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
+        try:
+            child = await self._children.spawn(argv, env=command.env, cwd=folder, label=command.label)
+        except LostWhileStarting:
+            return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stdin)
         os.close(child.stderr)  # the launcher joins it with the output
-        output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         reading = _Reading(child.stdout, output)
         self._leaders.add(child.pid)
         try:

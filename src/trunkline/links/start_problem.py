@@ -29,6 +29,15 @@ def start_failed(label: str, message: str, hint: str = "", *, retryable: bool = 
     )
 
 
+class LostWhileStarting(GatewayError):
+    """Whoever starts programs died before it could tell whether this one runs: it may have."""
+
+
+def lost_while_starting(label: str, command: str) -> LostWhileStarting:
+    message = f"the supervisor died while starting `{command}`"
+    return LostWhileStarting(start_failed(label, message, retryable=True).problem)
+
+
 def draining(label: str) -> GatewayError:
     return GatewayError(
         Problem(

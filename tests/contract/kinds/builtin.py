@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 from tests.contract.kinds.rig import Rig, Use
 from tests.support.processes import alive
+from tests.support.servers import kill
 
 
 class KindRig(Rig):
     """The jobs as Bash does them: nothing else of ours can give a text back, or sleep."""
 
     kind: ClassVar = "builtin"
-    goes_away: ClassVar = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -30,6 +30,11 @@ class KindRig(Rig):
     def bring_back(self) -> None:
         self._root.mkdir()
 
+    def kill(self) -> None:
+        """What looks after the commands: the only part of this kind that can die by itself."""
+        for keeper in {int(path.read_text()) for path in self._root.glob("*.begun")}:
+            kill(keeper)
+
     def echo(self, text: str) -> Use:
         return "Bash", {"command": f"printf %s {shlex.quote(text)}"}
 
@@ -40,7 +45,7 @@ class KindRig(Rig):
         return "Read", {"path": "nowhere"}
 
     def sleep(self, seconds: float) -> Use:
-        return "Bash", {"command": f"touch $$.begun; sleep {seconds}; touch $$.done; echo slept"}
+        return "Bash", {"command": f"echo $PPID > $$.begun; sleep {seconds}; touch $$.done; echo slept"}
 
     def sleeping(self) -> int:
         return len(list(self._root.glob("*.begun")))

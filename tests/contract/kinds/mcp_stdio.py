@@ -5,30 +5,16 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.contract.kinds.rig import Rig, Use
-from tests.support.servers import Records, StdioFaults, kill
+from tests.contract.kinds.rig import RecordedRig, Use
+from tests.support.servers import StdioFaults, kill
 
 
-class McpRig(Rig):
+class McpRig(RecordedRig):
     """The jobs as the fault server does them."""
-
-    records: Records
 
     def echo(self, text: str) -> Use:
         result = json.dumps({"content": [{"type": "text", "text": text}]}).encode()
         return "verbatim", {"result": base64.b64encode(result).decode()}
-
-    def fail(self) -> Use:
-        return "fail", {}
-
-    def sleep(self, seconds: float) -> Use:
-        return "sleep", {"seconds": seconds}
-
-    def sleeping(self) -> int:
-        return len(self.records.calls("sleep"))
-
-    def told_to_stop(self) -> int:
-        return len(self.records.events("cancelled"))
 
 
 class KindRig(McpRig):

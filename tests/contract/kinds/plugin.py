@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.contract.kinds.rig import Rig, Use
+from tests.contract.kinds.rig import RecordedRig
 from tests.support.servers import Records, kill
 
 PLUGIN = Path(__file__).parents[2] / "support" / "plugin_jobs.py"
 
 
-class KindRig(Rig):
+class KindRig(RecordedRig):
     kind: ClassVar = "plugin"
 
     def __init__(self, folder: Path) -> None:
@@ -32,18 +32,3 @@ class KindRig(Rig):
     def kill(self) -> None:
         for pid in self.records.pids():
             kill(pid)
-
-    def echo(self, text: str) -> Use:
-        return "echo", {"text": text}
-
-    def fail(self) -> Use:
-        return "fail", {}
-
-    def sleep(self, seconds: float) -> Use:
-        return "sleep", {"seconds": seconds}
-
-    def sleeping(self) -> int:
-        return len(self.records.calls("sleep"))
-
-    def told_to_stop(self) -> int:
-        return len(self.records.events("cancelled"))

@@ -10,6 +10,8 @@ import importlib
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.support.servers import Records
+
 Use = tuple[str, dict[str, Any]]
 """A tool's own name, and the arguments to call it with."""
 
@@ -19,8 +21,8 @@ class Rig:
 
     kind: ClassVar[str]
     server = "x"
-    goes_away: ClassVar = True
-    """Whether what is behind it can die while the gateway lives."""
+    known_before: ClassVar = True
+    """Whether its tools are refused as those of a server that is down before it first came, or as unknown."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,6 +74,27 @@ class Rig:
     def sleeping(self) -> int:
         """How many calls of `sleep` have begun, all in all."""
         raise NotImplementedError
+
+
+class RecordedRig(Rig):
+    """Tools named after their jobs, in programs that write down what they were asked."""
+
+    records: Records
+
+    def echo(self, text: str) -> Use:
+        return "echo", {"text": text}
+
+    def fail(self) -> Use:
+        return "fail", {}
+
+    def sleep(self, seconds: float) -> Use:
+        return "sleep", {"seconds": seconds}
+
+    def sleeping(self) -> int:
+        return len(self.records.calls("sleep"))
+
+    def told_to_stop(self) -> int:
+        return len(self.records.events("cancelled"))
 
 
 def rig_of(kind: str, folder: Path) -> Rig:
