@@ -262,6 +262,16 @@ def refuse_kernel_files(fd: int) -> None:
 # -- what is hidden ----------------------------------------------------------------------------------------------------
 
 
+def lies_in(folder_fd: int, folders: Iterable[str]) -> bool:
+    """Whether an open folder is one of these, or lies in one."""
+    way_up = _way_up(".", folder_fd)
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if _identity(os.stat(folder)) in way_up:  # noqa: PTH116
+                return True
+    return False
+
+
 def _look_for(hidden: Iterable[str], folder_fd: int) -> tuple[frozenset[Identity], bool]:
     """Which files and folders are meant at this moment, and whether one of the folders lies below this one. Raises
     OfTheGateway where this one lies in one of them."""

@@ -40,8 +40,10 @@ def read_text(fd: int) -> str | None:
 def _read_all(fd: int) -> bytes:
     size = os.fstat(fd).st_size
     parts: list[bytes] = []
-    while part := os.read(fd, size + 1):
+    left = LARGEST_BYTES  # it may be growing faster than it is read
+    while left > 0 and (part := os.read(fd, min(left, size + 1))):
         parts.append(part)
+        left -= len(part)
     return b"".join(parts)
 
 

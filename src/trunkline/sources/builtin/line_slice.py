@@ -128,6 +128,9 @@ def as_utf8(blocks: Iterable[bytes], encoding: str, mark: bytes) -> Iterator[byt
     yield decoder.decode(b"", final=True).encode()
 
 
-def blocks_of(fd: int) -> Iterator[bytes]:
-    while block := os.read(fd, _BLOCK_BYTES):
+def blocks_of(fd: int, most_bytes: int | None = None) -> Iterator[bytes]:
+    """What is in a file, up to its end or so many bytes: somebody may be writing it faster than it is read."""
+    left = most_bytes
+    while block := os.read(fd, _BLOCK_BYTES if left is None else min(left, _BLOCK_BYTES)):
         yield block
+        left = None if left is None else left - len(block)

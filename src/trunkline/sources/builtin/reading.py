@@ -95,17 +95,18 @@ def _picture(fd: int, path: str, size_bytes: int, mime_type: str) -> bytes:
         raise ToolFault(
             f"{shown(path)} is a picture of {size_in_words(size_bytes)}; up to {most} can be shown: make it smaller"
         )
-    return content(image_block(b"".join(blocks_of(fd))[:PICTURE_BYTES], mime_type))
+    return content(image_block(b"".join(blocks_of(fd, PICTURE_BYTES)), mime_type))
 
 
 def _lines(fd: int, path: str, first: int, limit: int, job: Job) -> bytes:
     encoding, mark = encoding_of(os.pread(fd, 4, 0))
-    size_bytes = os.fstat(fd).st_size
+    size_bytes, seen_bytes = os.fstat(fd).st_size, 0
     part = LineSlice(first, min(limit, MOST_LINES), MOST_CHARACTERS - _NOTES)
     counted = True
     for block in as_utf8(blocks_of(fd), encoding, mark):
         part.feed(block)
-        counted = not part.full or size_bytes <= _COUNTED_BYTES
+        seen_bytes += len(block)
+        counted = not part.full or max(size_bytes, seen_bytes) <= _COUNTED_BYTES  # it may be growing
         if job.over or not counted or part.since_end_bytes > _COUNTED_BYTES:
             break
     endless = part.since_end_bytes > _COUNTED_BYTES

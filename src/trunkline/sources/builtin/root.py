@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, refuse_kernel_files
+from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
 from trunkline.links.search.page import printable
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.tool import ToolFault
@@ -82,7 +82,7 @@ class Root:
             raise ToolFault(f"{shown(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
             folder_fd, name = beneath.place_of(path, make_folders=make_folders)
-            return _checked(folder_fd, lambda: _check_named(name, path)), name
+            return _checked(folder_fd, lambda: self._check_place(folder_fd, name, path)), name
 
     def refuse_own(self, folder_fd: int, name: str, path: str) -> None:
         """Raises ToolFault where this place is one that no tool may write."""
@@ -118,6 +118,12 @@ class Root:
             raise ToolFault("The path holds a NUL character")
         if len(os.fsencode(path)) > _LONGEST_PATH:
             raise ToolFault(f"The path is longer than {_LONGEST_PATH} bytes")
+
+    def _check_place(self, folder_fd: int, name: str, path: str) -> None:
+        if name == ".":
+            raise ToolFault(f"{shown(path)} is a folder, not a file")
+        if lies_in(folder_fd, self.own.folders):  # it was not there before, or nobody could have come this far
+            raise OfTheGateway
 
     def _check_readable(self, fd: int, path: str) -> None:
         check_plain(os.fstat(fd), path)
@@ -209,8 +215,3 @@ def check_plain(status: os.stat_result, path: str) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     raise ToolFault(f"{shown(path)} is {kinds.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file")
-
-
-def _check_named(name: str, path: str) -> None:
-    if name == ".":
-        raise ToolFault(f"{shown(path)} is a folder, not a file")

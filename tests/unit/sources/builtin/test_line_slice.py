@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.sources.builtin.line_slice import LineSlice, as_utf8
+from trunkline.sources.builtin.line_slice import LineSlice, as_utf8, blocks_of
 
 LINES = st.lists(st.sampled_from([b"", b"x", b"\xc3\xa9\r", b"\r", b"\xff", b"long " * 600]), max_size=12)
 
@@ -60,3 +60,8 @@ def test_text_of_any_encoding_becomes_utf8_whatever_the_blocks(encoding: str, te
     # the mark lies in the first block, as it does in a file
     blocks = [data[: len(mark) + size], *(data[at : at + size] for at in range(len(mark) + size, len(data), size))]
     assert b"".join(as_utf8(blocks, encoding, mark)).decode() == text
+
+
+def test_a_file_that_never_ends_is_read_up_to_a_limit() -> None:
+    with open("/dev/zero", "rb") as zeros:
+        assert b"".join(blocks_of(zeros.fileno(), 600_000)) == bytes(600_000)

@@ -4,8 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.builtin_tools import Workbench
 
+from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.own_places import OwnPlaces
+from trunkline.sources.builtin.tool import ToolFault
+from trunkline.sources.builtin.writing import Write
 from trunkline.telemetry.redact import Redactor
 
 
@@ -65,3 +69,14 @@ def test_a_file_with_a_secret_written_out_is_not_looked_into(
         with (tmp_path / name).open("rb") as opened:
             assert own.is_secret(opened.fileno()) is expected
     assert own.hidden() == [str(tmp_path / "state"), *([str(config)] if secret else [])]
+
+
+@pytest.mark.parametrize("path", ["state/gateways/x/servers.json", "state/new", "way/state/new"])
+async def test_a_folder_of_the_gateways_own_is_not_made_for_it_either(tmp_path: Path, path: str) -> None:
+    bench = Workbench(tmp_path, own=OwnPlaces(folders=[str(tmp_path / "state")]))
+    (tmp_path / "way").symlink_to(".")
+    with pytest.raises(ToolFault, match="belongs to this gateway itself"):
+        await bench.use(Write, path=path, content="{}")
+    with pytest.raises(ToolFault, match="belongs to this gateway itself"):
+        await bench.use(Edit, path=path, old_string="", new_string="{}")
+    assert not [found for found in (tmp_path / "state").rglob("*") if found.is_file()]
