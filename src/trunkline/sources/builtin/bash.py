@@ -73,7 +73,7 @@ class Bash:
 
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
         _check(arguments)
-        timeout_s = _timeout(arguments["timeout"] / 1000, job.left_s)
+        timeout_s = _timeout(arguments["timeout"], job.left_s)
         folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
         try:
             command = await self._command(arguments["command"], folder, timeout_s, job)
@@ -107,10 +107,11 @@ def _check(arguments: Mapping[str, Any]) -> None:
         raise ToolFault(f"`command` is longer than {_LONGEST_COMMAND:,} bytes: write it to a file, and run that")
 
 
-def _timeout(asked_s: float, left_s: float) -> float:
+def _timeout(asked_ms: int, left_s: float) -> float:
     """What was asked for, and where the call has to end sooner, so much less that the output still arrives."""
-    if asked_s > LONGEST_COMMAND_S:
+    if asked_ms > LONGEST_COMMAND_S * 1000:
         raise ToolFault(f"`timeout` is in milliseconds and at most {LONGEST_COMMAND_S * 1000:,.0f}")
+    asked_s = asked_ms / 1000
     return min(asked_s, left_s - _SPARE_S) if left_s > 2 * _SPARE_S else asked_s
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -20,6 +21,7 @@ MOST_CHARACTERS: Final = 38_000
 MOST_LINES: Final = 1_950
 """Clients cut results at 40,000 characters or 2,000 lines: below that, whatever a tool says arrives whole."""
 LONGEST_LINE: Final = 2_000
+_NO_CHARACTERS: Final = re.compile("[\ud800-\udfff]")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -135,7 +137,7 @@ def sayable(words: str) -> str:
     try:
         words.encode()
     except UnicodeEncodeError:
-        return words.encode(errors="replace").decode()
+        return _NO_CHARACTERS.sub("\ufffd", words)
     return words
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -213,6 +214,7 @@ async def test_a_folder_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
         ({"command": "echo \0"}, "NUL"),
         ({"command": "x" * 140_000}, "longer than 131,071 bytes"),
         ({"command": "true", "timeout": 600_001}, "at most 600,000"),
+        ({"command": "true", "timeout": 10**400}, "at most 600,000"),
         ({"command": "true", "timeout": 0}, "`timeout` must be at least 1"),
         ({"command": "true", "timeout": "soon"}, "`timeout` must be"),
         ({"command": "true", "timeout": "nan"}, "`timeout` must be"),
@@ -245,7 +247,8 @@ async def test_at_its_timeout_a_command_ends_and_what_it_wrote_is_there(tmp_path
 async def test_a_timeout_never_goes_beyond_the_deadline_of_the_call(tmp_path: Path) -> None:
     async with shell_in(tmp_path) as shell:
         words = await shell.fault("echo so far; sleep 1000", timeout=600_000, deadline_s=2.5)
-    assert words.startswith("Command timed out after 1.5 s")
+    said = re.match(r"Command timed out after ([\d.]+) s", words)
+    assert said is not None and float(said[1]) <= 1.5
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,7 @@ async def test_a_timeout_never_goes_beyond_the_deadline_of_the_call(tmp_path: Pa
 def test_a_command_ends_a_second_before_its_call_where_there_is_one_to_spare(
     asked_s: float, left_s: float, timeout_s: float
 ) -> None:
-    assert module._timeout(asked_s, left_s) == timeout_s
+    assert module._timeout(asked_s * 1000, left_s) == timeout_s
 
 
 async def test_the_caller_is_told_that_a_command_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

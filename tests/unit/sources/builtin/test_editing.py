@@ -239,3 +239,9 @@ async def test_names_are_shown_in_one_line_and_without_codes_for_terminals(bench
     bench.write("a\nb\x1b[31m", "x")
     said = await fault(bench, path="a\nb\x1b[32m", old_string="x", new_string="y")
     assert said == r"`a\nb\x1b[32m` does not exist: did you mean `a\nb\x1b[31m`?"
+
+
+async def test_bytes_that_are_no_text_stay_and_are_shown_as_read_shows_them(bench: Workbench) -> None:
+    path = bench.write("latin", b"caf\xe9\n")
+    assert (await bench.text(Edit, path="latin", old_string="caf", new_string="Caf")).endswith("     1\tCaf\ufffd")
+    assert path.read_bytes() == b"Caf\xe9\n"
