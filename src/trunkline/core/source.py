@@ -29,6 +29,10 @@ class Health:
     hint: str = ""
 
 
+Evicted = Callable[[bool], None]
+"""Told to the host of a guest that leaves: whether the host itself leaves, or a configured server has the name now."""
+
+
 class Sink(Protocol):
     """Where a source reports to."""
 
@@ -46,11 +50,11 @@ class Sink(Protocol):
         """A notification of one client's own server that belongs to no call for sure."""
         ...
 
-    def host(self, name: str, source: Source, evicted: Callable[[], None], /) -> Sink | None:
+    def host(self, name: str, source: Source, evicted: Evicted, /) -> Sink | None:
         """Bring in a server of one's own under a name, or find it again; None where the name is somebody else's.
 
-        Its `run` is never called: its host owns its life, and dismisses it. `evicted` is called if it loses the name to
-        a server that is configured; its calls in flight may still end.
+        Its `run` is never called: its host owns its life, and dismisses it. `evicted` is called when it gets no more
+        calls although nobody dismissed it; those in flight may still end.
         """
         ...
 

@@ -6,13 +6,13 @@ written `APP:TOOL` in the host's configuration means that app alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.core.names import RESERVED_SOURCE, slug_pattern
-from trunkline.core.source import Source
+from trunkline.core.source import Evicted, Source
 from trunkline.router.gate import Gate
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 
@@ -31,10 +31,10 @@ class Guests:
         self._roster = roster
         self._by_host: dict[Gate, dict[str, Gate]] = {}
         self._hosts: dict[Gate, Gate] = {}
-        self._evicted: dict[Gate, Callable[[], None]] = {}
+        self._evicted: dict[Gate, Evicted] = {}
         self._arrivals = 0
 
-    def host(self, host: Gate, name: str, source: Source, evicted: Callable[[], None]) -> SourceSink | None:
+    def host(self, host: Gate, name: str, source: Source, evicted: Evicted) -> SourceSink | None:
         """Bring in a guest, or find it again; None where the name is somebody else's."""
         roster = self._roster
         gate = roster.gates.get(name)
@@ -74,9 +74,7 @@ class Guests:
 
     def evict(self, gate: Gate) -> None:
         """The name of a guest was given to another server."""
-        evicted = self._evicted.get(gate)
-        if evicted is not None:
-            evicted()
+        self._evicted[gate](False)
         self.forget(gate)
 
     def is_guest(self, gate: Gate) -> bool:
@@ -90,6 +88,7 @@ class Guests:
         for gate in self.of(host):
             if self._roster.gates.get(gate.name) is gate:
                 self._roster.remove(gate.name)
+                self._evicted[gate](True)
 
     def host_gone(self, host: Gate) -> None:
         for gate in self.of(host):

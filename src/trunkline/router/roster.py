@@ -15,7 +15,7 @@ from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.question import Question
-from trunkline.core.source import Health, Level, Source
+from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
 from trunkline.router.catalog import Catalog
 from trunkline.router.clients import Clients
@@ -323,7 +323,7 @@ class SourceSink:
     def tell(self, session: str, method: str, params: Json) -> None:
         self._roster.clients.tell(session, self._gate.name, method, params)
 
-    def host(self, name: str, source: Source, evicted: Callable[[], None]) -> SourceSink | None:
+    def host(self, name: str, source: Source, evicted: Evicted) -> SourceSink | None:
         return self._roster.guests.host(self._gate, name, source, evicted)
 
     def dismiss(self, name: str) -> None:

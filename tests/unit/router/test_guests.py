@@ -20,11 +20,11 @@ class Inn(Desk):
         super().__init__(folder)
         self.host = self.add("desktop", kind="app", grace_s=0.0, fingerprint="", **options)
         self.router.roster.reorder(("desktop",))
-        self.evicted: list[str] = []
+        self.evicted: list[tuple[str, bool]] = []
 
     def guest(self, name: str, *tools: str, source: FakeSource | None = None) -> FakeSource:
         source = self.sources[name] = source or FakeSource()
-        sink = self.sinks["desktop"].host(name, source, lambda: self.evicted.append(name))
+        sink = self.sinks["desktop"].host(name, source, lambda host_leaves: self.evicted.append((name, host_leaves)))
         assert sink is not None
         self.sinks[name] = sink
         sink.publish(offer(name, *tools))
@@ -97,6 +97,7 @@ async def test_guests_leave_with_their_host_and_their_calls_may_end(tmp_path: Pa
     gate = inn.sinks["desktop"].gate
     inn.router.roster.remove("desktop")
     assert inn.names == []
+    assert inn.evicted == [("Paint", True)]
     assert inn.router.roster.busy(gate)
     assert inn.router.in_flight == 1
     paint.held[0].finish(OK)
@@ -208,7 +209,7 @@ async def test_a_guest_that_loses_its_name_to_the_configuration_is_told(tmp_path
     inn.guest("Paint", "draw")
     inn.guest("Web", "open")
     inn.add("paint", "mix")
-    assert inn.evicted == ["Paint"]
+    assert inn.evicted == [("Paint", False)]
     assert sorted(name or "" for name in inn.names) == ["Web_open", "paint_mix"]
 
 

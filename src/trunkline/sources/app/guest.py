@@ -126,11 +126,11 @@ class Guest(ToolsOnly):
             self._tell(Health(state="ready", since=time.time(), restarts=self._connections - 1))
         return offer
 
-    def evict(self) -> None:
-        """Its name is not its own any more. Calls that are open may end."""
+    def evict(self, gone: str) -> None:
+        """Calls that are open may end. `gone` says why there is no place here any more, empty if its name is taken."""
         if self.link is not None:
-            why = f"the name `{self.name}` is another server's now"
-            self.link.part(why, self._refusal(why))
+            taken = f"the name `{self.name}` is another server's now"
+            self.link.part(gone or taken, b"" if gone else self._refusal(taken))
 
     def _refusal(self, why: str) -> bytes:
         """What an app that wants to know is told before it is hung up on."""

@@ -99,9 +99,7 @@ class AppHost(ToolsOnly):
 
     async def _close(self) -> None:
         """Whoever is connected is disconnected, and nobody new comes."""
-        self._closing = True
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         for link in list(self._links):
             link.end(SOURCE_LOST, _NOT_LISTENING)
         end = self._loop.time() + _CLOSE_S
@@ -111,6 +109,15 @@ class AppHost(ToolsOnly):
             self._dismiss(name)
         if self._telling is not None:
             self._telling.cancel()
+
+    def _stop_listening(self) -> None:
+        """At once, so that a successor can have the address while calls still end here."""
+        self._closing = True
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+        for link in [link for link in self._links if not link.server]:
+            link.end(SOURCE_LOST, _NOT_LISTENING)
 
     # -- how it is ------------------------------------------------------------------------------------------------
 
@@ -144,6 +151,8 @@ class AppHost(ToolsOnly):
         self._refuse(link, "an app", str(wrong), acknowledge=wrong.acknowledge)
 
     def asked_to_register(self, link: AppLink, message: Register) -> None:
+        if self._closing:
+            return
         name = server_name(message.app_name)
         guest = self._guests.get(name) or self._new_guest(name)
         refusal = self._refusal(link, message, guest)
@@ -163,8 +172,10 @@ class AppHost(ToolsOnly):
             self._dismiss(absent)
         return self._sink.host(name, guest, partial(self._evicted, guest))
 
-    def _evicted(self, guest: Guest) -> None:
-        """Another server has its name now. The app is hung up on, so that it asks again and hears of it."""
+    def _evicted(self, guest: Guest, host_leaves: bool) -> None:
+        """The app is hung up on, so that it dials again: at our successor, or here to hear who has its name now."""
+        if host_leaves:
+            self._stop_listening()
         del self._guests[guest.name]
         timer = self._absent.pop(guest.name, None)
         if timer is not None:
@@ -172,7 +183,7 @@ class AppHost(ToolsOnly):
         if guest.link is not None:
             self._connected -= 1
             self._changed()
-            guest.evict()
+            guest.evict(_NOT_LISTENING if host_leaves else "")
 
     def _new_guest(self, name: str) -> Guest:
         return Guest(name, Complaints(self._sink), queue=self._section.queue, rate=self._section.rate)

@@ -363,6 +363,22 @@ async def test_a_reload_that_moves_the_port_lets_calls_in_flight_end(tmp_path: P
             assert value(await stage.call(f"{APP}.echo", {"a": 1}))["structuredContent"] == {"a": 1}
 
 
+async def test_a_reload_leaves_apps_without_calls_alone_for_a_moment_only(tmp_path: Path) -> None:
+    async with app_stage(tmp_path) as stage, stage.app(APP, echo=False) as busy, stage.app("Idle", echo=False) as idle:
+        call = stage.begin(f"{APP}.echo")
+        invocation = await busy.hear()
+        (section,) = stage.settings.sources.values()
+        stage.gateway.fleet.apply({HOST: section.replace(queue=section.queue + 1)})
+        assert await idle.hear_line() == b"", "it is not refused: it should dial again at once"
+        await until(lambda: stage.health().state == "ready" and "0 apps" in stage.health().reason, "it listens again")
+        async with stage.app("Idle"), stage.app("New"):
+            assert value(await stage.call("Idle.echo", {"a": 1}))["structuredContent"] == {"a": 1}
+            busy.answer(invocation, "done")
+            assert value(await ended(call))["content"][0]["text"] == "done"
+            await busy.ended()
+            assert value(await stage.call("New.echo", {"a": 1}))["structuredContent"] == {"a": 1}
+
+
 async def test_at_the_end_calls_fail_and_connections_close(tmp_path: Path) -> None:
     async with app_stage(tmp_path) as stage:
         peer = await AppPeer.dial(stage.port)
