@@ -55,6 +55,9 @@ async def works_again(house: House) -> None:
         ({"handshake": "1|1|tcp|0.0.0.0:{port}|grpc|"}, {}, "where other machines could reach it"),
         ({"handshake": "1|1|unix|{folder}/nothing|grpc|"}, {}, "is not there"),
         ({"handshake": "1|1|pipe|{socket}|grpc|"}, {}, "unknown kind `pipe`"),
+        ({"handshake": "1|1|tcp|10.0.0.1" + "0" * 60_000 + ":1|grpc|"}, {}, "is no address"),
+        ({"mute": ["GetInfo"]}, {}, "its `GetInfo` failed: gRPC status OK: there is no message in the answer"),
+        ({"mute": ["ListOperations"]}, {}, "its `ListOperations` failed: gRPC status OK: there is no message"),
         ({"init": "fail"}, {}, "its `Init` failed: gRPC status UNKNOWN: plugin init failed: [31mno licence"),
         ({"init": "hang"}, {"start_timeout": 2}, "not ready after 2 s: waited for `Init`"),
         ({"missing": ["plugin.v1.PluginService"]}, {}, "its `GetInfo` failed: gRPC status UNIMPLEMENTED"),
@@ -252,6 +255,14 @@ async def test_what_a_plugin_writes_never_blocks_it(tmp_path: Path) -> None:
         await house.is_in("ready")
         assert text(await house.call("noise")) == "made noise"  # ten megabytes each on stdout and stderr
         assert text(await house.call("echo", {"text": "fine"})) == "fine"
+
+
+async def test_an_answer_without_a_message_is_said_at_once(tmp_path: Path) -> None:
+    plugin = FaultyPlugin(tmp_path, mute=["Execute"])
+    async with housed(tmp_path, plugin.entry()) as house:
+        failure = problem(await house.call("echo"))
+        assert (failure.code, failure.executed) == (SOURCE_PROTOCOL, "unknown")
+        assert "there is no message in the answer" in failure.message
 
 
 @pytest.mark.parametrize("habit", ["slice", "latency"])

@@ -40,6 +40,8 @@ class Options:
     socket_mode: int = 0o700
     missing: list[str] = field(default_factory=list)
     """Services that it does not have."""
+    mute: list[str] = field(default_factory=list)
+    """Methods whose answers hold no message, although all is well."""
     health: int = 1
     init: str = ""
     """`fail` or `hang`."""
@@ -177,6 +179,8 @@ class FaultPlugin:
             wire.CONTROLLER_SERVICE: {"Shutdown": unary(self.stop)},
             wire.STDIO_SERVICE: {"StreamStdio": grpc.unary_stream_rpc_method_handler(self.stream)},
         }
+        for methods in services.values():
+            methods |= {name: grpc.unary_stream_rpc_method_handler(self.say_nothing) for name in self.options.mute}
         return [
             grpc.method_handlers_generic_handler(name, methods)
             for name, methods in services.items()
@@ -214,6 +218,10 @@ class FaultPlugin:
         if self.options.term != "ignore":
             self.over.set()
         return b""
+
+    async def say_nothing(self, request: bytes, context: Any) -> Any:
+        for nothing in ():
+            yield nothing
 
     async def stream(self, request: bytes, context: Any) -> Any:
         self.note("stdio")

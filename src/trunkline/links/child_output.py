@@ -9,7 +9,7 @@ from typing import Final
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str, redact: Callable[[str], str]) -> str:

@@ -23,7 +23,7 @@ def test_nothing_in_it_drives_a_terminal() -> None:
     tail = StderrTail(str)
     tail.add(b"a\x1b[2J\x07b\r\n\xff\tc\x9b")
     assert str(tail) == "a[2Jb\n\N{REPLACEMENT CHARACTER}\tc\N{REPLACEMENT CHARACTER}"
-    assert harmless("x\x9by\x00", str) == "xy"
+    assert harmless("x\x9by\x00\u202ez\u2066", str) == "xyz"
 
 
 def test_an_end_is_told_in_words() -> None:

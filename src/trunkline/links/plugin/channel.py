@@ -30,7 +30,7 @@ class PluginChannel:
         self._errors: type[Exception] = grpc.aio.AioRpcError
         self._ready: Any = grpc.ChannelConnectivity.READY
         self._channel = grpc.aio.insecure_channel(target, options=options)
-        self._execute: Callable[..., Awaitable[bytes]] = self._channel.unary_unary(EXECUTE)
+        self._execute: Callable[..., Awaitable[bytes | None]] = self._channel.unary_unary(EXECUTE)
         self._listening: asyncio.Task[None] | None = None
 
     async def ask(self, method: str, request: bytes, timeout_s: float, *, dial: bool = True) -> bytes:
@@ -60,9 +60,9 @@ class PluginChannel:
         """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed."""
         return await self._answer(self._execute(request))
 
-    async def _answer(self, call: Awaitable[bytes]) -> bytes:
+    async def _answer(self, call: Awaitable[bytes | None]) -> bytes:
         try:
-            return await call
+            answer = await call
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -70,6 +70,9 @@ class PluginChannel:
             raise RpcFailed("CANCELLED", "the channel was closed") from None
         except self._errors as error:
             raise status_of(error) from None
+        if answer is None:  # the library takes that for an answer
+            raise RpcFailed("OK", "there is no message in the answer")
+        return answer
 
     def listen(self, on_data: Callable[[bytes], None]) -> None:
         """Take what the plugin prints. Those built with go-plugin send it this way, and stop when nobody takes it."""

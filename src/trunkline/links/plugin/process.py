@@ -33,7 +33,7 @@ class PluginProcess:
     """`target` is where it listens, once `handshake` has returned."""
 
     def __init__(
-        self, name: str, child: Child, folder: Path, count: Callable[[str], None], redact: Callable[[str], str]
+        self, name: str, child: Child, folder: Path, count: Callable[[str, int], None], redact: Callable[[str], str]
     ) -> None:
         self.child = child
         self.tail = StderrTail(redact)
@@ -75,23 +75,33 @@ class PluginProcess:
 
     def _printed(self, data: bytes) -> None:
         """After the handshake nobody expects anything here, but it must not block a plugin that prints."""
+        if self._line.done():
+            self._noise(data.count(b"\n"))
+            return
         while True:
             try:
                 lines = self._framer.feed(data)
             except LineTooLong as error:
                 self._heard(error.lines)
-                self._count("noise_lines")
+                self._noise(1)
                 data = b""
             else:
                 self._heard(lines)
                 return
 
     def _heard(self, lines: Sequence[bytes]) -> None:
-        for line in lines:
-            if not self._line.done() and looks_like_handshake(line):
+        noise = len(lines)
+        if not self._line.done():
+            line = next((line for line in lines if looks_like_handshake(line)), None)
+            if line is not None:
                 self._line.set_result(line)
-            else:
-                self._count("noise_lines")
+                noise -= 1
+        self._noise(noise)
+
+    def _noise(self, lines: int) -> None:
+        """Counted at once: a plugin may print a hundred thousand lines in the time that we need for one of them."""
+        if lines:
+            self._count("noise_lines", lines)
 
     async def close(self, *, asked: bool = False) -> None:
         """End it and everything it started, and take its folder away. One that was `asked` to end gets time for that;
@@ -113,7 +123,7 @@ async def start_process(
     *,
     env: Mapping[str, str],
     cwd: str | None,
-    count: Callable[[str], None],
+    count: Callable[[str, int], None],
     redact: Callable[[str], str],
 ) -> PluginProcess:
     folder = _private_folder(name)

@@ -237,9 +237,11 @@ class RunningPlugin:
                 await asyncio.wait(tasks)
             if willing:
                 await self._shut_down()
-            await self._channel.close()
         finally:
-            await self._process.close(asked=willing)
+            try:
+                await self._channel.close()
+            finally:
+                await self._process.close(asked=willing)
             if self._ending is not None:
                 await asyncio.wait([self._ending])
 

@@ -136,6 +136,6 @@ class PluginSource(ToolsOnly):
         if self._sink is not None:
             self._sink.health(health)
 
-    def _count(self, counter: str) -> None:
+    def _count(self, counter: str, amount: int) -> None:
         if self._sink is not None:
-            self._sink.count(counter)
+            self._sink.count(counter, amount)

@@ -30,7 +30,7 @@ class Launch:
 class Start:
     """One attempt. Raises GatewayError; nothing of it is left running then."""
 
-    def __init__(self, name: str, launch: Launch, parts: Parts, count: Callable[[str], None]) -> None:
+    def __init__(self, name: str, launch: Launch, parts: Parts, count: Callable[[str, int], None]) -> None:
         self._name = name
         self._launch = launch
         self._parts = parts

@@ -137,3 +137,35 @@ def test_what_is_no_socket_is_refused(tmp_path: Path, folder: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(Refused, match="not a socket"):
         target_of(Handshake("unix", str(tmp_path / "fifo")), folder)
+
+
+def test_a_socket_is_dialled_by_the_very_name_that_was_judged(folder: Path, listening: list[socket.socket]) -> None:
+    path = listen(folder / "s%41#?", listening)
+    assert target_of(Handshake("unix", str(path)), folder) == f"unix:{folder}/s%2541%23%3F"
+
+
+def test_links_in_a_circle_are_no_socket(folder: Path) -> None:
+    (folder / "a").symlink_to(folder / "b")
+    (folder / "b").symlink_to(folder / "a")
+    with pytest.raises(Refused, match="is not there"):
+        target_of(Handshake("unix", str(folder / "a")), folder)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["9" * 60_000 + "|1|unix|s|grpc|", "1|" + "9" * 60_000 + "|unix|s|grpc|", "1|1|unix|s|" + "g" * 60_000],
+)
+def test_of_a_long_line_only_the_beginning_is_shown(line: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_handshake(line.encode())
+    assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("network", "address"),
+    [("unix", "/" + "a" * 60_000), ("tcp", "[fe80::1%" + "a" * 60_000 + "]:1"), ("x" * 60_000, "")],
+)
+def test_of_a_long_address_only_the_beginning_is_shown(folder: Path, network: str, address: str) -> None:
+    with pytest.raises(Refused) as refused:
+        target_of(Handshake(network, address), folder)
+    assert len(str(refused.value)) < 1000
