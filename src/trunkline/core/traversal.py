@@ -19,7 +19,7 @@ _MOST_ROUNDS: Final = 10
 _NAME: Final = r"[\w.%~-]"
 _CLIMBS: Final = re.compile(
     rf"""
-    \.\.                                              # a text is searched for the dots first: that is fast
+    \.\.(?!\.)                                        # a text is searched for the dots first: that is fast
     (?: (?<!\.\.\.)/                                  # also `static../`, as some servers join names without a slash
       | (?<![\w.]\.\.) (?: \\                          # but not the `..\n` of a text within a text
                         | ;[^\s/\\.]{{0,32}}[/\\] )   # some servers cut a part off at the semicolon
@@ -34,7 +34,7 @@ _IS_JSON: Final = re.compile(r'\s*"?(?:\{\s*\\*"|\[\s*[\\"\[{\d])')
 _VALUE_OF_JSON: Final = re.compile(r'"\.\.\\*"\s*[\],}]')
 """Agents often send an object as a text of JSON, and services are kind enough to read it: then `..` is a value. In any
 other text, quoted dots are somebody's program that compares names."""
-_CLIMBS_IN_ONE_LINE: Final = re.compile(r"(?:\A|[/\\=])\.\.(?:[/\\;?#]|\Z)")
+_CLIMBS_IN_ONE_LINE: Final = re.compile(r"\.\.(?<![^/\\=]\.\.)(?:[/\\;?#]|\Z)")
 """For a text whose line breaks are left out, as readers of URLs do. A sentence that ends in a line of its own, with a
 `./configure` in the next, must not make a path."""
 _STRIPPED: Final = re.compile(r"\.\.[/\\]")
@@ -50,10 +50,12 @@ _ENTITIES: Final = {
 }  # fmt: skip
 _OF_URLS_AND_PAGES: Final = re.compile(
     r"""
-      (?P<bytes> (?:%[0-9a-f]{2})+ )
-    | %u (?P<unicode> [0-9a-f]{4} )
-    | &\# (?: 0*(?P<decimal> [0-9]{1,9} ) | x0*(?P<hex> [0-9a-f]{1,8} ) ) (?: ; | (?=[./&]|\Z) )
-    | & (?P<entity> ENTITIES ) ;
+    [%&]                                              # the first character alone: that is fast, too
+    (?: (?<=%) (?P<bytes> [0-9a-f]{2} (?:%[0-9a-f]{2})* )
+      | (?<=%) u (?P<unicode> [0-9a-f]{4} )
+      | (?<=&) \# (?: 0*(?P<decimal> [0-9]{1,9} ) | x0*(?P<hex> [0-9a-f]{1,8} ) ) (?: ; | (?=[./&]|\Z) )
+      | (?<=&) (?=[a-z]) (?P<entity> ENTITIES ) ;
+    )
     """.replace("ENTITIES", "|".join(_ENTITIES)),
     re.VERBOSE | re.IGNORECASE,
 )
@@ -80,7 +82,7 @@ _OF_PATHS: Final = frozenset("./\\%\0")
 
 _SLASHES: Final = dict.fromkeys("\u2044\u2215\u29f8\u2571", "/") | dict.fromkeys("\u2216\u29f5\u29f9\u2572", "\\")
 """Beside those that Unicode itself calls compatible."""
-_CURRENCY: Final = re.compile(r"(?<=\.)[\xa5\u20a9]")
+_CURRENCY: Final = re.compile(r"[\xa5\u20a9](?<=\..)")
 """Where some code pages have the backslash. Before the dots it is the price in a sentence."""
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Mn", "Me"})
 _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2065") | frozenset(map(chr, range(0xE0000, 0xE1000)))
@@ -88,6 +90,8 @@ _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2065") | frozenset(map(ch
 _LAYOUT: Final = frozenset("\t\r\n")
 _TELLING: Final = re.compile(r"[A-Za-z0-9./\\%&#;=:?]")
 """What paths and escapes are made of; other look-alikes are nobody's concern."""
+_SLICE: Final = 64 * 1024
+"""Characters that are looked up in one go: other threads have to wait for it."""
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 _HALF_OF_NO_BYTE: Final = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 _STRAY_BYTE: Final = re.compile(r"[\udc80-\udcff]")
@@ -183,7 +187,10 @@ def _plain(text: str) -> str:
         text = _HALF_OF_NO_BYTE.sub("", text).encode(errors=_KEPT).decode(errors=_KEPT)
     text = _CURRENCY.sub(r"\\", _OVERLONG.sub(_shortened, text))
     table = {ord(character): plain for character in set(text) if (plain := _as_ascii(character)) != character}
-    return text.translate(table) if table else text
+    if not table:
+        return text
+    parts = (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
+    return "".join(part.translate(table) for part in parts)
 
 
 @lru_cache(maxsize=8192)
