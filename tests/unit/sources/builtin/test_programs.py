@@ -13,16 +13,16 @@ def program(folder: Path) -> str:
 
 def test_a_program_is_looked_up_in_the_path(tmp_path: Path) -> None:
     path = f"/nowhere:{tmp_path}/bin"
-    assert find_program("bwrap", path, str(tmp_path / "root")) is None
+    assert find_program("bwrap", path, str(tmp_path / "project")) is None
     there = program(tmp_path / "bin")
-    assert find_program("bwrap", path, str(tmp_path / "root")) == there
+    assert find_program("bwrap", path, str(tmp_path / "project")) == there
 
 
 def test_what_may_have_been_put_there_by_an_agent_is_passed_over(tmp_path: Path) -> None:
-    planted, there = program(tmp_path / "root" / "bin"), program(tmp_path / "bin")
-    (tmp_path / "way").symlink_to(tmp_path / "root")
-    path = f"{tmp_path}/root/bin:{tmp_path}/way/bin:bin:.:{tmp_path}/bin"
-    assert find_program("bwrap", path, str(tmp_path / "root")) == there
+    planted, there = program(tmp_path / "project" / "bin"), program(tmp_path / "bin")
+    (tmp_path / "way").symlink_to(tmp_path / "project")
+    path = f"{tmp_path}/project/bin:{tmp_path}/way/bin:bin:.:{tmp_path}/bin"
+    assert find_program("bwrap", path, str(tmp_path / "project")) == there
     assert find_program("bwrap", path, str(tmp_path / "way")) == there
     assert find_program("bwrap", path, str(tmp_path / "other")) == planted
 

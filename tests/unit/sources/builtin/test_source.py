@@ -258,4 +258,4 @@ async def test_a_fault_in_odd_words_can_be_sent(tmp_path: Path) -> None:
         raise ToolFault("caf\udce9")
 
     async with stage_at(tmp_path, act) as stage:
-        assert said(await stage.use("Script"))["content"][0]["text"] == "caf?"
+        assert said(await stage.use("Script"))["content"][0]["text"] == "caf\ufffd"
