@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,24 @@ def test_a_call_past_its_deadline_is_ended_and_says_so(tmp_path: Path, kind: str
             assert (late.code, late.executed) == (DEADLINE, "unknown")
             assert late.message == "Tool execution timed out after 0.5 seconds"
             await until(lambda: rig.told_to_stop() == 1, "it was told to stop")
+            assert stage.status.state == "ready"
+
+    play(loop, scene())
+
+
+@both_loops
+@every_kind
+def test_a_clock_that_jumps_ends_no_call(tmp_path: Path, kind: str, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        rig = rig_of(kind, tmp_path)
+        async with scene_of(rig, timeout=20) as stage:
+            now = time.time
+            for hours in (1, -1):
+                before = rig.sleeping()
+                call = stage.begin(rig.sleep(0.5))
+                await until(lambda before=before: rig.sleeping() > before, "it runs")
+                monkeypatch.setattr("time.time", lambda hours=hours: now() + hours * 3600)
+                assert text(await ended(call)) == "slept"
             assert stage.status.state == "ready"
 
     play(loop, scene())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -29,7 +30,8 @@ def load_or_exit(config: Path | None) -> Settings:
 def settings_or_exit(loaded: Loaded) -> Settings:
     """The same for a file that has been read already."""
     if loaded.problems:
-        click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
+        with suppress(OSError):  # a full disk behind stderr: no reason to stop for a warning
+            click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
     if loaded.settings is None:
         click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)

@@ -10,6 +10,7 @@ from typing import Final
 
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.links.commands import Command, Commands, Ended
+from trunkline.links.start_problem import start_failed
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.sandbox import Sandbox
@@ -122,7 +123,10 @@ class SandboxChoice:
             label="the sandbox of Bash",
         )
         try:
-            obstacle = _verdict(await self._commands.run(command))
+            ended = await self._commands.run(command)
+            if ended.how == "lost":  # which says nothing about the sandbox
+                raise start_failed(command.label, "the process that looks after commands died", retryable=True)
+            obstacle = _verdict(ended)
             self._sandbox = None if obstacle else sandbox
         finally:
             if self._sandbox is None:

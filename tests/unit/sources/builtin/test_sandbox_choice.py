@@ -165,6 +165,15 @@ async def test_when_nothing_can_be_started_nothing_is_said_and_nothing_runs_with
             await scene.choice.get()
 
 
+async def test_when_what_looks_after_commands_dies_meanwhile_it_is_tried_again(tmp_path: Path) -> None:
+    async with scene_with(tmp_path, "auto") as scene:
+        died = tmp_path / "died"
+        scene.install(WORKING.replace("while", f"[ -e {died} ] || {{ >{died}; kill -9 $PPID; exit 1; }}\nwhile", 1))
+        with pytest.raises(GatewayError):
+            await scene.choice.get()
+        assert await scene.choice.get() is not None
+
+
 async def test_its_private_folders_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
