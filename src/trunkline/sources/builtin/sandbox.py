@@ -82,14 +82,15 @@ class Sandbox:
                 yield from ("--tmpfs", folder, "--remount-ro", folder)
 
     def _fixing(self) -> Iterable[str]:
-        """Files in the root that say what the gateway runs, outside of any sandbox.
+        """Files in the root that say what the gateway runs, outside of any sandbox, and the way to our own folders.
 
         What something is mounted on can be neither renamed nor removed, so every folder on the way is mounted on
         itself. Where there is no such file, its folder holds nothing, and nothing can be put there.
         """
         places = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
         places = [(folder, name) for folder, name in places if _is_in(folder, self.root)]
-        for step in sorted({step for folder, _ in places for step in self._way_to(folder)}):  # above before below
+        ends = [folder for folder, _ in places] + [folder for folder in self._hidden if _is_in(folder, self.root)]
+        for step in sorted({step for end in ends for step in self._way_to(end)}):  # above before below
             yield from ("--bind", step, step)
         for folder, name in places:
             path = os.path.join(folder, name)  # noqa: PTH118
