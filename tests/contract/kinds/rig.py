@@ -97,5 +97,6 @@ class RecordedRig(Rig):
         return len(self.records.events("cancelled"))
 
 
-def rig_of(kind: str, folder: Path) -> Rig:
-    return importlib.import_module(f"tests.contract.kinds.{kind}").KindRig(folder)
+def rig_of(kind: str, folder: Path, server: str = Rig.server) -> Rig:
+    rig = importlib.import_module(f"tests.contract.kinds.{kind}").KindRig
+    return type(rig.__name__, (rig,), {"server": server})(folder)
