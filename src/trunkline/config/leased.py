@@ -13,7 +13,7 @@ from trunkline.config.section import read_section
 from trunkline.config.shapes import Seconds, Text
 from trunkline.config.sources import ONE_DAY_S, SourceSection
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.core.errors import SERVER_NOT_VALID, GatewayError, Problem
+from trunkline.core.errors import BAD_VALUE, SERVER_NOT_VALID, GatewayError, Problem
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
 
 LEASE_S: Final = 60.0
@@ -63,7 +63,11 @@ def _read(name: str, table: Table, reader: Reader, kind: type[SourceSection]) ->
     lease_s = LEASE_S if lease is None else Seconds(maximum=ONE_DAY_S).read(lease, reader)
     entries = [_as_in_a_file(entry) for entry in table.entries if entry.key.text not in _OWN]
     token = table.get(_TOKEN)
-    if token is not None and table.get("tokens") is None:
+    if token is not None:
+        if table.get("tokens") is not None:
+            raise reader.error(
+                BAD_VALUE, token, "`token` and `tokens` are both given", "`token` is short for `tokens: {*: …}`"
+            )
         Text().read(token, reader)
         entries.append(_for_everybody(token))
     presets = {"prefix": kind.default_prefix(name)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -158,8 +159,27 @@ class HttpPool:
                 lambda: _Connection(self), target.socket, ssl=tls, server_hostname=target.host if tls else None
             )
             return protocol
-        _, protocol = await self._loop.create_connection(lambda: _Connection(self), target.host, target.port, ssl=tls)
-        return protocol
+        return await self._open_one_of(await self._addresses(target), tls)
+
+    async def _addresses(self, target: Target) -> list[str]:
+        """Looked up apart from the connection: uvloop does not end the lookup of one that is given up, and complains
+        of its failure later."""
+        found = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    async def _open_one_of(self, addresses: list[str], tls: ssl.SSLContext | None) -> _Connection:
+        """The first that takes us."""
+        name, port = self.target.host if tls else None, self.target.port
+        fault = OSError("the host has no address")
+        for address in addresses:
+            try:
+                _, protocol = await self._loop.create_connection(
+                    lambda: _Connection(self), address, port, ssl=tls, server_hostname=name
+                )
+                return protocol
+            except OSError as error:
+                fault = error
+        raise fault
 
     def _refuse(self, reason: str) -> None:
         """One failed attempt answers one exchange: the others have attempts of their own under way, or get one."""

@@ -48,6 +48,7 @@ def test_the_keys_of_a_file_are_taken_too() -> None:
         {"lease": 1e9},
         {"token": 7},
         {"token": "a b"},
+        {"token": "a", "tokens": {"*": "b"}},
         {"command": "rm"},
         {"kind": "mcp_stdio"},
         {"surprise": 1},

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -571,3 +572,23 @@ def test_closing_the_pool_while_it_connects_leaves_nothing(loop_factory: Loop) -
         await server.stop()
 
     run_on(loop_factory, main())
+
+
+@both_loops
+def test_closing_the_pool_while_it_looks_for_a_host_leaves_nobody_to_complain_later(loop_factory: Loop) -> None:
+    complaints: list[dict[str, object]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        pool = HttpPool(Target("http://no-such-host.invalid/"), connect_timeout_s=5, limit_bytes=1000)
+        exchange = ask(pool)
+        await asyncio.sleep(0)
+        await pool.close()
+        assert await exchange.end() != "end"
+        with contextlib.suppress(OSError):  # by then the first lookup is over, too
+            await loop.getaddrinfo("no-such-host.invalid", 80)
+        gc.collect()
+
+    run_on(loop_factory, main())
+    assert complaints == []
