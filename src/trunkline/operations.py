@@ -39,6 +39,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.fleet import Changes
 from trunkline.leases import Leases
 from trunkline.links.session_tokens import is_token
+from trunkline.router.status import server_statuses
 from trunkline.sources import section_kinds
 
 Load = Callable[[], Loaded]
@@ -200,8 +201,10 @@ class Operations:
     def _must_exist(self, name: str) -> None:
         self._must_go_on()
         if name not in self._sources() or name == RESERVED_SOURCE:
-            problem = Problem(code=UNKNOWN_SERVER, message=f"There is no server `{name}`", source=name)
-            raise GatewayError(problem)
+            message, hint = f"There is no server `{name}`", ""
+            if any(status.name == name for status in server_statuses(self._gateway.router)):
+                message, hint = f"`{name}` is an app that dialled in", "it comes and goes by itself"
+            raise GatewayError(Problem(code=UNKNOWN_SERVER, message=message, source=name, hint=hint))
 
     def _keep(self, name: str, body: bytes | None) -> None:
         """Write down that an added server outlives a restart, or no longer does."""

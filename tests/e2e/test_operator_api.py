@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from tests.support.app_peer import AppPeer
 from tests.support.gateway import Gateway, write_config
 from tests.support.http_wire import Reply, fetch
+from tests.support.ports import free_port
 from tests.support.servers import HttpFaults, StdioFaults
 from tests.support.waiting import until
 
@@ -186,3 +188,18 @@ async def test_without_a_configured_token_one_is_made_that_only_the_owner_can_re
         assert await Api(gateway, token).servers() == {}
         for wrong in (CLIENT, "", "None", f"{token}x"):
             assert told(await Api(gateway, wrong).ask("GET", SERVERS)) == (401, "TL401")
+
+
+async def test_an_app_is_listed_but_is_its_own_to_bring_and_to_take(tmp_path: Path) -> None:
+    port = free_port()
+    desktop = {"desktop": {"kind": "app", "listen": f"127.0.0.1:{port}"}}
+    with Gateway(tmp_path, desktop, operator_token=OPERATOR) as gateway:
+        api = Api(gateway)
+        await api.ready("desktop")
+        async with await AppPeer.dial(port) as app:
+            await app.register("Paint", ("Paint:draw",))
+            assert (await api.ready("Paint"))["origin"] == "app"
+            for method, path in (("DELETE", f"{SERVERS}/Paint"), ("POST", f"{SERVERS}/Paint/reconnect")):
+                reply = await api.ask(method, path)
+                assert told(reply) == (404, "TL413")
+                assert json.loads(reply.body)["detail"] == "`Paint` is an app that dialled in"
