@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from trunkline.core.text_size import units
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.file_kinds import HEAD_BYTES, kind_of, size_in_words
 from trunkline.sources.builtin.file_place import FilePlace, file_place
@@ -15,7 +16,7 @@ from trunkline.sources.builtin.root import Root, shown
 from trunkline.sources.builtin.text_style import TextStyle, with_newlines
 from trunkline.sources.builtin.tool import Job, ToolFault, Workplace, cut_line, text
 
-MOST_BYTES: Final = 50_000_000
+MOST_BYTES: Final = 20_000_000
 _AROUND: Final = 4
 _SHOWN_LINES: Final = 60
 _SHOWN_CHARACTERS: Final = 10_000
@@ -126,24 +127,31 @@ def _answer(path: str, before: str, after: str, matches: Matches, spelled: str) 
     count = matches.count
     where = _at(lines_at(before, matches.starts))
     said = f"Edited {shown(path)} ({where})" if count == 1 else f"Edited {shown(path)} in {count:,} places ({where})"
-    lines = after.split("\n")
-    first = before.count("\n", 0, matches.starts[0])
-    last = first + spelled.count("\n")
-    return "\n".join([f"{said}:", *_snippet(lines, max(0, first - _AROUND), last + _AROUND + 1)])
+    start = matches.starts[0]
+    changed = spelled.count("\n") + 1
+    return "\n".join([f"{said}:", *_snippet(after, start, changed)])
 
 
-def _snippet(lines: Sequence[str], begin: int, end: int) -> list[str]:
-    if end > len(lines) - 1 and not lines[-1]:
-        end = len(lines) - 1  # what follows the last line end is no line
+def _snippet(text: str, start: int, changed: int) -> list[str]:
+    """So many lines from a place on, and some around them. Only these are taken out of the text, which may be large."""
+    at, above = text.rfind("\n", 0, start) + 1, 0
+    while at and above < _AROUND:
+        at, above = text.rfind("\n", 0, at - 1) + 1, above + 1
+    number = text.count("\n", 0, at) + 1
+    there = text.count("\n", at) + (text[-1:] not in ("", "\n"))  # what follows the last line end is no line
+    wanted = min(above + changed + _AROUND, there)
     shown_lines: list[str] = []
     room = _SHOWN_CHARACTERS
-    for number, line in enumerate(lines[begin : min(end, begin + _SHOWN_LINES)], begin + 1):
-        one = numbered(number, cut_line(line.removesuffix("\r")))
-        room -= len(one)
+    while len(shown_lines) < min(wanted, _SHOWN_LINES):
+        end = text.find("\n", at)
+        line = text[at:end] if end >= 0 else text[at:]
+        one = numbered(number + len(shown_lines), cut_line(line.removesuffix("\r")))
+        room -= units(one)
         if room < 0:
             break
         shown_lines.append(one)
-    left_out = min(end, len(lines)) - begin - len(shown_lines)
+        at = end + 1
+    left_out = wanted - len(shown_lines)
     return [*shown_lines, f"[{left_out:,} more lines of the change]"] if left_out > 0 else shown_lines
 
 

@@ -232,7 +232,7 @@ async def test_a_text_that_occurs_millions_of_times_is_no_burden(bench: Workbenc
     said = await fault(bench, path="many", old_string="a", new_string="b")
     assert "occurs 2,000,001 times in `many` (lines 1, 2)" in said
     said = await fault(bench, path="many", old_string="a", new_string="b" * 1_000_000, replace_all=True)
-    assert said == "`many` would become larger than 50 MB; nothing was changed"
+    assert said == "`many` would become larger than 20 MB; nothing was changed"
 
 
 async def test_names_are_shown_in_one_line_and_without_codes_for_terminals(bench: Workbench) -> None:
@@ -245,3 +245,20 @@ async def test_bytes_that_are_no_text_stay_and_are_shown_as_read_shows_them(benc
     path = bench.write("latin", b"caf\xe9\n")
     assert (await bench.text(Edit, path="latin", old_string="caf", new_string="Caf")).endswith("     1\tCaf\ufffd")
     assert path.read_bytes() == b"Caf\xe9\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "lines"),
+    [
+        ("a", "a", "", []),
+        ("a\n", "a\n", "", []),
+        ("a\nb", "b", "c", ["     1\ta", "     2\tc"]),
+        ("a\nb\n", "b\n", "", ["     1\ta"]),
+        ("\n\n\nx\n\n\n\n\n\n\n", "x", "y", [f"{n:>6}\t{'y' if n == 4 else ''}" for n in range(1, 9)]),
+    ],
+)
+async def test_what_is_shown_ends_with_the_file(
+    bench: Workbench, before: str, old: str, new: str, lines: list[str]
+) -> None:
+    bench.write("file", before)
+    assert (await bench.text(Edit, path="file", old_string=old, new_string=new)).split("\n")[1:] == lines
