@@ -123,6 +123,12 @@ async def test_operations_that_cannot_be_mapped_are_left_out_loudly_and_the_othe
         assert text(await house.call("echo", {"text": "hi"})) == "hi"
 
 
+async def test_all_operations_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    listed = b64(encode_operations([Operation(f"bad{number}", "", (Input("x", "?"),)) for number in range(50)]))
+    async with housed(tmp_path, FaultyPlugin(tmp_path, operations=listed).entry()) as house:
+        assert (await house.is_in("degraded")).reason == "50 operations are not offered"
+
+
 # Calls ----------------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.plugin_messages import REAL
 
 from trunkline.wire import plugin_v1 as ours
-from trunkline.wire.protobuf import Malformed
+from trunkline.wire.protobuf import Malformed, bytes_field
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 MAPS = st.dictionaries(TEXT, st.binary(max_size=20), max_size=4)
@@ -143,8 +143,18 @@ def test_any_bytes_are_read_as_the_real_library_reads_them_or_refused(name: str,
         (b"\x0b" * 60, "nested too deeply"),
         (b"\x0d\x00\x00", "middle of a field"),
         (b"\x0f", "no type"),
+        (b"\x78\x01" * 250_001, "more than 250,000 fields"),
+        (b"\x7b" + b"\x78\x01" * 250_000 + b"\x7c", "more than 250,000 fields"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, words: str) -> None:
     with pytest.raises(Malformed, match=words):
         ours.decode_info(data)
+
+
+@pytest.mark.parametrize("read", [ours.decode_operations, ours.decode_executed])
+def test_fields_of_messages_within_a_message_count_too(read: Callable[[bytes], object]) -> None:
+    inner = b"\x78\x01" * 1000
+    within = b"".join(bytes_field(number, inner) for number in (1, 3)) * 130
+    with pytest.raises(Malformed, match="more than 250,000 fields"):
+        read(within * 2)

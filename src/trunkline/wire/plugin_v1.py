@@ -12,6 +12,7 @@ from typing import Final
 from trunkline.wire.protobuf import (
     BYTES,
     VARINT,
+    Room,
     bytes_field,
     fields,
     map_entry,
@@ -116,9 +117,10 @@ def encode_init(config: Mapping[str, bytes]) -> bytes:
 
 def decode_init(data: bytes) -> dict[str, bytes]:
     config: dict[str, bytes] = {}
-    for number, kind, value in fields(data):
+    room = Room()
+    for number, kind, value in fields(data, room):
         if kind == BYTES and number == 1:
-            config |= map_entry(value)
+            config |= map_entry(value, room)
     return config
 
 
@@ -130,7 +132,8 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
 
 
 def decode_operations(data: bytes) -> list[Operation]:
-    return [_operation(value) for number, kind, value in fields(data) if kind == BYTES and number == 1]
+    room = Room()
+    return [_operation(value, room) for number, kind, value in fields(data, room) if kind == BYTES and number == 1]
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -139,20 +142,20 @@ def encode_operation(operation: Operation) -> bytes:
     return head + inputs + b"".join([bytes_field(4, _encode_output(item)) for item in operation.outputs])
 
 
-def _operation(data: int | bytes) -> Operation:
+def _operation(data: int | bytes, room: Room) -> Operation:
     assert isinstance(data, bytes)
     texts = {1: "", 2: ""}
     inputs: list[Input] = []
     outputs: list[Output] = []
-    for number, kind, value in fields(data):
+    for number, kind, value in fields(data, room):
         if kind != BYTES:
             continue
         if number in texts:
             texts[number] = text(value)
         elif number == 3:
-            inputs.append(_input(value))
+            inputs.append(_input(value, room))
         elif number == 4:
-            outputs.append(_output(value))
+            outputs.append(_output(value, room))
     return Operation(texts[1], texts[2], tuple(inputs), tuple(outputs))
 
 
@@ -169,11 +172,11 @@ def _encode_input(item: Input) -> bytes:
     )
 
 
-def _input(data: int | bytes) -> Input:
+def _input(data: int | bytes, room: Room) -> Input:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 4: "", 5: "", 6: ""}
     required = False
-    for number, kind, value in fields(data):
+    for number, kind, value in fields(data, room):
         if kind == VARINT and number == 3:
             required = bool(value)
         elif kind == BYTES and number in texts:
@@ -185,10 +188,10 @@ def _encode_output(item: Output) -> bytes:
     return text_field(1, item.name) + text_field(2, item.type) + text_field(3, item.description)
 
 
-def _output(data: int | bytes) -> Output:
+def _output(data: int | bytes, room: Room) -> Output:
     assert isinstance(data, bytes)
     texts = {1: "", 2: "", 3: ""}
-    for number, kind, value in fields(data):
+    for number, kind, value in fields(data, room):
         if kind == BYTES and number in texts:
             texts[number] = text(value)
     return Output(texts[1], texts[2], texts[3])
@@ -220,11 +223,12 @@ def encode_execute(operation: str, inputs: Mapping[str, bytes]) -> bytes:
 def decode_execute(data: bytes) -> tuple[str, dict[str, bytes]]:
     operation = ""
     inputs: dict[str, bytes] = {}
-    for number, kind, value in fields(data):
+    room = Room()
+    for number, kind, value in fields(data, room):
         if kind == BYTES and number == 1:
             operation = text(value)
         elif kind == BYTES and number == 2:
-            inputs |= map_entry(value)
+            inputs |= map_entry(value, room)
     return operation, inputs
 
 
@@ -235,14 +239,15 @@ def encode_executed(done: Executed) -> bytes:
 
 def decode_executed(data: bytes) -> Executed:
     done = Executed()
-    for number, kind, value in fields(data):
+    room = Room()
+    for number, kind, value in fields(data, room):
         if kind == VARINT:
             if number == 1:
                 done.success = bool(value)
         elif number == 2:
             done.output = text(value)
         elif number == 3:
-            done.data |= map_entry(value)
+            done.data |= map_entry(value, room)
         elif number == 4:
             done.error = text(value)
     return done

@@ -19,6 +19,7 @@ _DEEPEST_GROUP: Final = 32
 _LONGEST_VARINT: Final = 10
 _LARGEST_TAG: Final = 0xFFFFFFFF
 _LARGEST_LENGTH: Final = 0x7FFFFFFF
+_MOST_FIELDS: Final = 250_000
 
 Field = tuple[int, int, int | bytes]
 """A field's number, its type (VARINT or BYTES) and its value."""
@@ -28,14 +29,31 @@ class Malformed(Exception):
     """Bytes that are no protobuf message, or not the one that was expected."""
 
 
+class Room:
+    """How many fields a message may still have, with the messages in it: two bytes that arrive can make an object of
+    two hundred, and keep us busy a hundred times as long as whoever sent them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _MOST_FIELDS
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Malformed(f"it has more than {_MOST_FIELDS:,} fields")
+
+
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def fields(data: bytes, *, unread: bool = False) -> Generator[Field, None, None]:
+def fields(data: bytes, room: Room | None = None, *, unread: bool = False) -> Generator[Field, None, None]:
     """The fields of a message in their order. Those of types that no message of ours has are passed over, or given
-    without their value where `unread` asks for that."""
+    without their value where `unread` asks for that. A message within another one shares its `room`."""
+    room = room or Room()
     at, end = 0, len(data)
     while at < end:
+        room.take()
         tag, at = _varint(data, at)
         number, kind = tag >> 3, tag & 7
         if number == 0 or tag > _LARGEST_TAG:
@@ -47,7 +65,7 @@ def fields(data: bytes, *, unread: bool = False) -> Generator[Field, None, None]
             value, at = _varint(data, at)
             yield number, kind, value
         else:
-            at = _skip(data, at, number, kind, 0)
+            at = _skip(data, at, number, kind, 0, room)
             if unread:
                 yield number, kind, 0
 
@@ -60,12 +78,12 @@ def text(value: int | bytes) -> str:
         raise Malformed("a text is not UTF-8") from None
 
 
-def map_entry(value: int | bytes) -> dict[str, bytes]:
+def map_entry(value: int | bytes, room: Room | None = None) -> dict[str, bytes]:
     """One entry of a `map<string, bytes>`. One with anything else in it is none, as Google's library has it."""
     key, content = "", b""
     assert isinstance(value, bytes)
     strange = False
-    for number, kind, inner in fields(value, unread=True):
+    for number, kind, inner in fields(value, room, unread=True):
         if kind == BYTES and number == 1:
             key = text(inner)
         elif kind == BYTES and number == 2:
@@ -104,7 +122,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     return start, end
 
 
-def _skip(data: bytes, at: int, number: int, kind: int, depth: int) -> int:
+def _skip(data: bytes, at: int, number: int, kind: int, depth: int, room: Room) -> int:
     """Where a field ends whose content does not matter."""
     if kind in (_FIXED32, _FIXED64):
         at += 4 if kind == _FIXED32 else 8
@@ -116,12 +134,13 @@ def _skip(data: bytes, at: int, number: int, kind: int, depth: int) -> int:
     if kind == BYTES:
         return _length(data, at)[1]
     if kind == _GROUP and depth < _DEEPEST_GROUP:
-        return _skip_group(data, at, number, depth)
+        return _skip_group(data, at, number, depth, room)
     raise Malformed("a field has no type, or groups are nested too deeply" if kind != _GROUP_END else "a group ends")
 
 
-def _skip_group(data: bytes, at: int, number: int, depth: int) -> int:
+def _skip_group(data: bytes, at: int, number: int, depth: int, room: Room) -> int:
     while True:
+        room.take()
         tag, at = _varint(data, at)
         if tag >> 3 == 0 or tag > _LARGEST_TAG:
             raise Malformed("a field has the number 0 or one that is too large")
@@ -129,7 +148,7 @@ def _skip_group(data: bytes, at: int, number: int, depth: int) -> int:
             if tag >> 3 != number:
                 raise Malformed("a group ends that did not begin")
             return at
-        at = _skip(data, at, tag >> 3, tag & 7, depth + 1)
+        at = _skip(data, at, tag >> 3, tag & 7, depth + 1, room)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

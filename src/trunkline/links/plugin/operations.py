@@ -6,6 +6,7 @@ wrongly for ever.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,6 +17,7 @@ from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
 from trunkline.links.child_output import harmless
 from trunkline.wire.jsonrpc import encode, encode_members
+from trunkline.wire.nesting import LESS_ROOM
 from trunkline.wire.plugin_v1 import Input, Operation, Output
 
 _FORMATS: Final = {"url": "uri", "email": "email"}
@@ -113,7 +115,8 @@ def _whole_number(text: str) -> bytes | None:
 
 
 def _number(text: str) -> bytes | None:
-    return text.encode() if _NUMBER.match(text) else None
+    """Not one that is too large for most readers of JSON, which would refuse the whole list of tools for it."""
+    return text.encode() if _NUMBER.match(text) and math.isfinite(float(text)) else None
 
 
 def _boolean(text: str) -> bytes | None:
@@ -124,7 +127,8 @@ def _boolean(text: str) -> bytes | None:
 def _json_of(kind: type) -> Callable[[str], bytes | None]:
     def read(text: str) -> bytes | None:
         try:
-            value = msgspec.json.decode(text)
+            with LESS_ROOM:
+                value = msgspec.json.decode(text)
         except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             return None
         return msgspec.json.format(text.encode(), indent=-1) if isinstance(value, kind) else None

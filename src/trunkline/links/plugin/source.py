@@ -86,8 +86,8 @@ class PluginSource(ToolsOnly):
 
     def _publish(self, plugin: RunningPlugin, sink: Sink) -> None:
         tools, faults = tools_of(self.name, plugin.operations)
-        self._not_offered = faults[0] if len(faults) == 1 else f"{len(faults)} operations are not offered"
-        self._not_offered = self._not_offered if faults else ""
+        missing = len(plugin.operations) - len(tools)
+        self._not_offered = f"{missing} operations are not offered" if missing > 1 else "".join(faults)
         info = encode({"name": plugin.info.name, "version": plugin.info.version})
         sink.publish(Snapshot(tools=tools, server_info=info, warnings=faults))
 

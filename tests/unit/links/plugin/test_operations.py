@@ -87,10 +87,12 @@ def test_a_default_keeps_its_digits() -> None:
         (Input("x", "integer", default="9" * 5000), "is no integer"),
         (Input("x", "number", default="NaN"), "is no number"),
         (Input("x", "number", default="1,5"), "is no number"),
+        (Input("x", "number", default="1e999"), "is no number"),
         (Input("x", "boolean", default="yes"), "is no boolean"),
         (Input("x", "array", default="{}"), "is no array"),
         (Input("x", "object", default="[1"), "is no object"),
         (Input("x", "array", default="[" * 100_000), "is no array"),
+        (Input("x", "array", default="[" * 900 + "]" * 900), "is no array"),
         (Input("", "string"), "has no name"),
     ],
 )
