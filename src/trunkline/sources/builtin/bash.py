@@ -23,13 +23,13 @@ _DEFAULT_MS: Final = 120_000
 _SPARE_S: Final = 1.0  # between the end of a command and the call's own deadline, so that its output arrives
 _PROGRESS_S: Final = 5.0
 _LONGEST_COMMAND: Final = 128 * 1024 - 1  # what Linux takes as one argument of a program
-_DOC: Final = """\
-Runs a shell command in the root folder and returns what it wrote (output and errors together, in order). \
-Every call is a fresh shell: `cd`, variables and background processes do not last; whatever still runs when the \
-command ends is ended too. There is no input: commands that ask something read an end of file. \
-A non-zero exit code makes the result an error that begins with `Exit code N`. \
-Very long output is cut in the middle: send it to a file and look at parts of it. \
-Prefer Read, Grep, Glob, Edit and Write for files."""
+_DOC: Final = """Runs a shell command in the root folder and returns what it wrote (output and errors together, in order).
+
+- Every call is a fresh shell: `cd`, variables and background processes do not last. Whatever still runs when the command ends is ended too.
+- There is no input: commands that ask something read an end of file.
+- A non-zero exit code makes the result an error that begins with `Exit code N`.
+- Very long output is cut in the middle: send it to a file and look at parts of it.
+- Prefer Read, Grep, Glob, Edit and Write for files."""  # noqa: E501
 
 _PARAMETERS: Final = (
     Parameter(name="command", doc="The command, as typed into bash", required=True, also=("cmd", "script")),
