@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -58,6 +59,8 @@ class OwnPlaces:
 
     def _holds_secret(self, file: str) -> bool:
         try:
+            if not stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116
+                return False  # a pipe, which was read once and for all
             with Path(file).open("rb") as opened:
                 words = opened.read(_LARGEST_BYTES).decode("utf-8", "replace")
         except OSError:

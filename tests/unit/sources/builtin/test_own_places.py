@@ -80,3 +80,8 @@ async def test_a_folder_of_the_gateways_own_is_not_made_for_it_either(tmp_path: 
     with pytest.raises(ToolFault, match="belongs to this gateway itself"):
         await bench.use(Edit, path=path, old_string="", new_string="{}")
     assert not [found for found in (tmp_path / "state").rglob("*") if found.is_file()]
+
+
+def test_a_configuration_that_came_through_a_pipe_holds_up_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert OwnPlaces(files=[str(tmp_path / "pipe"), str(tmp_path)]).hidden() == []
