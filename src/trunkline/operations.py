@@ -46,6 +46,7 @@ Load = Callable[[], Loaded]
 LIVE_KEYS: Final = frozenset({"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"})
 """Keys of `gateway` that a reload changes; the others wait for the next start."""
 _LONGEST_SESSION: Final = 256
+_EVERYBODY: Final = "*"
 
 
 class Operations:
@@ -244,7 +245,8 @@ class Operations:
         return {"name": name}
 
     def _lease_ended(self, name: str) -> None:
-        if not self._gateway.router.draining:
+        """One whose name the file has taken meanwhile is out already."""
+        if not self._gateway.router.draining and name not in self._of_file():
             self._apply()
             self._events.note("warning", "operator", f"Service {name} is taken out: its lease ended", source=name)
 
@@ -254,11 +256,17 @@ class Operations:
         _check_session(session)
         if not self._gateway.session_tokens.put(session, _token_in(body)):
             raise GatewayError(Problem(code=TOO_MANY_SESSIONS, message="There are too many tokens of sessions already"))
+        self._token_changed(session)
         return {"sessionId": self._gateway.session_tokens.alias(session)}
 
     def drop_session_token(self, session: str) -> dict[str, object]:
         _check_session(session)
+        self._token_changed(session)
         return {"removed": self._gateway.session_tokens.drop(session)}
+
+    def _token_changed(self, session: str) -> None:
+        """What a service told with one token is not for whoever shows another, or none."""
+        self._gateway.router.cache.forget(None if session == _EVERYBODY else session)
 
     # -- putting it to use ----------------------------------------------------------------------------------------
 

@@ -96,6 +96,23 @@ async def test_a_session_shows_the_token_that_was_handed_in_for_it_and_nobody_el
         assert "of-ada" not in gateway.log and "of-bob" not in gateway.log
 
 
+async def test_what_was_kept_for_a_session_goes_with_its_token(tmp_path: Path) -> None:
+    with ServiceProcess(tmp_path) as service:
+        entry = service.entry(tokens={}, cache={"vouched": ["*"]})
+        with Gateway(tmp_path, entry, operator_token=OPERATOR) as gateway:
+            api = Api(gateway)
+            async with gateway.client() as ada, gateway.client() as bob:
+                for client in (ada, bob):
+                    await api.ask("PUT", f"sessions/{client.session}/token", {"token": TOKEN})
+                    for _ in range(2):
+                        assert (await client.call("svc_echo", {"text": "x"})).text == "x"
+                assert len(service.posts()) == 2
+                await api.ask("DELETE", f"sessions/{ada.session}/token")
+                assert (await ada.call("svc_echo", {"text": "x"})).situation == NO_TOKEN
+                assert (await bob.call("svc_echo", {"text": "x"})).text == "x"
+                assert len(service.posts()) == 2
+
+
 async def test_a_service_registers_is_used_and_disappears_when_it_dies(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path) as service, Gateway(tmp_path, operator_token=OPERATOR) as gateway:
         api = Api(gateway)

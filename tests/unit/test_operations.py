@@ -443,6 +443,17 @@ async def test_the_files_names_are_no_services_to_take(house: House) -> None:
         assert refused(SERVER_EXISTS, error)
 
 
+async def test_a_lease_that_ends_after_the_file_took_the_name_takes_nothing_out(house: House) -> None:
+    async with house.open() as operations:
+        operations.register_service("svc", service(lease=0.2))
+        operations.register_service("later", service(lease=0.3))
+        house.write(far("svc"))
+        operations.reload()
+        await until(lambda: "later" not in house.servers(), "both leases ended")
+        assert house.servers()["svc"] == "file"
+        assert not [note for note in house.logged("operator") if "svc is taken out" in note]
+
+
 async def test_the_token_of_a_session_is_taken_and_never_given(house: House) -> None:
     async with house.open() as operations:
         told = operations.put_session_token("s-1", b'{"token": "sess10n-token"}')

@@ -189,6 +189,13 @@ class ResultCache:
         for key in list(shelf.keys):
             self._drop(key)
 
+    def forget(self, holder: str | None) -> None:
+        """A session or principal, or everybody, has other rights now: what was kept for it may not be its to see."""
+        for shelf in self._shelves.values():
+            shelf.generation += 1
+            for key in [key for key in shelf.keys if holder is None or holder in (key.session, key.principal)]:
+                self._drop(key)
+
     def unsettle(self, shelf: _Shelf) -> None:
         """A server was told that nobody waits for a change any more, and may make it nevertheless."""
         shelf.settled_at = self._now() + min(_UNSETTLED_S, shelf.basis.rules.ttl_s)
