@@ -28,6 +28,7 @@ _FILE: Final = "servers.json"
 _FILE_BYTES: Final = 4 * 1024 * 1024
 _NONE: Final = b'{"servers": []}'
 _DAMAGED: Final = (ValueError, TypeError, KeyError, RecursionError)
+_EXAMPLE: Final = '{"name": "tracker", "url": "https://tracker.example.com/mcp"}'
 _RUNS_SOMETHING: Final = ("command", "args", "env", "cwd")
 
 
@@ -45,21 +46,22 @@ def read_added(body: bytes, kinds: Kinds, listen: Listen) -> AddedServer:
     report = Report(_BODY)
     reader = Reader(report, {}, Path("/"), strict=True)
     try:
-        table = _table(body, report)
+        table = request_table(body, report, _EXAMPLE)
         name = _name(table)
         return AddedServer(name, _section(name, table, reader, kinds, listen), body)
     except Invalid:
         raise _refusal(report) from None
 
 
-def _table(body: bytes, report: Report) -> Table:
+def request_table(body: bytes, report: Report, example: str) -> Table:
+    """The body of an operator's request, which is an object such as the example."""
     try:
         root: Node = read_json(body.decode(), report)
     except UnicodeDecodeError:
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message="The body is not UTF-8 text")) from None
     if not isinstance(root, Table):
-        hint = 'send {"name": "tracker", "url": "https://tracker.example.com/mcp"}'
-        raise GatewayError(Problem(code=SERVER_NOT_VALID, message="The body is not a JSON object", hint=hint))
+        message = "The body is not a JSON object"
+        raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=f"send {example}"))
     return root
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.config.json_text import read_json
+from trunkline.config.added import request_table
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Report
 from trunkline.config.section import read_section
@@ -20,6 +20,7 @@ LEASE_S: Final = 60.0
 _BODY: Final = "request"
 _LEASE: Final = "lease"
 _TOKEN: Final = "token"
+_EXAMPLE: Final = '{"endpoint": "http://10.0.0.7:8090", "lease": 60}'
 _OWN: Final = (_LEASE, _TOKEN)
 
 
@@ -39,23 +40,12 @@ def read_leased(name: str, body: bytes, load_section: Callable[[], type[SourceSe
     report = Report(_BODY)
     reader = Reader(report, {}, Path("/"), strict=True)
     try:
-        return _read(name, _table(body, report), reader, load_section())
+        return _read(name, request_table(body, report, _EXAMPLE), reader, load_section())
     except Invalid:
         problems = report.in_file_order()
         message = problems[0].message if problems else "The service's description is not valid"
         hint = problems[0].hint if problems else ""
         raise GatewayError(Problem(code=SERVER_NOT_VALID, message=message, hint=hint), problems) from None
-
-
-def _table(body: bytes, report: Report) -> Table:
-    try:
-        root: Node = read_json(body.decode(), report)
-    except UnicodeDecodeError:
-        raise GatewayError(Problem(code=SERVER_NOT_VALID, message="The body is not UTF-8 text")) from None
-    if not isinstance(root, Table):
-        hint = 'send {"endpoint": "http://10.0.0.7:8090", "lease": 60}'
-        raise GatewayError(Problem(code=SERVER_NOT_VALID, message="The body is not a JSON object", hint=hint))
-    return root
 
 
 def _read(name: str, table: Table, reader: Reader, kind: type[SourceSection]) -> Leased:

@@ -87,19 +87,17 @@ def _wrong_with_header_value(value: str) -> str | None:
     return None if _HEADER_VALUE.match(value) else "A header's value is one line of plain characters"
 
 
-def wrong_with_variable(name: str) -> str | None:
+def _wrong_with_variable(name: str) -> str | None:
     return None if name and "=" not in name else "This is not the name of an environment variable"
 
 
-class McpStdioSection(SourceSection):
-    """A server that is a command."""
-
-    kind: ClassVar[str] = "mcp_stdio"
+class ProgramSection(SourceSection):
+    """What is said of every program that we start."""
 
     command: str = key(Command(), doc="The program to start: a name from PATH or a path")
     args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments", secret=True)
     env: Mapping[str, str] = key(
-        MapOf(Text(written=True), check_name=wrong_with_variable),
+        MapOf(Text(written=True), check_name=_wrong_with_variable),
         default=NOTHING,
         doc="Environment variables of the program",
         secret=True,
@@ -108,6 +106,12 @@ class McpStdioSection(SourceSection):
     inherit_env: tuple[str, ...] | str = key(
         NamesOrAll(), default=(), doc="Our environment variables the program gets besides the usual ones, or `all`"
     )
+
+
+class McpStdioSection(ProgramSection):
+    """A server that is a command."""
+
+    kind: ClassVar[str] = "mcp_stdio"
 
 
 class McpHttpSection(SourceSection):
