@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -340,13 +341,13 @@ async def test_a_crash_loop_ends_in_down_and_calls_are_refused_at_once(tmp_path:
 
 
 async def test_its_private_folder_is_private_and_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
-    (tmp_path / "t").mkdir()
-    async with housed(tmp_path, FaultyPlugin(tmp_path).entry()) as house:
-        await house.is_in("ready")
-        (folder,) = (tmp_path / "t").iterdir()
-        assert folder.stat().st_mode & 0o777 == 0o700
-    assert list((tmp_path / "t").iterdir()) == []
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as place:  # a longer path would not be used
+        monkeypatch.setattr("tempfile.tempdir", place)
+        async with housed(tmp_path, FaultyPlugin(tmp_path).entry()) as house:
+            await house.is_in("ready")
+            (folder,) = Path(place).iterdir()
+            assert folder.stat().st_mode & 0o777 == 0o700
+        assert list(Path(place).iterdir()) == []
 
 
 async def test_cancelled_while_it_starts_it_leaves_nothing(tmp_path: Path) -> None:

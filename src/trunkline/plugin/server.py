@@ -52,7 +52,7 @@ def _why_not() -> str:
         return (
             "this is a plugin, which a host starts and speaks to; by itself it does nothing.\n"
             "To use it with Trunkline, put it into trunkline.yaml:\n"
-            f"  sources: {{NAME: {{kind: plugin, command: {sys.argv[0] or 'PROGRAM'}}}}}"
+            f"  sources: {{NAME: {{kind: plugin, {_own_command()}}}}}"
         )
     versions = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(wire.PROTOCOL_VERSION)).split(",")
     if str(wire.PROTOCOL_VERSION) not in versions:
@@ -60,6 +60,12 @@ def _why_not() -> str:
     if os.environ.get("PLUGIN_CLIENT_CERT"):
         return "the host asks for TLS (go-plugin's AutoMTLS), which this plugin does not speak"
     return _grpc_missing()
+
+
+def _own_command() -> str:
+    """What a host has to start: this file, or Python with it."""
+    program = sys.argv[0] or "PROGRAM"
+    return f"command: {program}" if os.access(program, os.X_OK) else f"command: python3, args: [{program}], cwd: ."
 
 
 def _grpc_missing() -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +13,12 @@ from trunkline.core.errors import GatewayError
 from trunkline.links.child_output import PipeReader, StderrTail, exit_reason, harmless, stderr_hint
 from trunkline.links.children import Child, Children
 from trunkline.links.plugin.handshake import Refused, looks_like_handshake, read_handshake, target_of
+from trunkline.links.plugin.socket_folder import SocketFolder
 from trunkline.links.start_problem import start_failed
 from trunkline.wire.lines import LineFramer, LineTooLong
 from trunkline.wire.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
 
 _LONGEST_LINE_BYTES: Final = 64 * 1024
-_LONGEST_FOLDER: Final = 70
-"""A socket's whole path has 103 bytes on some systems, and the plugin adds its own name to the folder's."""
 _LAST_WORDS_S: Final = 0.1
 _ENDING_S: Final = 2.0
 _UNASKED_S: Final = 0.5
@@ -33,7 +30,12 @@ class PluginProcess:
     """`target` is where it listens, once `handshake` has returned."""
 
     def __init__(
-        self, name: str, child: Child, folder: Path, count: Callable[[str, int], None], redact: Callable[[str], str]
+        self,
+        name: str,
+        child: Child,
+        folder: SocketFolder,
+        count: Callable[[str, int], None],
+        redact: Callable[[str], str],
     ) -> None:
         self.child = child
         self.tail = StderrTail(redact)
@@ -59,7 +61,7 @@ class PluginProcess:
         if not self._line.done():
             raise await self.ended("before it said where it listens")
         try:
-            return target_of(read_handshake(self._line.result()), self._folder)
+            return target_of(read_handshake(self._line.result()), self._folder.path)
         except Refused as error:
             raise self.failed(harmless(str(error), self._redact), error.hint) from None
 
@@ -113,7 +115,7 @@ class PluginProcess:
         finally:
             for transport in self._outputs:
                 transport.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
 
 async def start_process(
@@ -126,11 +128,11 @@ async def start_process(
     count: Callable[[str, int], None],
     redact: Callable[[str], str],
 ) -> PluginProcess:
-    folder = _private_folder(name)
+    folder = SocketFolder(name)
     try:
-        child = await children.spawn(argv, env=_environment(env, folder), cwd=cwd, label=name)
+        child = await children.spawn(argv, env=_environment(env, folder.path), cwd=cwd, label=name)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     process = PluginProcess(name, child, folder, count, redact)
     # It takes a few turns of the loop. Cancelled in the middle it would leave pipes that nobody owns.
@@ -151,15 +153,6 @@ def _environment(env: Mapping[str, str], folder: Path) -> dict[str, str]:
         "PLUGIN_PROTOCOL_VERSIONS": str(PROTOCOL_VERSION),
         "PLUGIN_UNIX_SOCKET_DIR": str(folder),
     }
-
-
-def _private_folder(name: str) -> Path:
-    """A folder only we can enter, with a short path."""
-    usual = tempfile.gettempdir()
-    try:
-        return Path(tempfile.mkdtemp(prefix="trunkline-", dir=usual if len(usual) <= _LONGEST_FOLDER else "/tmp"))
-    except OSError as error:
-        raise start_failed(name, f"no folder can be made for its socket: {error}", retryable=True) from None
 
 
 def _nothing() -> None:
