@@ -24,6 +24,7 @@ from trunkline.links.plugin.channel import PluginChannel
 from trunkline.links.plugin.process import PluginProcess
 from trunkline.links.plugin.results import BadData, result_from
 from trunkline.links.plugin.status import RpcFailed
+from trunkline.links.plugin.waiting import Waiting
 from trunkline.wire.jsonrpc import BadMessage, members_of
 from trunkline.wire.plugin_v1 import (
     CONTROLLER_SHUTDOWN,
@@ -80,7 +81,7 @@ class RunningPlugin:
         self._redact = redact
         self._introduced = False
         self._calls: dict[Request, asyncio.Task[None]] = {}
-        self._held: list[Call] = []
+        self._held = Waiting()
         self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         process.child.exited.add_done_callback(lambda _: self._exited())
@@ -133,20 +134,14 @@ class RunningPlugin:
 
     def _hold(self, call: Call) -> None:
         """The plugin closed the connection, or is just ending: what is not sent can still go anywhere."""
-        self._held.append(call)
+        self._held.add(call)
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
         await self._channel.connect()
         self._connecting = None
-        self._let_go(self.carry)
-
-    def _let_go(self, where: Callable[[Call], None]) -> None:
-        held, self._held = self._held, []
-        for call in held:
-            if not call.done:
-                where(call)
+        self._held.let_go(self.carry)
 
     async def _execute(self, call: Call, request: bytes) -> None:
         try:
@@ -221,7 +216,7 @@ class RunningPlugin:
             self.lost.set_result(problem)
         if self._connecting is not None:
             self._connecting.cancel()
-        self._let_go(self.take_back)
+        self._held.let_go(self.take_back)
         for request, task in calls.items():
             task.cancel()
             if isinstance(request, Call):

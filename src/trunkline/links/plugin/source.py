@@ -14,6 +14,7 @@ from trunkline.links.parts import Parts
 from trunkline.links.plugin.operations import tools_of
 from trunkline.links.plugin.running import RunningPlugin
 from trunkline.links.plugin.start import Launch, Start
+from trunkline.links.plugin.waiting import Waiting
 from trunkline.links.vitals import Vitals
 from trunkline.wire.jsonrpc import encode
 
@@ -30,7 +31,7 @@ class PluginSource(ToolsOnly):
         self._probe_every_s = probe_every_s
         self._plugin: RunningPlugin | None = None
         self._sink: Sink | None = None
-        self._parked: list[Call] = []
+        self._parked = Waiting()
         self._over = False
         self._not_offered = ""
         self._backoff = Backoff()
@@ -45,17 +46,13 @@ class PluginSource(ToolsOnly):
         elif self._plugin is not None and not self._plugin.lost.done():
             self._plugin.carry(call)
         else:
-            self._parked.append(call)
+            self._parked.add(call)
 
     def _release_parked(self, *, up: bool) -> None:
-        parked, self._parked = self._parked, []
-        for call in parked:
-            if call.done:
-                continue
-            if up:
-                self.submit(call)
-            else:
-                call.finish(Failure(self._vitals.refusal(call.tool)))
+        self._parked.let_go(self.submit if up else self._refuse)
+
+    def _refuse(self, call: Call) -> None:
+        call.finish(Failure(self._vitals.refusal(call.tool)))
 
     # -- life -----------------------------------------------------------------------------------------------------
 
