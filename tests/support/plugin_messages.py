@@ -24,6 +24,7 @@ MESSAGES = {
     "InitRequest": [("config", MAP)],
     "ListOperationsResponse": [("operations", "OperationSchema*")],
     "GetOperationRequest": [("name", "string")],
+    "GetOperationResponse": [("operation", "OperationSchema")],
     "ExecuteRequest": [("operation", "string"), ("inputs", MAP)],
     "ExecuteResponse": [("success", "bool"), ("output", "string"), ("data", MAP), ("error", "string")],
     "OperationSchema": [

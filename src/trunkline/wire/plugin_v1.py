@@ -197,10 +197,6 @@ def _output(data: int | bytes, room: Room) -> Output:
     return Output(texts[1], texts[2], texts[3])
 
 
-def encode_get_operation(name: str) -> bytes:
-    return text_field(1, name)
-
-
 def decode_get_operation(data: bytes) -> str:
     name = ""
     for number, kind, value in fields(data):
