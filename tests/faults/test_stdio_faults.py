@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,18 @@ async def test_a_flood_on_stderr_blocks_nothing(tmp_path: Path, faults: list[str
         async with gateway.client() as client:
             assert (await client.call("s_stderr_flood")).text == "flooded"
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+
+
+JUNK = "import os\nwhile True: os.write(1, b'x\\n' * 30000)\n"
+
+
+async def test_a_server_that_prints_without_end_holds_up_nobody_else(tmp_path: Path) -> None:
+    good = StdioFaults(tmp_path, "good")
+    junk = {"junk": {"kind": "mcp_stdio", "command": sys.executable, "args": ["-c", JUNK], "start_timeout": 60}}
+    with Gateway(tmp_path, junk, good.entry(timeout=5)) as gateway:
+        async with gateway.client() as client:
+            for number in range(100):
+                assert (await client.call("good_echo", {"n": number})).structured == {"n": number}
 
 
 @pytest.mark.slow

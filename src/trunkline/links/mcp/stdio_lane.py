@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Request
@@ -17,6 +18,8 @@ from trunkline.wire.jsonrpc import readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
 _EXIT_WAIT_S: Final = 0.1
+_LINES_AT_ONCE: Final = 512
+_TURN_S: Final = 0.002
 
 
 class StdioLane(Lane):
@@ -33,6 +36,7 @@ class StdioLane(Lane):
         self._out: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self._stdin: asyncio.WriteTransport | None = None
+        self._stdout: asyncio.ReadTransport | None = None
         self._outputs: list[asyncio.BaseTransport] = []
         self._stdin_full = False
         self._stdin_gone = False
@@ -50,8 +54,8 @@ class StdioLane(Lane):
         """Take over the child's pipes. The transports own the descriptors from here on."""
         loop, child = self._loop, self.child
         reader = PipeReader(self._read, self._output_end)
-        transport, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
-        self._outputs.append(transport)
+        self._stdout, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
+        self._outputs.append(self._stdout)
         errors = PipeReader(self._stderr.add, _nothing)
         transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
         self._outputs.append(transport)
@@ -108,16 +112,41 @@ class StdioLane(Lane):
 
     def _read(self, data: bytes) -> None:
         self._read_some = True
-        while True:
-            try:
-                for line in self._framer.feed(data):
-                    self.received(line)
+        lines, oversized = self._framed(data)
+        if len(lines) > _LINES_AT_ONCE:
+            self._take_turns(iter(lines), oversized)
+            return
+        for line in lines:
+            self.received(line)
+        self._chunk_done(oversized)
+
+    def _framed(self, data: bytes) -> tuple[list[bytes], bytes | None]:
+        """The lines that came whole, and the beginning of one behind them that is too long."""
+        try:
+            return self._framer.feed(data), None
+        except LineTooLong as error:
+            return error.lines, error.head
+
+    def _chunk_done(self, oversized: bytes | None) -> None:
+        if oversized is not None:
+            self._oversized(oversized)
+            self._read(b"")
+
+    def _take_turns(self, lines: Iterator[bytes], oversized: bytes | None) -> None:
+        """One that prints without end: after a few of its lines it is everybody else's turn."""
+        self._read_some = True
+        end = monotonic() + _TURN_S
+        for line in lines:
+            self.received(line)
+            if self.lost.done():
                 return
-            except LineTooLong as error:
-                for line in error.lines:
-                    self.received(line)
-                self._oversized(error.head)
-                data = b""
+            if monotonic() >= end and self._stdout is not None:
+                self._stdout.pause_reading()
+                self._loop.call_soon(self._take_turns, lines, oversized)
+                return
+        if self._stdout is not None:
+            self._stdout.resume_reading()
+        self._chunk_done(oversized)
 
     def _oversized(self, head: bytes) -> None:
         """The call whose answer it was fails, and the line is skipped. If nobody can say whose it was, one call would
