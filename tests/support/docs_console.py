@@ -120,7 +120,8 @@ class Console:
             return [plain(line) for line in self._box.shown(running.screen)]
 
         def seen(_: Running) -> bool:
-            return matches(shown, printed()) if shown else self._box.is_serving()
+            # a server that is up at once may be in the log before the gateway says that it is
+            return matches(["…", *shown], printed()) if shown else self._box.is_serving()
 
         fine = running.until(seen, PATIENCE_S)
         assert fine, told(where, command, shown, printed(), running.process.poll())
