@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from tests.support.ports import free_port
 from tests.support.processes import alive
@@ -77,29 +77,25 @@ class StdioFaults(Records):
         return {self.name: {"kind": "mcp_stdio", "command": command, "args": args, "timeout": 10, **keys}}
 
 
-class HttpFaults(Records):
-    """A fault server over HTTP, started here; `with` ends it."""
+class Listening(Records):
+    """A program of ours that listens on a port, started here; `with` ends it."""
 
-    def __init__(self, folder: Path, name: str = "h", **options: Any) -> None:
+    program: ClassVar = FAULT_SERVER
+
+    def __init__(self, folder: Path, name: str, **options: Any) -> None:
         super().__init__(folder, name)
         self.name = name
-        self._port_file = folder / f"{name}.port"
-        self.options = {
-            "transport": "http",
-            "journal": str(self.journal),
-            "ledger": str(self.ledger),
-            "port_file": str(self._port_file),
-            **options,
-        }
-        self.process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
+        self._port_file = folder / f"{name}.port"
+        self.options = {"journal": str(self.journal), "port_file": str(self._port_file), **options}
+        self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> HttpFaults:
+    def start(self) -> Self:
         """Start, or start again: the port stays the same."""
         self._port_file.unlink(missing_ok=True)
         options = json.dumps({**self.options, "port": self.port})
-        self.process = subprocess.Popen([sys.executable, "-I", "-S", FAULT_SERVER, options], stdin=subprocess.DEVNULL)
-        wait_until(self._port_file.exists, "the server listens")
+        self.process = subprocess.Popen([sys.executable, "-I", "-S", self.program, options], stdin=subprocess.DEVNULL)
+        wait_until(self._port_file.exists, f"{self.name} listens")
         return self
 
     def stop(self) -> None:
@@ -116,6 +112,14 @@ class HttpFaults(Records):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class HttpFaults(Listening):
+    """A fault server over HTTP."""
+
+    def __init__(self, folder: Path, name: str = "h", **options: Any) -> None:
+        super().__init__(folder, name, **{"transport": "http", **options})
+        self.options.setdefault("ledger", str(self.ledger))
 
     @property
     def url(self) -> str:

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tests.support.ports import free_port
-from tests.support.servers import Records
-from tests.support.waiting import wait_until
+from tests.support.servers import Listening
 
 PROGRAM = str(Path(__file__).with_name("service_server.py"))
 TOKEN = "s3rvice-t0ken-0123456789"
 
 
-class ServiceProcess(Records):
+class ServiceProcess(Listening):
+    program: ClassVar = PROGRAM
+
     def __init__(self, folder: Path, name: str = "svc", **options: Any) -> None:
-        super().__init__(folder, name)
-        self.name = name
-        self.port = free_port()
-        self._port_file = folder / f"{name}.port"
-        self.options = {
-            "journal": str(self.journal),
-            "port_file": str(self._port_file),
-            "port": self.port,
-            "token": TOKEN,
-            **options,
-        }
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder, name, **{"token": TOKEN, **options})
 
     @property
     def endpoint(self) -> str:
@@ -39,24 +24,6 @@ class ServiceProcess(Records):
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         tokens = {"*": TOKEN}
         return {self.name: {"kind": "service", "endpoint": self.endpoint, "tokens": tokens, "timeout": 10, **keys}}
-
-    def start(self) -> ServiceProcess:
-        self._port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-I", "-S", PROGRAM, json.dumps(self.options)]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        wait_until(self._port_file.exists, "the service listens")
-        return self
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    __enter__ = start
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def posts(self) -> list[dict[str, Any]]:
         """Every request to execute something."""
