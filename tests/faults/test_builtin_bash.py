@@ -324,7 +324,7 @@ async def test_without_bubblewrap_bash_works_and_everybody_is_told(tmp_path: Pat
 
             await until(told, "its health says so")
             assert "ready" in await health(client)
-        assert "without a sandbox" in gateway.log
+            await until(lambda: "without a sandbox" in gateway.log, "the log says so")
 
 
 async def test_without_bubblewrap_bash_is_refused_where_a_sandbox_is_required(tmp_path: Path) -> None:
