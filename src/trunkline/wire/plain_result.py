@@ -64,6 +64,8 @@ def result_of(value: bytes | Raw, *, is_error: bool = False, meta: Mapping[str, 
     """
     line = single_line(value).strip(_WHITESPACE)
     first = line[:1]
+    if first == _STRING and not is_error and meta is None:  # most tools just say something
+        return b'{"content":[{"type":"text","text":%b}]}' % line
     if first == _OBJECT and _is_mcp_result(line):
         return _marked(line, is_error=is_error, meta=meta) if is_error or meta else line
     marks = _marks(is_error=is_error, meta=meta)
