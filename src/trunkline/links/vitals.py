@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, Problem
 from trunkline.core.source import Health, State
+
+_SOON_S: Final = 1.0
 
 
 class Vitals:
@@ -31,10 +34,11 @@ class Vitals:
         state: State = "auth_required" if problem.code is SOURCE_AUTH_REQUIRED else "down"
         self._report_problem(state, problem, stderr_tail)
 
-    def down_for_now(self) -> None:
-        """It will take a while until it is tried again: calls need not wait for that."""
-        if self.health.state == "starting":
+    def worth_waiting(self, retry_s: float) -> bool:
+        """Whether calls may wait for the next try; where that is a while off, it is down until then."""
+        if retry_s > _SOON_S and self.health.state == "starting":
             self._tell(replace(self.health, state="down"))
+        return self.health.state == "starting"
 
     def refusal(self, tool: str) -> Problem:
         """For a call that cannot wait any longer."""

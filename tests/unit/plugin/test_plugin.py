@@ -12,7 +12,6 @@ import pytest
 from tests.support.plugin_rig import JOBS, House, housed, jobs_entry, text, value
 from tests.support.servers import Records
 
-import trunkline.plugin
 from trunkline.plugin import Plugin
 
 
@@ -116,8 +115,3 @@ def test_two_operations_of_one_name_are_refused() -> None:
     plugin.operation(lambda: None)  # a lambda has a name too
     with pytest.raises(ValueError, match="already"):
         plugin.operation(lambda: None)
-
-
-def test_every_public_name_is_on_its_page() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "library" / "plugin.md").read_text()
-    assert [name for name in trunkline.plugin.__all__ if f"`{name}" not in page] == []

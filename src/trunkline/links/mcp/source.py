@@ -37,7 +37,6 @@ from trunkline.wire.mcp.versions import Era
 PROBE_EVERY_S: Final = 30.0
 PROBE_TIMEOUT_S: Final = 10.0
 _FAILED_PROBES: Final = 3
-_SOON_S: Final = 1.0
 _STOP_WAIT_S: Final = 10.0
 
 Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]]
@@ -355,9 +354,7 @@ class McpSource:
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if delay_s > _SOON_S:
-            self._vitals.down_for_now()
-        if self._vitals.health.state != "starting":
+        if not self._vitals.worth_waiting(delay_s):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 

@@ -20,7 +20,6 @@ from trunkline.wire.jsonrpc import encode
 
 PROBE_EVERY_S: Final = 30.0
 _FAILED_PROBES: Final = 3
-_SOON_S: Final = 1.0
 
 
 class PluginSource(ToolsOnly):
@@ -121,9 +120,7 @@ class PluginSource(ToolsOnly):
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if delay_s > _SOON_S:
-            self._vitals.down_for_now()
-        if self._vitals.health.state != "starting":
+        if not self._vitals.worth_waiting(delay_s):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 

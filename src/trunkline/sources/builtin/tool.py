@@ -86,10 +86,6 @@ class Job:
         self.over = False
 
     @property
-    def caller_session(self) -> str | None:
-        return self._call.caller.session
-
-    @property
     def left_s(self) -> float:
         """How long until whoever asked is told that this took too long."""
         return self._call.started_at + self._call.timeout - monotonic()

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from tests.support.plugin_rig import FAULTS, FaultyPlugin, House, housed, text
+from tests.support.sink_ledger import Ledger
 from tests.support.waiting import until
 
 from trunkline.core.errors import SOURCE_DOWN
-from trunkline.core.source import Health
-from trunkline.core.tool import Snapshot
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
 from trunkline.links.plugin.source import PluginSource
@@ -25,29 +24,8 @@ from trunkline.links.plugin.start import Launch
 from trunkline.links.start_queue import StartQueue
 
 
-class Told:
-    """A sink that remembers."""
-
-    def __init__(self) -> None:
-        self.snapshots: list[Snapshot] = []
-        self.healths: list[Health] = []
-
-    def publish(self, snapshot: Snapshot) -> None:
-        self.snapshots.append(snapshot)
-
-    def health(self, health: Health) -> None:
-        self.healths.append(health)
-
-    def count(self, counter: str, amount: int = 1) -> None:
-        pass
-
-    @property
-    def states(self) -> list[str]:
-        return [health.state for health in self.healths]
-
-
 @contextlib.asynccontextmanager
-async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Told]:
+async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Ledger]:
     children = Children()
     parts = Parts(
         children=children,
@@ -61,7 +39,7 @@ async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[To
     launch = Launch(
         argv=[sys.executable, FAULTS, json.dumps(plugin.options)], env=os.environ, cwd=None, config={}, timeout_s=20
     )
-    told = Told()
+    told = Ledger()
     source: Any = PluginSource("p", launch, parts, probe_every_s=probe_every_s)
     life = asyncio.get_running_loop().create_task(source.run(told))
     try:

@@ -9,32 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sink_ledger import Ledger
 from tests.support.waiting import until
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST
-from trunkline.core.source import Health
-from trunkline.core.tool import Snapshot
 from trunkline.sources.builtin import source as module
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.reading import Read
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.source import BuiltinSource
 from trunkline.sources.builtin.tool import Job, ToolFault, Workplace, text
-
-
-class Ledger:
-    """A sink that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.snapshots: list[Snapshot] = []
-        self.healths: list[Health] = []
-
-    def publish(self, snapshot: Snapshot) -> None:
-        self.snapshots.append(snapshot)
-
-    def health(self, health: Health) -> None:
-        self.healths.append(health)
 
 
 class Script:
@@ -137,16 +122,16 @@ async def test_a_tool_that_takes_an_inner_end_for_its_own_still_answers(tmp_path
         assert outcome.problem.code is SOURCE_LOST
 
 
-async def test_a_tool_knows_its_caller_and_may_tell_how_far_it_is(tmp_path: Path) -> None:
+async def test_a_tool_may_tell_how_far_it_is(tmp_path: Path) -> None:
     async def act(arguments: Mapping[str, Any], job: Job) -> bytes:
         job.progress("half")
         job.progress("nearly")
-        return text(str(job.caller_session))
+        return text("done")
 
     notices: list[Any] = []
     async with stage_at(tmp_path, act) as stage:
         call = stage.begin("Script", lambda method, params: notices.append((method, json.loads(bytes(params)))))
-        assert said(await ended(call))["content"][0]["text"] == "s1"
+        assert said(await ended(call))["content"][0]["text"] == "done"
         assert notices == [
             ("notifications/progress", {"progress": 1, "message": "half"}),
             ("notifications/progress", {"progress": 2, "message": "nearly"}),
