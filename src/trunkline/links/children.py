@@ -36,6 +36,8 @@ class Child:
         self._link = link
         self._ward = ward
         self.pid = ward.pid
+        self.tag = ward.tag
+        """What its environment says about where it came from, and that of all it starts (see `platform.TAG`)."""
         self.exited: asyncio.Future[int] = ward.exited
         """The return code, negative for a signal, once the program has ended (what it started may end later)."""
         self.gone: asyncio.Future[None] = ward.gone

@@ -75,7 +75,7 @@ class Commands:
     ) -> None:
         self._children = Children(portable=portable, on_fault=on_fault)
         self._process_limit = process_limit
-        self._leaders: set[int] = set()
+        self._tags: dict[int, str] = {}  # by leader, until nothing of the command is left
 
     @property
     def supervisor_pid(self) -> int | None:
@@ -98,14 +98,14 @@ class Commands:
         os.close(child.stdin)
         os.close(child.stderr)  # the launcher joins it with the output
         reading = _Reading(child.stdout, output)
-        self._leaders.add(child.pid)
+        self._tags[child.pid] = child.tag
+        child.gone.add_done_callback(lambda _: self._tags.pop(child.pid, None))
         try:
             how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
             seconds = monotonic() - started_at
             await _end(child, at_once=how == "too_many_processes")
         finally:
             child.terminate(term_s=_TERM_S)  # changes nothing unless this was cancelled
-            self._leaders.discard(child.pid)
             reading.close()
         code = child.exited.result() if child.exited.done() else 0
         return Ended(how=how, code=code, output=output, seconds=seconds)
@@ -128,7 +128,7 @@ class Commands:
 
     def _has_too_many(self, child: Child) -> bool:
         supervisor = self._children.supervisor_pid
-        others = self._leaders - {child.pid}
+        others = {leader: tag for leader, tag in self._tags.items() if leader != child.pid}
         return supervisor is not None and exceeds(
             self._process_limit, leader=child.pid, supervisor=supervisor, others=others
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trunkline.links.platform import process_table, read_process, with_descendants
+from trunkline.links.platform import Process, process_table, read_process, tag_of, with_descendants
 
 _LOAD: Final = Path("/proc/loadavg")
 
@@ -20,21 +20,31 @@ def tasks_in_system() -> int | None:
         return None
 
 
-def exceeds(limit: int, *, leader: int, supervisor: int, others: Collection[int]) -> bool:
+def exceeds(limit: int, *, leader: int, supervisor: int, others: Mapping[int, str]) -> bool:
     """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
-    supervisor and not known to come from the leaders of others.
+    supervisor and not known to come from other commands, which are given as the tags of their leaders.
 
     Where a session is flooded that is seen first, by a look at the youngest processes only.
     """
     if _session_exceeds(limit, leader):
         return True
     table = process_table()
-    tops = [
-        process
-        for process in table.values()
-        if process.parent == supervisor and process.pid not in others and process.session not in others
-    ]
+    tops = [process for process in table.values() if process.parent == supervisor and not _is_of(process, others)]
     return len(with_descendants(tops, table)) > limit
+
+
+def _is_of(process: Process, others: Mapping[int, str]) -> bool:
+    """Whether a process comes from one of these; one that has ended by now is nobody's any more.
+
+    An orphan tells by its tag only. The many that a command leaves when it is ended have no other parent.
+    """
+    if process.pid in others or process.session in others:
+        return True
+    tag = tag_of(process.pid)
+    if not tag:
+        now = read_process(process.pid)
+        return now is None or now.dead
+    return any(f"{tag}/".startswith(f"{other}/") for other in others.values())
 
 
 def _session_exceeds(limit: int, session: int) -> bool:

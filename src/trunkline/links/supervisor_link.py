@@ -39,10 +39,11 @@ class StartFailure(NamedTuple):
 class Ward:
     """What the supervisor has said about one child so far."""
 
-    __slots__ = ("exited", "gone", "id", "pid", "started")
+    __slots__ = ("exited", "gone", "id", "pid", "started", "tag")
 
-    def __init__(self, id: int, loop: asyncio.AbstractEventLoop) -> None:  # noqa: A002 (it is the child's id)
+    def __init__(self, id: int, tag: str, loop: asyncio.AbstractEventLoop) -> None:  # noqa: A002 (it is the child's id)
         self.id = id
+        self.tag = tag
         self.pid = 0
         self.started: asyncio.Future[StartFailure | None] = loop.create_future()
         self.exited: asyncio.Future[int] = loop.create_future()
@@ -78,12 +79,11 @@ class SupervisorLink:
 
     def launch(self, program: Launch, descriptors: Sequence[int]) -> Ward:
         """Hand a new child over. The descriptors become the link's to close."""
-        ward = Ward(self._next_id, self._loop)
+        ward = Ward(self._next_id, make_tag(self.run, self._next_id), self._loop)
         self._next_id += 1
         self.wards[ward.id] = ward
         argv, environment, cwd = program
-        tag = make_tag(self.run, ward.id).encode()
-        self._send(("spawn", ward.id, (argv, environment | {TAG.encode(): tag}, cwd)), descriptors)
+        self._send(("spawn", ward.id, (argv, environment | {TAG.encode(): ward.tag.encode()}, cwd)), descriptors)
         return ward
 
     def stop(self, ward: Ward, *, close_s: float, term_s: float) -> None:

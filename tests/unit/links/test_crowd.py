@@ -12,6 +12,7 @@ from tests.support.waiting import wait_until
 
 from trunkline.links import crowd
 from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
+from trunkline.links.platform import TAG
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -21,8 +22,8 @@ def test_the_tasks_of_the_system_are_counted() -> None:
 
 
 @contextlib.contextmanager
-def shell(script: str) -> Iterator[int]:
-    process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+def shell(script: str, tag: str = "") -> Iterator[int]:
+    process = subprocess.Popen(["sh", "-c", script], env={**os.environ, TAG: tag}, start_new_session=True)
     try:
         yield process.pid
     finally:
@@ -34,18 +35,28 @@ def test_the_processes_of_a_command_are_counted_without_those_of_others() -> Non
     own = os.getpid()
     two = "sleep 100 & sleep 100 & wait"
     with shell(two) as mine, shell(two) as other:
-        wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others=[other]), "a shell and its two")
-        wait_until(lambda: exceeds(5, leader=mine, supervisor=own, others=[]), "both shells and what is theirs")
-        assert not exceeds(3, leader=mine, supervisor=own, others=[other])
-        assert not exceeds(6, leader=mine, supervisor=own, others=[])
+        wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others={other: "run.2"}), "a shell and its two")
+        wait_until(lambda: exceeds(5, leader=mine, supervisor=own, others={}), "both shells and what is theirs")
+        assert not exceeds(3, leader=mine, supervisor=own, others={other: "run.2"})
+        assert not exceeds(6, leader=mine, supervisor=own, others={})
 
 
 def test_what_has_a_session_of_its_own_is_counted_too() -> None:
     script = "for n in 1 2 3 4; do setsid sleep 3 & done; wait"
     with shell(script) as mine:
-        wait_until(lambda: exceeds(4, leader=mine, supervisor=os.getpid(), others=[]), "a shell and its four")
-        assert not exceeds(5, leader=mine, supervisor=os.getpid(), others=[])
-    wait_until(lambda: not exceeds(0, leader=mine, supervisor=os.getpid(), others=[]), "they end by themselves")
+        wait_until(lambda: exceeds(4, leader=mine, supervisor=os.getpid(), others={}), "a shell and its four")
+        assert not exceeds(5, leader=mine, supervisor=os.getpid(), others={})
+    wait_until(lambda: not exceeds(0, leader=mine, supervisor=os.getpid(), others={}), "they end by themselves")
+
+
+@pytest.mark.parametrize("tag", ["outer.1/run.2", "outer.1/run.2/inner.1"])
+def test_an_orphan_is_counted_unless_its_tag_names_another_command(tag: str) -> None:
+    own = os.getpid()
+    gone = 1 << 30  # no process has such a number
+    with shell("sleep 100", "outer.1/run.1") as mine, shell("sleep 100 & wait", tag):
+        wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others={}), "both shells and what is theirs")
+        assert exceeds(2, leader=mine, supervisor=own, others={gone: "outer.1/run.21"})
+        assert not exceeds(2, leader=mine, supervisor=own, others={gone: "outer.1/run.2"})
 
 
 class Counted:
