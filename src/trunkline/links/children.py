@@ -36,13 +36,15 @@ class Child:
         self._link = link
         self._ward = ward
         self.pid = ward.pid
-        self.tag = ward.tag
-        """What its environment says about where it came from, and that of all it starts (see `platform.TAG`)."""
         self.exited: asyncio.Future[int] = ward.exited
         """The return code, negative for a signal, once the program has ended (what it started may end later)."""
         self.gone: asyncio.Future[None] = ward.gone
         """Done once everything it started has ended too."""
         self.stdin, self.stdout, self.stderr = pipes
+
+    def others(self) -> dict[str, int]:
+        """What else its supervisor holds, also what is just starting or ending: the leaders by tag."""
+        return {ward.tag: ward.pid for ward in self._link.wards.values() if ward is not self._ward}
 
     @property
     def lost(self) -> bool:

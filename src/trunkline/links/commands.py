@@ -75,7 +75,6 @@ class Commands:
     ) -> None:
         self._children = Children(portable=portable, on_fault=on_fault)
         self._process_limit = process_limit
-        self._tags: dict[int, str] = {}  # by leader, until nothing of the command is left
 
     @property
     def supervisor_pid(self) -> int | None:
@@ -98,8 +97,6 @@ class Commands:
         os.close(child.stdin)
         os.close(child.stderr)  # the launcher joins it with the output
         reading = _Reading(child.stdout, output)
-        self._tags[child.pid] = child.tag
-        child.gone.add_done_callback(lambda _: self._tags.pop(child.pid, None))
         try:
             how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
             seconds = monotonic() - started_at
@@ -128,9 +125,8 @@ class Commands:
 
     def _has_too_many(self, child: Child) -> bool:
         supervisor = self._children.supervisor_pid
-        others = {leader: tag for leader, tag in self._tags.items() if leader != child.pid}
         return supervisor is not None and exceeds(
-            self._process_limit, leader=child.pid, supervisor=supervisor, others=others
+            self._process_limit, leader=child.pid, supervisor=supervisor, others=child.others()
         )
 
     def _user_limit(self) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from trunkline.links.platform import Process, process_table, read_process, tag_of, with_descendants
 
 _LOAD: Final = Path("/proc/loadavg")
+# Everybody waits for a look, and there may be thousands of environments, of megabytes each, only to make it slow.
+_ENVIRONMENT_BYTES: Final = 32 << 10
 
 
 def tasks_in_system() -> int | None:
@@ -20,31 +22,37 @@ def tasks_in_system() -> int | None:
         return None
 
 
-def exceeds(limit: int, *, leader: int, supervisor: int, others: Mapping[int, str]) -> bool:
+def exceeds(limit: int, *, leader: int, supervisor: int, others: Mapping[str, int]) -> bool:
     """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
-    supervisor and not known to come from other commands, which are given as the tags of their leaders.
+    supervisor and not known to come from other commands, which are given as their leaders by tag.
 
     Where a session is flooded that is seen first, by a look at the youngest processes only.
     """
     if _session_exceeds(limit, leader):
         return True
     table = process_table()
-    tops = [process for process in table.values() if process.parent == supervisor and not _is_of(process, others)]
+    # One that is starting has no number yet, and the number of one that has ended may be ours by now.
+    leaders = set(others.values()) - {0, leader}
+    tops = [
+        process
+        for process in table.values()
+        if process.parent == supervisor and not _is_of(process, leaders, tags=others)
+    ]
     return len(with_descendants(tops, table)) > limit
 
 
-def _is_of(process: Process, others: Mapping[int, str]) -> bool:
-    """Whether a process comes from one of these; one that has ended by now is nobody's any more.
+def _is_of(process: Process, leaders: Collection[int], *, tags: Iterable[str]) -> bool:
+    """Whether a process comes from one of these. An orphan tells by its tag only; one without may be anybody's.
 
-    An orphan tells by its tag only. The many that a command leaves when it is ended have no other parent.
+    What is killed together with its command has no environment left to tell: it does not count any more.
     """
-    if process.pid in others or process.session in others:
+    if process.pid in leaders or process.session in leaders:
         return True
-    tag = tag_of(process.pid)
+    tag = tag_of(process.pid, within=_ENVIRONMENT_BYTES)
     if not tag:
         now = read_process(process.pid)
         return now is None or now.dead
-    return any(f"{tag}/".startswith(f"{other}/") for other in others.values())
+    return any(f"{tag}/".startswith(f"{other}/") for other in tags)
 
 
 def _session_exceeds(limit: int, session: int) -> bool:

@@ -84,31 +84,35 @@ def read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), dead)
 
 
-def tag_of(pid: int) -> str:
-    """The tag in a process's environment; empty when it has none or hides it."""
+def tag_of(pid: int, within: int = sys.maxsize) -> str:
+    """The tag in a process's environment; empty when it has none, or none within so many bytes, or hides it."""
     prefix = TAG.encode() + b"="
-    for entry in _read_proc(f"/proc/{pid}/environ").split(b"\0"):
+    environment = _read_proc(f"/proc/{pid}/environ", within)
+    if len(environment) >= within:
+        environment = environment.rpartition(b"\0")[0]  # the last entry may be cut
+    for entry in environment.split(b"\0"):
         if entry.startswith(prefix):
             return entry[len(prefix) :].decode("ascii", "replace")
     return ""
 
 
-def _read_proc(path: str) -> bytes:
-    """All of one file of /proc; empty when its process ended or hides it."""
+def _read_proc(path: str, most: int = sys.maxsize) -> bytes:
+    """One file of /proc, not much more than `most` of it; empty when its process ended or hides it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
-        content = part = os.read(fd, _PROC_READ_BYTES)
-        while len(part) == _PROC_READ_BYTES:
+        part = os.read(fd, _PROC_READ_BYTES)
+        content = bytearray(part)
+        while len(part) == _PROC_READ_BYTES and len(content) < most:
             part = os.read(fd, _PROC_READ_BYTES)
             content += part
     except OSError:
         return b""
     finally:
         os.close(fd)
-    return content
+    return bytes(content)
 
 
 def with_descendants(roots: Iterable[Process], table: dict[int, Process]) -> list[Process]:

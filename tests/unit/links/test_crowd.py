@@ -35,9 +35,9 @@ def test_the_processes_of_a_command_are_counted_without_those_of_others() -> Non
     own = os.getpid()
     two = "sleep 100 & sleep 100 & wait"
     with shell(two) as mine, shell(two) as other:
-        wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others={other: "run.2"}), "a shell and its two")
+        wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others={"run.2": other}), "a shell and its two")
         wait_until(lambda: exceeds(5, leader=mine, supervisor=own, others={}), "both shells and what is theirs")
-        assert not exceeds(3, leader=mine, supervisor=own, others={other: "run.2"})
+        assert not exceeds(3, leader=mine, supervisor=own, others={"run.2": other})
         assert not exceeds(6, leader=mine, supervisor=own, others={})
 
 
@@ -55,8 +55,15 @@ def test_an_orphan_is_counted_unless_its_tag_names_another_command(tag: str) -> 
     gone = 1 << 30  # no process has such a number
     with shell("sleep 100", "outer.1/run.1") as mine, shell("sleep 100 & wait", tag):
         wait_until(lambda: exceeds(2, leader=mine, supervisor=own, others={}), "both shells and what is theirs")
-        assert exceeds(2, leader=mine, supervisor=own, others={gone: "outer.1/run.21"})
-        assert not exceeds(2, leader=mine, supervisor=own, others={gone: "outer.1/run.2"})
+        assert exceeds(2, leader=mine, supervisor=own, others={"outer.1/run.21": gone})
+        assert not exceeds(2, leader=mine, supervisor=own, others={"outer.1/run.2": gone})
+
+
+def test_a_command_that_has_the_number_of_one_that_is_ending_is_counted() -> None:
+    own = os.getpid()
+    with shell("setsid sleep 3 & wait") as mine:
+        wait_until(lambda: exceeds(1, leader=mine, supervisor=own, others={"run.2": mine}), "a shell and its one")
+        wait_until(lambda: not exceeds(0, leader=mine, supervisor=own, others={}), "they end by themselves")
 
 
 class Counted:

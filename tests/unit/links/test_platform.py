@@ -50,6 +50,18 @@ def test_the_tag_is_read_from_the_environment_of_a_process_however_large():
     assert tag_of(process.pid) == ""
 
 
+@pytest.mark.parametrize(("cut", "found"), [(0, "run.21"), (1, ""), (2, ""), (30, "")])
+def test_a_tag_that_is_cut_where_the_reading_ends_is_none_at_all(cut, found):
+    page = 4096
+    behind_filler = len(f"\0{TAG}=run.21\0") - cut
+    process = start(
+        "echo ready; read line", A="x" * (page - behind_filler - len("A=")), **{TAG: "run.21"}, Z="y" * page
+    )
+    assert tag_of(process.pid, within=page) == found
+    assert tag_of(process.pid) == "run.21"
+    finish(process)
+
+
 def test_the_table_knows_parents_groups_and_sessions_whatever_a_program_is_called(tmp_path):
     odd = tmp_path / ") R 1 1 (x"
     odd.write_text("#!/bin/sh\necho ready\nread line\n")
