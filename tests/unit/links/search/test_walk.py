@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.users import an_ordinary_user
 
 from trunkline.links.beneath import Beneath
 from trunkline.links.search.tree import Tree
@@ -71,24 +71,12 @@ def test_links_devices_and_pipes_are_no_files(tree: Tree, tmp_path: Path) -> Non
     assert [path for _, path in tree.ages(["a", "link", "pipe", "out/passwd", "nothing", "../x"])] == ["a"]
 
 
-@contextlib.contextmanager
-def as_somebody() -> Iterator[None]:
-    """Root reads everything; anybody else does not."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
-
-
 def test_a_folder_that_cannot_be_read_is_skipped(tree: Tree, tmp_path: Path) -> None:
     write(tmp_path, "a", "closed/b")
     tmp_path.chmod(0o755)
     (tmp_path / "closed").chmod(0)
     try:
-        with as_somebody():
+        with an_ordinary_user():
             assert found(tree) == ["a"]
     finally:
         (tmp_path / "closed").chmod(0o700)

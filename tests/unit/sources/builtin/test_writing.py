@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
+from tests.support.users import an_ordinary_user
 
 from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.own_places import OwnPlaces
@@ -122,18 +121,6 @@ async def test_what_is_no_regular_file_is_left_alone(bench: Workbench) -> None:
     with pytest.raises(ToolFault, match="not a folder"):
         bench.write("file")
         await bench.use(Write, path="file/below", content="x")
-
-
-@contextlib.contextmanager
-def an_ordinary_user() -> Iterator[None]:
-    """Root may write everything."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
 
 
 async def test_a_file_that_may_not_be_written_is_not_replaced_either() -> None:
