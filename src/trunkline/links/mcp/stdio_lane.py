@@ -130,7 +130,7 @@ class StdioLane(Lane):
     def _chunk_done(self, oversized: bytes | None) -> None:
         if oversized is not None:
             self._oversized(oversized)
-            self._read(b"")
+            self._read(b"")  # what came behind it; a chunk holds few lines that are too long
 
     def _take_turns(self, lines: Iterator[bytes], oversized: bytes | None) -> None:
         """One that prints without end: after a few of its lines it is everybody else's turn."""
