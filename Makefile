@@ -10,10 +10,10 @@ CONFORMANCE := tools/conformance/node_modules
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup run test check lint lint-arch format types sizes tests test-race conformance build bench generated pictures clean
+.PHONY: help setup run test check lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures clean
 
 help:  ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.installed  ## Make .venv with .venv/bin/trunkline
 	@echo "ready: $(BIN)/trunkline"
@@ -58,6 +58,9 @@ build: $(VENV)/.dev  ## A wheel and an sdist in dist/
 
 bench: $(VENV)/.dev  ## Side by side with the peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
+
+bench-discovery: $(VENV)/.dev  ## How well, how fast and how cheaply tools are found; TOOL_DATA=folder for the public sets
+	$(BIN)/python -m bench.discovery $(if $(TOOL_DATA),--data '$(TOOL_DATA)') $(ARGS)
 
 generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, keys, commands, JSON Schema, OpenAPI
 	$(BIN)/python tools/write_error_docs.py

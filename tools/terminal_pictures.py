@@ -82,7 +82,7 @@ def _demo_scene(box: Sandbox) -> Iterator[Picture]:
     yield Picture("servers", "trunkline servers: four servers, all ready", _session(box, "trunkline servers"))
     lines = _session(
         box,
-        "trunkline tools convert units",
+        "trunkline tools --limit 1 convert units",
         "trunkline call calc_convert value=72 from=F to=C",
         "trunkline call notes_add text='water the plants'",
     )

@@ -36,7 +36,7 @@ def own_tools() -> str:
 def _row(tool: Tool) -> str:
     definition = json.loads(tool.definition)
     takes = _members(definition["inputSchema"], optional="`[{}]`")
-    gives = _members(definition["outputSchema"], optional="`[{}]`")
+    gives = _members(definition["outputSchema"], optional="`[{}]`") if "outputSchema" in definition else "text"
     return f"| `{definition['name']}` | {takes} | {gives} | {definition['description']} |"
 
 

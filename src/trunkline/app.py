@@ -10,6 +10,7 @@ from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.events import Events
+from trunkline.discovery.discovery import Discovery
 from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
@@ -37,7 +38,8 @@ class Gateway:
         self.events = events
         self.children = Children(on_fault=self._supervisor_fault)
         self.router = Router(_router_options(gateway), events, Definitions(gateway.state_dir / "definitions"))
-        self.own_tools = OwnTools(self.router)
+        self.discovery = Discovery(self.router, gateway)
+        self.own_tools = OwnTools(self.router, self.discovery)
         self.own_tools.show(gateway.meta_tools)
         self.session_tokens = SessionTokens()
         parts = Parts(
@@ -64,6 +66,7 @@ class Gateway:
         self.settings = settings
         self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
         self.own_tools.show(settings.gateway.meta_tools)
+        self.discovery.adopt(settings.gateway)
         return self.fleet.apply(settings.sources, from_api)
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:
@@ -76,6 +79,7 @@ class Gateway:
     async def close(self) -> None:
         """End everything. On return no process and no task of ours is left, and no call is without its answer."""
         self.router.drain()
+        await self.discovery.close()
         await self.fleet.close()
         await self.children.close()
         self.router.roster.close()

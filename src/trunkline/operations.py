@@ -43,7 +43,10 @@ from trunkline.router.status import server_statuses
 from trunkline.sources import section_kinds
 
 Load = Callable[[], Loaded]
-LIVE_KEYS: Final = frozenset({"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"})
+LIVE_KEYS: Final = frozenset(
+    {"token", "operator_token", "allowed_hosts", "naming", "max_name", "meta_tools"}
+    | {"disclosure", "require_provisioning", "context_tokens", "search"}
+)
 """Keys of `gateway` that a reload changes; the others wait for the next start."""
 _LONGEST_SESSION: Final = 256
 _EVERYBODY: Final = "*"

@@ -122,3 +122,13 @@ async def test_whoever_waits_for_servers_hears_of_the_end(tmp_path: Path) -> Non
         waiting = asyncio.get_running_loop().create_task(gateway.ready())
         await asyncio.sleep(0)  # it begins to wait
     assert [server.name for server in await asyncio.wait_for(waiting, 30)] in (["silent"], [])
+
+
+async def test_whoever_searches_hears_of_the_end(tmp_path: Path, faults: StdioFaults) -> None:
+    async with Gateway(config(tmp_path, faults)) as gateway:
+        await gateway.ready(30)
+        searching = asyncio.ensure_future(gateway.search("echo"))
+        await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="closed"):
+        async with asyncio.timeout(10):
+            await searching

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.support.claude_code import run_claude
 from tests.support.first_hour.audience import Audience, Outcome, audience_of
-from tests.support.first_hour.household import GROCERIES, META_TOOLS, Household, HouseholdGateway
+from tests.support.first_hour.household import CLIENT, GROCERIES, META_TOOLS, Household, HouseholdGateway
 from tests.support.gateway import TRUNKLINE
 from tests.support.peers.clients import connect
 from tests.support.scripted_model import Asked, Script, ScriptedModel, ToolResult, Turn, Use, calls, in_order, says
@@ -54,7 +54,7 @@ async def list_when_all_are_up(gateway: HouseholdGateway, household: Household) 
         return all(f"{name} is ready" in gateway.log for name in household.servers)
 
     await until(all_are_up, "all eight servers are up", START_S)
-    async with connect("sdk", "auto", gateway.url, household.folder / "client.log") as client:
+    async with connect("sdk", "auto", gateway.url, household.folder / "client.log", name=CLIENT) as client:
         return await client.names()
 
 
@@ -76,7 +76,7 @@ async def test_the_first_list_of_a_second_start_is_complete_before_any_server_is
     async with AsyncExitStack() as stack:
         with hour.household.held_back():  # and nobody listens on the ports of the other two
             gateway = stack.enter_context(hour.household.gateway())
-            client = await stack.enter_async_context(gateway.client())
+            client = await stack.enter_async_context(gateway.client(name=CLIENT))
             assert await client.tool_names() == hour.expected
         for name in ("calc", "notes"):
             assert (await client.call(f"{name}_add", {"a": 2, "b": 3})).structured["total"] == 5

@@ -18,6 +18,7 @@ from tests.support.peers.programs import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 CONSTRAINTS = str(ROOT / "constraints.txt")
 STEP_TIMEOUT_S = 240
+MOST_BYTES = 12_000_000
 REQUESTS = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
     '"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
@@ -69,6 +70,14 @@ def test_it_holds_the_package_and_its_licence_and_no_tests(wheel: Path) -> None:
     assert not [name for name in names if "test" in name or name.endswith((".pyc", ".so"))]
 
 
+def test_it_holds_the_encoder_with_its_notice_and_is_not_large(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    data = {"trunkline/search/data/weights.npz", "trunkline/search/data/vocab.txt", "trunkline/search/data/NOTICE"}
+    assert data <= set(names)
+    assert [name for name in names if "/licenses/" in name and name.endswith("search/data/NOTICE")]
+    assert wheel.stat().st_size < MOST_BYTES
+
+
 def dist_info(names: list[str]) -> str:
     (folder,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
     return folder
@@ -84,7 +93,7 @@ def test_its_metadata_names_the_licence_and_few_dependencies(wheel: Path) -> Non
         for line in metadata.splitlines()
         if line.startswith("Requires-Dist: ") and "extra ==" not in line
     }
-    assert needed == {"click", "httptools", "msgspec", "pyyaml", "uvloop"}
+    assert needed == {"click", "httptools", "msgspec", "numpy", "pyyaml", "uvloop"}
 
 
 def test_the_environment_has_none_of_what_only_tests_need(installed: Path, tmp_path: Path) -> None:
@@ -100,8 +109,23 @@ def test_it_says_its_version(installed: Path, wheel: Path, tmp_path: Path) -> No
 
 
 def test_it_checks_a_configuration_and_serves_a_client(installed: Path, tmp_path: Path) -> None:
-    config = tmp_path / "trunkline.yaml"
-    config.write_text(
+    configure(installed, tmp_path)
+    assert "fine, 1 server" in run(installed / "trunkline", "check", folder=tmp_path).stdout
+    answers = ask(installed / "trunkline", tmp_path)
+    assert answers[1]["result"]["serverInfo"]["name"] == "trunkline"
+    assert answers[2]["result"]["content"] == [{"type": "text", "text": "evil"}]
+
+
+def test_it_finds_tools_by_their_meaning(installed: Path, tmp_path: Path) -> None:
+    configure(installed, tmp_path)
+    command = (installed / "trunkline", "tools", "--json", "--explain", "turn a word back to front")
+    found = json.loads(run(*command, folder=tmp_path).stdout)
+    assert found["tools"][0]["name"] == "text_reverse"
+    assert found["why"]["text_reverse"]["cosine"] > 0.2
+
+
+def configure(installed: Path, folder: Path) -> None:
+    (folder / "trunkline.yaml").write_text(
         "gateway:\n"
         "  state_dir: state\n"
         "mcpServers:\n"
@@ -109,10 +133,6 @@ def test_it_checks_a_configuration_and_serves_a_client(installed: Path, tmp_path
         f"    command: {installed / 'python'}\n"
         "    args: [-m, trunkline.demo, text]\n"
     )
-    assert "fine, 1 server" in run(installed / "trunkline", "check", folder=tmp_path).stdout
-    answers = ask(installed / "trunkline", tmp_path)
-    assert answers[1]["result"]["serverInfo"]["name"] == "trunkline"
-    assert answers[2]["result"]["content"] == [{"type": "text", "text": "evil"}]
 
 
 def ask(trunkline: Path, folder: Path) -> dict[int, dict[str, Any]]:

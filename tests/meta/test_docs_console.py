@@ -12,7 +12,7 @@ import pytest
 from tests.support.docs_console import Console, examples, matches
 from tests.support.docs_pages import ROOT, WITH_EXAMPLES, blocks, title_of
 
-ABOUT_USING_IT = ("getting-started", "commands", "troubleshooting", "doors/http", "doors/stdio", "operating")
+ABOUT_USING_IT = ("getting-started", "commands", "troubleshooting", "doors/http", "doors/stdio", "operating", "search")
 WITH_COMMANDS = [page for page in WITH_EXAMPLES if blocks(page, "console")]
 
 

@@ -72,9 +72,12 @@ class HttpClient(Client):
 
     version = LEGACY
 
-    def __init__(self, port: int, path: str = "/mcp", headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, port: int, path: str = "/mcp", headers: dict[str, str] | None = None, *, name: str = CLIENT_INFO["name"]
+    ) -> None:
         super().__init__()
         self.port = port
+        self.name = name
         self.path = path
         self.headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         self.headers |= headers or {}
@@ -82,7 +85,8 @@ class HttpClient(Client):
         self._idle: list[Wire] = []
 
     async def open(self, capabilities: dict[str, Any] | None = None) -> HttpClient:
-        params = {"protocolVersion": self.version, "capabilities": capabilities or {}, "clientInfo": CLIENT_INFO}
+        info = {**CLIENT_INFO, "name": self.name}
+        params = {"protocolVersion": self.version, "capabilities": capabilities or {}, "clientInfo": info}
         answer = await self.request("initialize", params)
         assert answer.result["protocolVersion"] == self.version
         assert answer.reply is not None

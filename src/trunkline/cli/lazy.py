@@ -12,6 +12,7 @@ import click
 
 COMMANDS: Final[dict[str, str]] = {
     "add": "trunkline.cli.edit:add",
+    "budget": "trunkline.cli.budget:budget",
     "call": "trunkline.cli.call:call",
     "completion": "trunkline.cli.completion:completion",
     "connect": "trunkline.cli.connect:connect",

@@ -1,4 +1,4 @@
-"""`trunkline tools [QUERY]`: the tools clients see, all of them or those that fit some words."""
+"""`trunkline tools [QUERY]`: the tools clients see, all of them or those that a query is about."""
 
 from __future__ import annotations
 
@@ -9,66 +9,136 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON, URL
-from trunkline.cli.terminal import echo_data, json_text
+from trunkline.cli.terminal import echo_data, json_text, plain
 
 if TYPE_CHECKING:
     from trunkline.cli.ask.desk import Desk
+    from trunkline.cli.ask.matches import Match, Why
     from trunkline.cli.ask.waiting import Waiting
     from trunkline.core.tool import Tool
 
 _HEADS: Final = ("TOOL", "TAKES", "WHAT IT DOES")
+_FOUND: Final = 10
+_MOST: Final = 50
+_TELLING: Final = 0.05
+"""Words with less of a share are left out where people read it."""
 
 
-@click.command(short_help="Show the tools there are, or those that fit some words.")
+@click.command(short_help="Show the tools there are, or find some by what they do.")
 @click.argument("query", nargs=-1)
+@click.option("--limit", type=click.IntRange(1, _MOST), default=_FOUND, show_default=True, help="How many to find.")
+@click.option("--explain", is_flag=True, help="Say for each why it was found: which words, and how near in meaning.")
 @CONFIG
 @URL
 @JSON
-def tools(query: tuple[str, ...], config: Path | None, url: str | None, as_json: bool) -> None:
-    """Show the tools there are; with a QUERY those that fit its words, the best first.
+def tools(
+    query: tuple[str, ...], limit: int, explain: bool, config: Path | None, url: str | None, as_json: bool
+) -> None:
+    """Show the tools there are; with a QUERY those that it is about, the best first.
 
-    What a tool takes stands in brackets where it can do without. The exit status is 1 if there is nothing to show.
+    A query is what the tool should do, in your words. What a tool takes stands in brackets where it can do without.
+    The exit status is 1 if there is nothing to show.
     """
     from trunkline.cli.ask.run import ask
 
-    async def question(desk: Desk, waiting: Waiting) -> list[Tool]:
+    words = " ".join(query).strip()
+    if explain and not words:
+        raise click.UsageError("`--explain` needs a QUERY")
+
+    async def list_all(desk: Desk, waiting: Waiting) -> list[Tool]:
         return await desk.tools()
 
-    def show(everything: list[Tool]) -> int:
-        return show_tools(everything, " ".join(query), as_json=as_json)
+    async def find(desk: Desk, waiting: Waiting) -> tuple[list[Match], int]:
+        return await desk.find(words, limit), len(await desk.tools())
 
-    ask(question, show, config, url, what="asking for the tools")
+    if words:
+        ask(
+            find,
+            lambda found: show_found(*found, words, explain=explain, as_json=as_json),
+            config,
+            url,
+            what="searching the tools",
+        )
+    ask(list_all, lambda found: show_tools(found, as_json=as_json), config, url, what="asking for the tools")
 
 
-def show_tools(everything: Sequence[Tool], query: str, *, as_json: bool) -> int:
-    found = fitting(everything, query) if query else everything
+def show_tools(everything: Sequence[Tool], *, as_json: bool) -> int:
     if as_json:
-        echo_data(json_text(b'{"tools":[%b]}' % b",".join(tool.definition for tool in found)))
-    elif found:
-        from trunkline.cli.table import table
-
-        click.echo(table(_HEADS, [_row(tool) for tool in found]))
-        of_all = f" of {len(everything)}" if query else ""
-        click.echo(f"\n{len(found)}{of_all} tool{'' if len(everything) == 1 else 's'}", err=True)
+        echo_data(json_text(_listing(everything)))
+    elif everything:
+        _show_table(everything)
+        click.echo(f"\n{_number(len(everything))}", err=True)
     else:
-        words = f"no tool fits `{query}`" if query and everything else "no tools"
-        click.echo(f"{words}: `trunkline servers` shows how the servers are", err=True)
+        click.echo("no tools: `trunkline servers` shows how the servers are", err=True)
+    return 0 if everything else 1
+
+
+def show_found(found: Sequence[Match], of: int, query: str, *, explain: bool, as_json: bool) -> int:
+    """`of` is how many tools there are."""
+    if as_json:
+        echo_data(json_text(_explained_listing(found) if explain else _listing([match.tool for match in found])))
+    elif found:
+        _show_reasons(found) if explain else _show_table([match.tool for match in found])
+        click.echo(f"\n{len(found)} of {_number(of)}", err=True)
+    else:
+        words = f"no tool fits `{query}`: try other words;" if of else "no tools:"
+        click.echo(f"{words} `trunkline servers` shows how the servers are", err=True)
     return 0 if found else 1
 
 
-def fitting(tools: Sequence[Tool], query: str) -> list[Tool]:
-    """Those that have a word of the query, the best first."""
-    from trunkline.discovery.word_index import WordIndex
-    from trunkline.router.catalog import Entry
-
-    index = WordIndex()
-    for tool in tools:
-        index.add(Entry(tool, tool.name, b""))
-    return [entry.tool for entry in index.search(query)]
+def _number(tools: int) -> str:
+    return f"{tools} tool{'' if tools == 1 else 's'}"
 
 
-def _row(tool: Tool) -> tuple[str, ...]:
-    from trunkline.discovery.facts import facts_of
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _listing(tools: Sequence[Tool]) -> bytes:
+    return b'{"tools":[%b]}' % b",".join(tool.definition for tool in tools)
+
+
+def _explained_listing(found: Sequence[Match]) -> bytes:
+    """Definitions stay as they are; the reasons stand beside them by the tools' names."""
+    import msgspec
+
+    reasons = msgspec.json.encode({match.tool.name: match.why for match in found})
+    return b'%b,"why":%b}' % (_listing([match.tool for match in found])[:-1], reasons)
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def _show_table(tools: Sequence[Tool]) -> None:
+    from trunkline.cli.table import table
+
+    click.echo(table(_HEADS, [_row(tool) for tool in tools]))
+
+
+def _show_reasons(found: Sequence[Match]) -> None:
+    from trunkline.search.facts import shortened
+
+    for number, match in enumerate(found):
+        name, _, does = _row(match.tool)
+        if number:
+            click.echo()
+        click.echo(f"{click.style(plain(name), bold=True)}  {plain(shortened(does))}".rstrip())
+        for line in reasons(match.why):
+            click.echo(f"  {plain(line)}")
+
+
+def reasons(why: Why) -> list[str]:
+    """Which words stand where, each with its part of what the words say for the tool, and how near its meaning is."""
+    telling = [found for found in why.words if found.share >= _TELLING]
+    words = ", ".join(f"`{found.word}` in its {found.field} ({found.share * 100:.0f} %)" for found in telling)
+    near = "" if why.cosine is None else f"{why.cosine:.2f} near (1 is the same)"
+    return [
+        f"words: {words or 'none in common'}{', and it is its name' if why.named else ''}",
+        f"meaning: {near or 'not compared'}",
+    ]
+
+
+def _row(tool: Tool) -> tuple[str, str, str]:
+    from trunkline.search.facts import facts_of
 
     facts = facts_of(tool)
     lines = (facts.description or facts.title).strip().splitlines()

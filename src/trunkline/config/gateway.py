@@ -27,13 +27,19 @@ def _wrong_with_token(token: str) -> str | None:
     return None if one_word else "A token is one word of plain ASCII"
 
 
+def _wrong_with_tag(tag: str) -> str | None:
+    return None if tag.strip() else "A tag is a word"
+
+
 class SearchSettings(Section):
     """How tools are found by what they do."""
 
     semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
     pinned: tuple[str, ...] = key(ListOf(Text(may_be_empty=False)), default=(), doc="Tools that are always shown")
     tags: Mapping[str, tuple[str, ...]] = key(
-        MapOf(ListOf(Text(may_be_empty=False))), default=NOTHING, doc="Tags, each with the patterns of its tools"
+        MapOf(ListOf(Text(may_be_empty=False)), check_name=_wrong_with_tag),
+        default=NOTHING,
+        doc="Tags, each with the patterns of its tools",
     )
     show_all_to: tuple[str, ...] = key(
         ListOf(Text(may_be_empty=False)),
@@ -125,21 +131,21 @@ class GatewaySettings(Section):
         secret=True,
     )
     disclosure: str = key(
-        Choice("all", "search", "auto"), default="auto", doc="What a client's list of tools shows", later=True
+        Choice("all", "search", "auto"),
+        default="auto",
+        doc="What a client's list of tools shows: everything, or what it found by searching",
     )
     require_provisioning: bool = key(
         Boolean(),
         default=True,
-        doc="Whether tools must be discovered or provisioned before they are executed by name",
-        later=True,
+        doc="Whether `execute_tool` and REST run only what was discovered or provisioned before",
     )
     context_tokens: int = key(
         Integer(minimum=100, maximum=100_000_000),
         default=4000,
-        doc="Tokens of tool definitions a session may hold",
-        later=True,
+        doc="Tokens of tool definitions a session may hold, unless it asks for more",
     )
-    search: SearchSettings = key(Inner(SearchSettings), default=SearchSettings(), doc="How tools are found", later=True)
+    search: SearchSettings = key(Inner(SearchSettings), default=SearchSettings(), doc="How tools are found")
     naming: str = key(
         Choice("prefixed", "original"), default="prefixed", doc="Whether tools' names start with their source's prefix"
     )
@@ -166,6 +172,9 @@ class GatewaySettings(Section):
         if token and token == values.get("operator_token"):
             message = "`operator_token` is the same as `token`, so every client would be the operator"
             places.reader.error(CONFLICTING_KEYS, places.of("operator_token"), message, "give the operator another one")
+        if values.get("disclosure") == "search" and values.get("meta_tools") is False:
+            message = "`disclosure: search` shows tools to search with, and `meta_tools: false` hides them"
+            places.reader.error(CONFLICTING_KEYS, places.of("disclosure"), message, "leave one of the two out")
 
 
 def needs_token(listen: Listen, token: str) -> bool:

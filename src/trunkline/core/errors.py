@@ -85,10 +85,12 @@ CANCELLED: Final = _code("TL310", "call was cancelled", jsonrpc=499, http=499, e
 UNKNOWN_PROMPT: Final = _code("TL311", "unknown prompt", jsonrpc=-32602, http=404)
 UNKNOWN_RESOURCE: Final = _code("TL312", "unknown resource", jsonrpc=-32602, http=404)
 UNKNOWN_TASK: Final = _code("TL313", "unknown task", jsonrpc=-32602, http=404)
-NOT_ANSWERED: Final = _code("TL314", "client did not answer what the server asked")
+NOT_ANSWERED: Final = _code("TL314", "client did not answer what the server asked", http=502)
 PATH_TRAVERSAL: Final = _code("TL315", "argument climbs out of a folder", jsonrpc=403, http=400)
 RATE_LIMIT: Final = _code("TL316", "server's calls per second are used up", jsonrpc=429, http=429)
 NO_SESSION_TOKEN: Final = _code("TL317", "no token for this session", jsonrpc=403, http=403)
+NOT_PROVISIONED: Final = _code("TL318", "tool was not provisioned", jsonrpc=-32602, http=400)
+BAD_TOOL_ID: Final = _code("TL319", "not the id of a tool", jsonrpc=-32602, http=400)
 PARSE_ERROR: Final = _code("TL320", "message is not valid JSON", jsonrpc=-32700, http=400)
 INVALID_REQUEST: Final = _code("TL321", "message is not a valid request", jsonrpc=-32600, http=400)
 UNKNOWN_METHOD: Final = _code("TL322", "unknown method", jsonrpc=-32601, http=404)
@@ -96,6 +98,7 @@ INVALID_PARAMS: Final = _code("TL323", "parameters are not valid", jsonrpc=-3260
 HEADER_MISMATCH: Final = _code("TL324", "header and body disagree", jsonrpc=-32020, http=400)
 UNSUPPORTED_VERSION: Final = _code("TL325", "protocol version not served", jsonrpc=-32022, http=400)
 CAPABILITY_MISSING: Final = _code("TL326", "client did not declare what this needs", jsonrpc=-32021, http=400)
+NOT_READ_ONLY: Final = _code("TL327", "tool is not one that only reads", jsonrpc=-32602, http=400)
 
 # 4xx access: who may come in
 UNAUTHORIZED: Final = _code("TL401", "no valid credential", jsonrpc=401, http=401)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
 
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.discovery.arguments import BadArgument, OneServer, Page, Query, bounded, known_server
-from trunkline.discovery.facts import facts_of, shortened
-from trunkline.discovery.word_index import WordIndex
+from trunkline.discovery.arguments import OneServer, Page, bounded, known_server
 from trunkline.router.catalog import Catalog, Entry
 from trunkline.router.router import Router
 from trunkline.router.status import ServerStatus, offered_beside_tools, server_statuses, status_json
+from trunkline.search.facts import facts_of, shortened
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import encode
+
+if TYPE_CHECKING:
+    from trunkline.search.corpus import Explanation
 
 PAGE: Final = 50
 MAX_PAGE: Final = 200
@@ -78,7 +80,7 @@ def _first(texts: tuple[str, ...], limit: int) -> tuple[str, ...]:
     return (*texts[:limit], f"… and {more} more") if more > 0 else texts
 
 
-def _not_ready(router: Router, server: str | None = None) -> Answer:
+def not_ready(router: Router, server: str | None = None) -> Answer:
     """Servers whose tools may be missing from an answer."""
     states = ((name, gate.health.state) for name, gate in router.roster.servers().items() if server in (None, name))
     unwell = tuple(f"{name}: {state}" for name, state in states if state not in _USUAL)
@@ -98,7 +100,7 @@ def list_tools(router: Router, catalog: Catalog, asked: Page) -> Answer:
     following = start + len(tools)
     if tools and following < len(entries):
         answer["nextOffset"] = following
-    return answer | _not_ready(router, server)
+    return answer | not_ready(router, server)
 
 
 def _within_bounds(entries: Iterable[Entry]) -> Iterable[Answer]:
@@ -112,23 +114,11 @@ def _within_bounds(entries: Iterable[Entry]) -> Iterable[Answer]:
         yield described
 
 
-def find_tool(router: Router, catalog: Catalog, index: WordIndex, asked: Query) -> Answer:
-    query = asked.query.strip()
-    if not query:
-        raise BadArgument("`query` is missing: some words about what the tool should do")
-    found = matching(catalog, index, query)
-    shown = found[: bounded(asked.limit, FOUND, MAX_FOUND)]
+def found_tools(router: Router, found: Sequence[Entry], limit: int | None) -> Answer:
+    """The answer of `find_tool`."""
+    shown = found[: bounded(limit, FOUND, MAX_FOUND)]
     tools = [_found(entry, with_schema=rank < WITH_SCHEMA) for rank, entry in enumerate(shown)]
-    return {"tools": tools, "total": len(found)} | _not_ready(router)
-
-
-def matching(catalog: Catalog, index: WordIndex, query: str) -> list[Entry]:
-    """The tools that a query is about, best first; one that it names comes before all that are like it."""
-    found = index.search(query)
-    named = catalog.find(query)
-    if named is None or named not in index.entries:
-        return found
-    return [named, *(entry for entry in found if entry != named)]
+    return {"tools": tools, "total": len(found)} | not_ready(router)
 
 
 def _found(entry: Entry, *, with_schema: bool) -> Answer:
@@ -140,11 +130,19 @@ def _found(entry: Entry, *, with_schema: bool) -> Answer:
     return described
 
 
+def reasons(explanation: Explanation) -> Answer:
+    """Why a tool was found. The shares of its words add up to 1."""
+    whole = sum(added for _, _, added in explanation.words) or 1.0
+    words = [{"word": word, "field": field, "share": added / whole} for word, field, added in explanation.words]
+    why: Answer = {"words": words, "cosine": explanation.cosine, "score": explanation.score}
+    return why | {"named": True} if explanation.named else why
+
+
 def _described(entry: Entry, description: str) -> Answer:
     """A tool that lost its name to another is called by its address."""
     tool = entry.tool
     return {
-        "name": entry.exposed or tool.address,
+        "name": entry.called,
         "address": tool.address,
         "server": tool.source,
         "description": shortened(description),

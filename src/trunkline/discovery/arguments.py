@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -12,6 +13,10 @@ from trunkline.core.call import Json
 
 _NULL: Final = b"null"
 _LONGEST: Final = 200
+_OUR_WORDS: Final = (
+    (re.compile(r"^Object missing required field (`.*`)$"), r"\1 is missing"),
+    (re.compile(r"^Object contains unknown field (`.*`)$"), r"Unknown argument \1"),
+)
 
 
 class BadArgument(Exception):
@@ -37,18 +42,51 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
     limit: int | None = None
 
 
+class Discover(msgspec.Struct, forbid_unknown_fields=True):
+    query: str = ""
+    tags: list[str] | str | None = None
+    limit: int | None = None
+    provision: bool | None = None
+    session: str | None = None
+    explain: bool | None = None
+
+
+class Provision(msgspec.Struct, forbid_unknown_fields=True):
+    tool_ids: list[str] | str
+    context_tokens: int | None = None
+    session: str | None = None
+
+
+class Unprovision(msgspec.Struct, forbid_unknown_fields=True):
+    tool_ids: list[str] | str
+    session: str | None = None
+
+
+class Execute(msgspec.Struct, forbid_unknown_fields=True):
+    tool_id: str
+    arguments: Raw = Raw(b"{}")
+    session: str | None = None
+
+
 class _Params(msgspec.Struct):
     arguments: Raw = Raw(b"{}")
 
 
-A = TypeVar("A", Nothing, OneServer, Page, Query)
+A = TypeVar("A", Nothing, OneServer, Page, Query, Discover, Provision, Unprovision, Execute)
 
 
 def read_arguments(params: Json, shape: type[A]) -> A:
     """The arguments in a call's parameters; raises BadArgument."""
     try:
-        raw = msgspec.json.decode(params, type=_Params).arguments
-        return msgspec.json.decode(b"{}" if bytes(raw) == _NULL else raw, type=shape, strict=False)
+        return read(msgspec.json.decode(params, type=_Params).arguments, shape)
+    except msgspec.MsgspecError as error:
+        raise BadArgument(_in_words(error)) from None
+
+
+def read(arguments: Json | Raw, shape: type[A]) -> A:
+    """One object of arguments; raises BadArgument."""
+    try:
+        return msgspec.json.decode(b"{}" if bytes(arguments) == _NULL else arguments, type=shape, strict=False)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadArgument(f"{_in_words(error)}; it takes {_taken(shape)}") from None
 
@@ -57,12 +95,19 @@ def _in_words(error: Exception) -> str:
     """`Expected …, got … - at `$.limit`` without the sign for the whole that only programmers know."""
     if isinstance(error, RecursionError):
         return "The arguments are nested too deeply"
-    words = str(error).replace("`$.", "`").replace(" - at ", " for ").removesuffix(" for `$`")
+    words = str(error).replace("`$.", "`").replace(" - at ", " for ").removesuffix(" for `$`").replace(" | null", "")
+    for theirs, ours in _OUR_WORDS:
+        words = theirs.sub(ours, words)
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"  # it repeats names that a caller made up
 
 
 def _taken(shape: type[Any]) -> str:
     return listed(field.name for field in msgspec.structs.fields(shape)) or "none"
+
+
+def several(texts: list[str] | str | None) -> list[str]:
+    """Models write a text where a list with one text is meant."""
+    return [texts] if isinstance(texts, str) else (texts or [])
 
 
 def bounded(number: int | None, default: int, maximum: int) -> int:

@@ -9,6 +9,8 @@ from trunkline.core.tool import Snapshot, Tool
 from trunkline.wire.jsonrpc import encode
 
 _Schema = dict[str, Any]
+EXECUTE: Final = "execute_tool"
+EXECUTE_READ_ONLY: Final = "execute_read_only_tool"
 
 _TEXT: Final[_Schema] = {"type": "string"}
 _NUMBER: Final[_Schema] = {"type": "integer"}
@@ -19,6 +21,10 @@ _COUNTS: Final[_Schema] = {"type": "object", "additionalProperties": _NUMBER}
 def _object(required: _Schema, optional: _Schema | None = None) -> _Schema:
     schema: _Schema = {"type": "object", "properties": required | (optional or {})}
     return schema | {"required": list(required)} if required else schema
+
+
+def _described(kind: str, description: str) -> _Schema:
+    return {"type": kind, "description": description}
 
 
 def _list_of(item: _Schema) -> _Schema:
@@ -36,6 +42,12 @@ def _definition(name: str, title: str, description: str, takes: _Schema, gives: 
     return Tool(RESERVED_SOURCE, name, encode(definition))
 
 
+def _searching(name: str, description: str, takes: _Schema, **hints: bool) -> Tool:
+    """Without a schema of what it gives: the list with these tools is there to be short."""
+    definition: _Schema = {"name": name, "description": description, "inputSchema": takes, "annotations": hints}
+    return Tool(RESERVED_SOURCE, name, encode(definition))
+
+
 _BESIDE_TOOLS: Final = {"prompts": _NUMBER, "resources": _NUMBER, "resourceTemplates": _NUMBER}
 _SERVER: Final = _object({"name": _TEXT, "state": _TEXT, "tools": _NUMBER}, {"reason": _TEXT})
 _HEALTH: Final = _object(
@@ -46,8 +58,9 @@ _HEALTH: Final = _object(
     | {"collisions": _TEXTS, "warnings": _TEXTS},
 )
 _TOOL: Final = {"name": _TEXT, "address": _TEXT, "server": _TEXT, "description": _TEXT}
+_EXECUTED: Final = _object({"tool_id": _TEXT}, {"arguments": _described("object", "As its inputSchema says")})
 
-TOOLS: Final = (
+INFORMING: Final = (
     _definition(
         "list_servers",
         "List servers",
@@ -75,7 +88,7 @@ TOOLS: Final = (
     _definition(
         "find_tool",
         "Find a tool",
-        "Find tools by words of their name, description or parameters; best match first.",
+        "Find tools by what they do, by words and meaning; best match first.",
         _object({"query": _TEXT}, {"limit": _NUMBER}),
         _object(
             {"tools": _list_of(_object(_TOOL, {"inputSchema": {"type": "object"}})), "total": _NUMBER},
@@ -94,4 +107,54 @@ TOOLS: Final = (
         ),
     ),
 )
+SEARCHERS: Final = (
+    _searching(
+        "discover_tools",
+        "Find tools for a task, by meaning, on all servers. Returns the best with their input schemas and puts them "
+        "into your tool list. Call one at once: by its tool_id as the name, or with execute_tool.",
+        _object(
+            {"query": _described("string", "What the tool should do, in plain words")},
+            {
+                "tags": _TEXTS,
+                "limit": _described("integer", "Default 5"),
+                "provision": _described("boolean", "false: only look"),
+            },
+        ),
+        readOnlyHint=True,
+        openWorldHint=False,
+    ),
+    _searching(
+        "provision_tools",
+        "Put tools into your tool list by tool_id, within a budget of tokens. Those that discover_tools returned are "
+        "there already.",
+        _object({"tool_ids": _TEXTS}, {"context_tokens": _described("integer", "New budget")}),
+        readOnlyHint=True,
+        openWorldHint=False,
+    ),
+    _searching(
+        "unprovision_tools",
+        "Take tools out of your tool list, to make room.",
+        _object({"tool_ids": _TEXTS}),
+        readOnlyHint=True,
+        openWorldHint=False,
+    ),
+    _searching(
+        EXECUTE,
+        "Run a tool that discover_tools returned.",
+        _EXECUTED,
+        readOnlyHint=False,
+        destructiveHint=True,
+        openWorldHint=True,
+    ),
+    _searching(
+        EXECUTE_READ_ONLY,
+        "Run a tool that discover_tools returned as read_only; others are refused.",
+        _EXECUTED,
+        readOnlyHint=True,
+        openWorldHint=True,
+    ),
+)
+SEARCHING: Final = frozenset(tool.name for tool in SEARCHERS)
+"""Shown in place of a long list; with a short one they can be called all the same."""
+TOOLS: Final = INFORMING + SEARCHERS
 SNAPSHOT: Final = Snapshot(tools=TOOLS)

@@ -14,25 +14,35 @@ from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
 from trunkline.discovery import answers
 from trunkline.discovery.answers import Answer
-from trunkline.discovery.arguments import BadArgument, Nothing, OneServer, Page, Query, read_arguments
-from trunkline.discovery.indexes import Indexes
-from trunkline.discovery.offer import SNAPSHOT
-from trunkline.discovery.word_index import WordIndex
+from trunkline.discovery.arguments import (
+    BadArgument,
+    Discover,
+    Nothing,
+    OneServer,
+    Page,
+    Provision,
+    Query,
+    Unprovision,
+    read_arguments,
+)
+from trunkline.discovery.discovery import Discovery
+from trunkline.discovery.finder import Found
+from trunkline.discovery.offer import SEARCHING, SNAPSHOT
 from trunkline.router.catalog import Catalog
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.roster import SourceSink
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import encode
 
-_OPTIONS: Final = SourceOptions(rules=NameRules(prefix=""), timeout_s=30.0, grace_s=0.0, kind="builtin")
+_RULES: Final = NameRules(prefix="", unlisted=SEARCHING)
 
 
 class OwnTools(ToolsOnly):
     """A source without a server: always well, with nothing to start and nothing to end."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, discovery: Discovery) -> None:
         self._router = router
-        self._indexes = Indexes()
+        self._discovery = discovery
         self._sink: SourceSink | None = None
         self._started_at = time.monotonic()
         self._handlers: Final[dict[str, Callable[[Call], Answer | None]]] = {
@@ -41,6 +51,9 @@ class OwnTools(ToolsOnly):
             "list_tools": self._list_tools,
             "find_tool": self._find_tool,
             "registry_summary": self._registry_summary,
+            "discover_tools": self._discover_tools,
+            "provision_tools": self._provision_tools,
+            "unprovision_tools": self._unprovision_tools,
         }
 
     def show(self, shown: bool) -> None:
@@ -52,7 +65,9 @@ class OwnTools(ToolsOnly):
 
     def _join(self) -> SourceSink:
         roster = self._router.roster
-        sink = roster.add(RESERVED_SOURCE, self, _OPTIONS)
+        redirect = self._discovery.execution.redirect
+        options = SourceOptions(rules=_RULES, timeout_s=30.0, grace_s=0.0, kind="builtin", redirect=redirect)
+        sink = roster.add(RESERVED_SOURCE, self, options)
         # Not by way of the sink: it would be logged and counted as one of the servers.
         sink.gate.set_health(Health(state="ready", since=time.time()))
         roster.reorder(list(roster.servers()))
@@ -66,12 +81,15 @@ class OwnTools(ToolsOnly):
     def submit(self, call: Call) -> None:
         self._answer(call, partial(self._handlers[call.tool], call))
 
+    def forget(self, session: str) -> None:
+        self._discovery.provisioning.forget(session)
+
     def _answer(self, call: Call, ask: Callable[[], Answer | None]) -> None:
         """Finish the call with what `ask` returns; None when it will be answered later."""
         try:
             answer = ask()
             if answer is not None:
-                call.finish(_result(answer))
+                call.finish(_text(answer) if call.tool in SEARCHING else _result(answer))
         except BadArgument as error:
             call.finish(_refusal(str(error)))
         except Exception as error:
@@ -91,17 +109,43 @@ class OwnTools(ToolsOnly):
         return answers.list_tools(self._router, self._seen_by(call), read_arguments(call.params, Page))
 
     def _find_tool(self, call: Call) -> None:
-        asked, catalog = read_arguments(call.params, Query), self._seen_by(call)
+        asked = read_arguments(call.params, Query)
+        query = asked.query.strip()
+        if not query:
+            raise BadArgument("`query` is missing: some words about what the tool should do")
 
-        def then(index: WordIndex) -> None:
+        def then(found: Found) -> None:
             if not call.done:
-                self._answer(call, lambda: answers.find_tool(self._router, catalog, index, asked))
+                self._answer(call, lambda: answers.found_tools(self._router, found.entries, asked.limit))
 
-        self._indexes.when_built(catalog, then)
+        self._discovery.find(call.caller, query, [], then)
 
     def _registry_summary(self, call: Call) -> Answer:
         read_arguments(call.params, Nothing)
         return answers.registry_summary(self._router, self._seen_by(call), time.monotonic() - self._started_at)
+
+    # -- the tools that search and give ---------------------------------------------------------------------------
+
+    def _discover_tools(self, call: Call) -> None:
+        asked = read_arguments(call.params, Discover)
+
+        def then(ask: Callable[[], Answer]) -> None:
+            if not call.done:
+                self._answer(call, ask)
+
+        self._discovery.discover(call.caller, asked, then)
+
+    def _provision_tools(self, call: Call) -> None:
+        asked = read_arguments(call.params, Provision)
+
+        def then() -> None:
+            if not call.done:
+                self._answer(call, lambda: self._discovery.provision(call.caller, asked))
+
+        self._router.when_listed(then)  # right after a start a server may not have said yet what it offers
+
+    def _unprovision_tools(self, call: Call) -> Answer:
+        return self._discovery.unprovision(call.caller, read_arguments(call.params, Unprovision))
 
     def _seen_by(self, call: Call) -> Catalog:
         return self._router.views.of(call.caller)
@@ -112,6 +156,12 @@ def _result(answer: Answer) -> Result:
     structured = encode(answer)
     text = encode(structured.decode())
     raw = b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, structured)
+    return Result(raw, raw)
+
+
+def _text(answer: Answer) -> Result:
+    """As text alone: this is read by models, and what is sent twice is paid for twice."""
+    raw = b'{"content":[{"type":"text","text":%b}]}' % encode(encode(answer).decode())
     return Result(raw, raw)
 
 

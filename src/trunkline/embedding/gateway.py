@@ -61,7 +61,7 @@ class Gateway:
         return list(running.tools(self._caller))
 
     async def search(self, query: str, limit: int = _FOUND) -> list[Tool]:
-        """The tools that have words of the query, best first; one that is named comes before all others."""
+        """The tools that a request is about, by words and meaning, best first; one that is named comes before all."""
         running = self._now()
         await running.listed()
         return await running.search(self._caller, query.strip(), limit)

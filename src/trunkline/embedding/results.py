@@ -56,7 +56,7 @@ def tool_of(entry: Entry) -> Tool:
     annotations = _dict(definition.get("annotations"))
     output_schema = definition.get("outputSchema")
     return Tool(
-        name=entry.exposed or tool.address,
+        name=entry.called,
         address=tool.address,
         server=tool.source,
         title=_text(definition.get("title")) or _text(annotations.get("title")),

@@ -9,9 +9,8 @@ from trunkline import app
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.discovery.answers import matching, offered
-from trunkline.discovery.indexes import Indexes
-from trunkline.discovery.word_index import WordIndex
+from trunkline.discovery.answers import offered
+from trunkline.discovery.finder import Found
 from trunkline.embedding.logs import StandardLog
 from trunkline.embedding.results import Tool, tool_of
 from trunkline.embedding.settings import Config, read_config
@@ -19,6 +18,7 @@ from trunkline.router.catalog import Catalog
 from trunkline.telemetry.redact import Redactor
 
 _STARTING: Final = "starting"
+_SEARCH_S: Final = 30.0
 
 
 class Running:
@@ -33,7 +33,7 @@ class Running:
         self.request_bytes = settings.gateway.limits.request_bytes
         self._news = asyncio.Event()
         self._closing = False
-        self._indexes = Indexes()
+        self._searches: set[asyncio.Future[Found]] = set()
         self._read: tuple[Catalog, int, list[Tool]] | None = None
         self._gateway = app.Gateway(settings, events, redact=redact)
         self.router = self._gateway.router
@@ -43,6 +43,9 @@ class Running:
         """To the end, however often whoever waits for it is cancelled: nothing else would end the processes."""
         self._closing = True
         self._news.set()
+        for found in self._searches:
+            if not found.done():
+                found.set_exception(RuntimeError("the gateway was closed while it searched"))
         closing = self.loop.create_task(self._gateway.close())
         cancelled: asyncio.CancelledError | None = None
         while not closing.done():
@@ -84,8 +87,12 @@ class Running:
         return self._read[2]
 
     async def search(self, caller: Caller, query: str, limit: int) -> list[Tool]:
-        catalog = self.router.views.of(caller)
-        built: asyncio.Future[WordIndex] = asyncio.get_running_loop().create_future()
-        self._indexes.when_built(catalog, lambda index: None if built.done() else built.set_result(index))
-        found = matching(catalog, await built, query)
-        return [tool_of(entry) for entry in found[: max(limit, 0)]]
+        found: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self._searches.add(found)
+        try:
+            async with asyncio.timeout(_SEARCH_S):
+                find = self._gateway.discovery.find
+                find(caller, query, [], lambda hits: None if found.done() else found.set_result(hits))
+                return [tool_of(entry) for entry in (await found).entries[: max(limit, 0)]]
+        finally:
+            self._searches.discard(found)

@@ -50,6 +50,11 @@ class Entry:
     def also(self) -> tuple[str, ...]:
         return self.tool.also
 
+    @property
+    def called(self) -> str:
+        """What to call it by: its exposed name, or its address where that name is another's."""
+        return self.exposed or self.tool.address
+
 
 class Catalog:
     def __init__(self, naming: str, max_name: int, on_change: Callable[[], None]) -> None:
@@ -61,7 +66,7 @@ class Catalog:
         self._hidden: set[str] = set()
         self._entries: list[Entry] = []
         self._names: Names[Entry] = Names({}, ())
-        self._listing = b"[]"
+        self._listing: bytes | None = None
         self._prompts: Prompts | None = None
         self._resources: Resources | None = None
         self._version = 0
@@ -165,17 +170,20 @@ class Catalog:
             or not rules.prefix
         ]
 
-    def entries(self) -> list[Entry]:
-        """Every tool there is, in the order of the list, also those without a name of their own."""
+    def entries(self, *, hidden: bool = False) -> list[Entry]:
+        """Every tool there is, in the order of the list, also those without a name of their own; `hidden` ones are
+        those of servers that are down."""
         if self._built_version != self._version:
             self._rebuild()
-        return [entry for entry in self._entries if entry.tool.source not in self._hidden]
+        return [entry for entry in self._entries if hidden or entry.tool.source not in self._hidden]
 
     @property
     def listing(self) -> bytes:
         """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
         if self._built_version != self._version:
             self._rebuild()
+        if self._listing is None:  # clients that search do without
+            self._listing = b"[%b]" % b",".join(self._definitions(self._entries))
         return self._listing
 
     @property
@@ -211,7 +219,7 @@ class Catalog:
         entries = [entry for source in self._rules for entry in self._entries_of(source, gives_links=source in linked)]
         self._names = give_names(self._naming_rules(), entries, self._shown_name, _HINT)
         self._entries = entries
-        self._listing = b"[%b]" % b",".join(self._definitions(entries))
+        self._listing = None
         self._built_version = self._version
 
     def _entries_of(self, source: str, *, gives_links: bool) -> Iterable[Entry]:
@@ -229,20 +237,22 @@ class Catalog:
 
     def _definitions(self, entries: list[Entry]) -> Iterable[bytes]:
         for entry in entries:
-            if entry.exposed is not None and entry.tool.source not in self._hidden:
-                yield _renamed(entry.tool, entry.exposed)
+            listed = entry.tool.source not in self._hidden and entry.name not in self._rules[entry.source].unlisted
+            if entry.exposed is not None and listed:
+                yield shown_definition(entry)
 
 
 def _nobody_cares() -> None:
     """A view is made anew when what it is made from changes."""
 
 
-def _renamed(tool: Tool, exposed: str) -> bytes:
-    """The server's definition under our name; everything else byte for byte."""
-    if tool.name == exposed:
+def shown_definition(entry: Entry) -> bytes:
+    """The server's definition under the name that callers use; everything else byte for byte."""
+    tool, name = entry.tool, entry.called
+    if tool.name == name:
         return tool.definition
     members = members_of(tool.definition, "tool")
-    return encode_members({**members, "name": encode(exposed)})
+    return encode_members({**members, "name": encode(name)})
 
 
 def _mirrors(tool: Tool) -> tuple[Mirror, ...] | None:

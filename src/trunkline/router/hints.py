@@ -35,12 +35,12 @@ def use_of(tool: Tool, rules: CacheRules) -> Use:
     """What a call of the tool means to the cache: its result is kept, it only reads, or it may change something."""
     if rules.vouches_for(tool.name):
         return "keep"
-    if not _says_read_only(tool.definition):
+    if not says_read_only(tool.definition):
         return "write"
     return "keep" if rules.names(tool.name) else "read"
 
 
-def _says_read_only(definition: bytes) -> bool:
+def says_read_only(definition: bytes) -> bool:
     try:
         annotations = msgspec.json.decode(definition, type=_Definition).annotations
     except (msgspec.MsgspecError, RecursionError):

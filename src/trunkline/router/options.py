@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+
+from trunkline.core.call import Call
+from trunkline.wire.jsonrpc import Members
+
+Redirect = Callable[[Call, str, Members], tuple[str, Members] | None]
+"""Told of a call of a tool before anything else happens to it: which tool is really meant, and with what parameters.
+None where it is that tool itself, or where the call was refused meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +27,15 @@ class RouterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRules:
-    """How one source's tools are shown. `arrival` counts those that came by themselves; 0 for what is configured."""
+    """How one source's tools are shown. `arrival` counts those that came by themselves; 0 for what is configured.
+
+    `unlisted` are tools that can be called and stand in no list."""
 
     prefix: str
     allow: Sequence[str] = ("*",)
     deny: Sequence[str] = ()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    unlisted: frozenset[str] = frozenset()
     arrival: int = 0
 
     def shows(self, tool: str) -> bool:
@@ -60,7 +70,8 @@ class SourceOptions:
     """What the router needs to know of a source's configuration.
 
     `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
-    `cache` is None where no result is kept. `guards_paths` refuses arguments that climb out of a folder.
+    `cache` is None where no result is kept. `guards_paths` refuses arguments that climb out of a folder. `redirect`
+    is set where tools stand for others.
     """
 
     rules: NameRules
@@ -73,3 +84,4 @@ class SourceOptions:
     origin: str = "file"
     cache: CacheRules | None = None
     guards_paths: bool = False
+    redirect: Redirect | None = None

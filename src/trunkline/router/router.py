@@ -24,7 +24,7 @@ from trunkline.router.deadlines import Deadlines
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
-from trunkline.router.options import RouterOptions
+from trunkline.router.options import Redirect, RouterOptions
 from trunkline.router.requests import Requests
 from trunkline.router.result_cache import ResultCache
 from trunkline.router.roster import Roster
@@ -208,13 +208,15 @@ class Router:
             return
         tool = entry.tool
         call.source, call.tool = tool.source, tool.name
+        gate = self.gates[tool.source]
+        options = gate.options
+        if options.redirect is not None and self._redirects(call, options.redirect, members):
+            return
         try:
             call.params = tool_params(entry, members)
         except BadMessage as error:
             call.finish(Failure(error.problem))
             return
-        gate = self.gates[tool.source]
-        options = gate.options
         timeout_s = options.timeouts_s.get(tool.name, options.timeout_s)
         if options.guards_paths and not checked:
             again = partial(self._route, call, name, members, checked=True)
@@ -229,6 +231,14 @@ class Router:
         self._deadlines.set(call, timeout_s)
         if not call.done:
             gate.admit(call)
+
+    def _redirects(self, call: Call, redirect: Redirect, members: Members) -> bool:
+        """Whether the call went on as one of another tool: the same call, so that no rule is passed by or met twice."""
+        target = redirect(call, call.tool, members)
+        if target is not None:
+            call.source = call.tool = ""  # whoever it is for is found out anew
+            self._route(call, *target)
+        return target is not None or call.done
 
     def _adapt(self, call: Call, entry: Entry, members: Members) -> None:
         if "task" in members and call.caller.version in MODERN:

@@ -19,6 +19,7 @@ from trunkline.wire.mcp.versions import MODERN, WITH_LEGACY_TASKS
 INCOMPLETE: Final = "trunkline/incomplete"
 """The member of a list's `_meta` that says which servers it does not show as they are now."""
 _LONGEST_INSTRUCTIONS: Final = 16 * 1024
+_LONGEST_NAMES: Final = 1000
 _LONGEST_ALONE: Final = 64 * 1024
 _ABILITY: Final[dict[ListName, str]] = {
     "tools": "tools",
@@ -48,6 +49,13 @@ def joined_instructions(roster: Roster, caller: Caller) -> str:
         return _cut(told[0][1], _LONGEST_ALONE)
     share = _fair_share([_size(text.strip()) for _, text in told])
     return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in told)
+
+
+def searching_instructions(roster: Roster, caller: Caller) -> str:
+    """For a client that is not shown the tools themselves: where they come from, and how to get at them."""
+    names = ", ".join(source for source, offer in _shown(roster, caller) if offer.tools)
+    shown = names if len(names) <= _LONGEST_NAMES else f"{names[:_LONGEST_NAMES].rsplit(', ', 1)[0]} and others"
+    return f"Tools of these servers are found with discover_tools: {shown}" if shown else ""
 
 
 def _size(text: str) -> int:

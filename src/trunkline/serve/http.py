@@ -16,6 +16,7 @@ from trunkline.doors.http.routes import Handlers
 from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
 from trunkline.doors.http.sse import SseRoute
+from trunkline.doors.http.tools_api import ToolsApi
 from trunkline.links.running import Announcement, announce_running, find_running, running_record
 from trunkline.operations import Load
 from trunkline.serve.operator_token import make_operator_token
@@ -75,7 +76,8 @@ def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
         socket=gateway.socket,
     )
     operator = OperatorApi(running.gateway.router, running.operations)
-    handlers = Handlers(pages, operator, SseRoute(running.mcp, sessions))
+    tools = ToolsApi(running.gateway.router, running.gateway.discovery, running.mcp.calls_of)
+    handlers = Handlers(pages, operator, SseRoute(running.mcp, sessions), tools)
     door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
     running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
     running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))

@@ -47,6 +47,7 @@ class Running:
         limits = settings.gateway.limits
         self.mcp = McpServer(
             self.gateway.router,
+            self.gateway.discovery,
             max_calls_per_client=limits.in_flight_per_client,
             question_s=limits.question_seconds,
         )

@@ -104,6 +104,11 @@ class RequestParser(HeaderBlock):
         """Whether a request has begun that is not complete."""
         return self._state in (_IN_HEAD, _IN_BODY)
 
+    @property
+    def target(self) -> bytes:
+        """Where the last request that began is going, as far as that was read."""
+        return self._url
+
     def close(self) -> None:
         """Report nothing more, and let go of the owner and of llhttp (both hold this object in turn)."""
         self._state = _CLOSED

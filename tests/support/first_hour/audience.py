@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp import MCPError
+from tests.support.first_hour.household import CLIENT
 from tests.support.peers.clients import RealClient, connect
 from tests.support.peers.programs import NODE, NODE_PACKAGES
 from tests.support.waiting import PATIENCE_S, until
@@ -119,7 +120,7 @@ class Audience:
 
 @contextlib.asynccontextmanager
 async def audience_of(url: str, folder: Path) -> AsyncIterator[Audience]:
-    async with connect("sdk", "auto", url, folder / "client.log") as real, _node_client(url) as process:
+    async with connect("sdk", "auto", url, folder / "client.log", name=CLIENT) as real, _node_client(url) as process:
         clients = PythonClient(real), TypeScriptClient(process)
         following = [asyncio.get_running_loop().create_task(client.follow()) for client in clients]
         try:

@@ -23,6 +23,8 @@ from tests.support.ports import free_port
 
 TOKEN = "the-team-s-own-token"
 GROCERIES = "oat milk\nlentils\n"
+CLIENT = "claude-code"
+"""What the clients call themselves: one that is shown all tools, however many they are."""
 META_TOOLS = frozenset({"list_servers", "list_tools", "server_health", "find_tool", "registry_summary"})
 _DEMO = ["-m", "trunkline.demo"]
 _WAITS_AT_THE_GATE = """#!/bin/sh

@@ -11,7 +11,7 @@ const { StreamableHTTPClientTransport } = await load("client/streamableHttp.js")
 const { ToolListChangedNotificationSchema } = await load("types.js");
 
 const write = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
-const client = new Client({ name: "first-hour", version: "1" }, { capabilities: {} });
+const client = new Client({ name: "claude-code", version: "1" }, { capabilities: {} });
 const look = async () => write({ view: (await client.listTools()).tools.map((tool) => tool.name) });
 const call = async ({ id, ...request }) => {
     try {

@@ -14,7 +14,7 @@ from fastmcp.client.transports import ClientTransport, StdioTransport, Streamabl
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import listen
-from mcp_types import CallToolResult, Tool, ToolListChangedNotification
+from mcp_types import CallToolResult, Implementation, Tool, ToolListChangedNotification
 
 Kind = Literal["sdk", "fastmcp"]
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -61,9 +61,12 @@ class RealClient:
 
 
 @contextlib.asynccontextmanager
-async def connect(kind: Kind, era: str, target: str | list[str], log: Path) -> AsyncIterator[RealClient]:
+async def connect(
+    kind: Kind, era: str, target: str | list[str], log: Path, *, name: str = "test"
+) -> AsyncIterator[RealClient]:
     """A client of a URL or of a command; `era` is the SDK's `mode`: `legacy`, `auto` or a version."""
     news = asyncio.Event()
+    info = Implementation(name=name, version="1")
 
     async def on_message(message: object) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -71,9 +74,13 @@ async def connect(kind: Kind, era: str, target: str | list[str], log: Path) -> A
 
     with log.open("a") as errors:
         if kind == "sdk":
-            client: Any = mcp.Client(_sdk_transport(target, errors), mode=era, message_handler=on_message)
+            client: Any = mcp.Client(
+                _sdk_transport(target, errors), mode=era, message_handler=on_message, client_info=info
+            )
         else:
-            client = fastmcp.Client(_fastmcp_transport(target, errors), mode=era, message_handler=on_message)
+            client = fastmcp.Client(
+                _fastmcp_transport(target, errors), mode=era, message_handler=on_message, client_info=info
+            )
         async with client:
             yield RealClient(client, news)
 

@@ -20,7 +20,7 @@ gateway:
   allowed_hosts: [gw.example.com]
   token: ${TOKEN}
   operator_token: ${OPERATOR}
-  disclosure: search
+  disclosure: all
   require_provisioning: false
   context_tokens: 8000
   search: {semantic: false, pinned: [a.b], tags: {files: ["fs.*"]}, show_all_to: []}
@@ -79,6 +79,12 @@ def test_the_operator_has_another_token_than_the_clients() -> None:
     assert codes(load_text("gateway: {token: '${A:-}', operator_token: '${A:-}'}")) == []
 
 
+def test_searching_needs_the_tools_to_search_with() -> None:
+    both = "gateway:\n  meta_tools: false\n  disclosure: search\n"
+    assert found(load_text(both)) == [("TL113", 3, 15)]
+    assert codes(load_text("gateway: {meta_tools: false, disclosure: auto}")) == []
+
+
 def test_no_limit_can_be_switched_off() -> None:
     for name in settings_of(load_text("")).gateway.limits.declared:
         assert codes(load_text(f"gateway: {{limits: {{{name}: 0}}}}")) == ["TL104"]
@@ -93,6 +99,7 @@ def test_values_out_of_bounds_are_refused() -> None:
         "token: 'two words'",
         "allowed_hosts: ['http://x']",
         "log: {level: loud}",
+        "search: {tags: {'': [x]}}",
     ):
         assert codes(load_text(f"gateway: {{{text}}}"))[-1:] == ["TL104"], text
 

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from tests.support.waiting import until
 from tests.unit.router.fakes import Desk
 
+from trunkline.config.gateway import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.discovery.offer import TOOLS
+from trunkline.discovery.discovery import Discovery
+from trunkline.discovery.offer import INFORMING
 from trunkline.discovery.own_tools import OwnTools
 
-SCHEMAS = {tool.name: json.loads(tool.definition)["outputSchema"] for tool in TOOLS}
+SCHEMAS = {tool.name: json.loads(tool.definition)["outputSchema"] for tool in INFORMING}
 
 
 def tool(source: str, name: str, description: str = "", **more: Any) -> Tool:
@@ -30,9 +33,13 @@ def offer_of(*tools: Tool) -> Snapshot:
 
 
 class Registry(Desk):
-    def __init__(self, folder: Path, *, shown: bool = True, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, shown: bool = True, gateway: dict[str, Any] | None = None, **options: Any
+    ) -> None:
         super().__init__(folder, **options)
-        self.own = OwnTools(self.router)
+        settings = {"state_dir": folder / "state", "search": SearchSettings(semantic=False), **(gateway or {})}
+        self.discovery = Discovery(self.router, GatewaySettings(**settings))
+        self.own = OwnTools(self.router, self.discovery)
         self.own.show(shown)
 
     def serve(self, source: str, *tools: Tool, **options: Any) -> None:
@@ -43,11 +50,12 @@ class Registry(Desk):
         members = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
         return self.call(name, members, caller=Caller("local", session))
 
-    def ask(self, name: str, arguments: Any = None, **more: Any) -> dict[str, Any]:
-        return self.read(name, self.start(name, arguments, **more))
+    async def ask(self, name: str, arguments: Any = None, **more: Any) -> dict[str, Any]:
+        return await self.read(name, self.start(name, arguments, **more))
 
-    def read(self, name: str, call: Call) -> dict[str, Any]:
+    async def read(self, name: str, call: Call) -> dict[str, Any]:
         """The structured answer, which fits its schema and stands in the text too."""
+        await until(lambda: call.done, f"{name} is answered")
         result = self.result(call)
         assert "isError" not in result, result
         structured = result["structuredContent"]
@@ -58,6 +66,7 @@ class Registry(Desk):
         return structured
 
     def refused(self, name: str, arguments: Any) -> str:
+        """Bad arguments are refused at once."""
         result = self.result(self.start(name, arguments))
         assert result["isError"] is True
         assert "structuredContent" not in result

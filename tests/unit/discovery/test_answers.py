@@ -27,7 +27,7 @@ async def test_servers_are_listed_in_order_with_their_state_and_why(tmp_path: Pa
     registry.sinks["bad"].health(Health(state="down", reason="no such\nprogram " + "x" * 500, restarts=2))
     registry.add("off", enabled=False, state=None)
     registry.add("new", state=None)
-    good, bad, off, new = registry.ask("list_servers")["servers"]
+    good, bad, off, new = (await registry.ask("list_servers"))["servers"]
     assert good == {"name": "good", "state": "ready", "tools": 2}
     assert (bad["name"], bad["state"], bad["reason"]) == ("bad", "down", "no such")
     assert (off["state"], off["reason"]) == ("disabled", "it is switched off in the configuration")
@@ -50,7 +50,7 @@ async def test_health_of_one_server_tells_everything_about_it(tmp_path: Path) ->
     registry.add("good", "a")
     registry.add("sick", state=None)
     registry.sinks["sick"].health(SICK)
-    (sick,) = registry.ask("server_health", {"server": "sick"})["servers"]
+    (sick,) = (await registry.ask("server_health", {"server": "sick"}))["servers"]
     assert (sick["name"], sick["state"], sick["reason"], sick["restarts"]) == ("sick", "down", "exited with 1", 4)
     assert (sick["hint"], sick["lastError"]) == ("set `env.TOKEN`", "exited with 1")
     assert sick["since"] == "2023-11-14T22:13:20Z"
@@ -63,7 +63,7 @@ async def test_health_of_all_servers_keeps_to_what_matters(tmp_path: Path, argum
     registry.add("good", "a")
     registry.add("sick", state=None)
     registry.sinks["sick"].health(SICK)
-    good, sick = registry.ask("server_health", arguments)["servers"]
+    good, sick = (await registry.ask("server_health", arguments))["servers"]
     assert "stderrTail" not in good
     assert sick["stderrTail"].endswith("KeyError: 'TOKEN'")
     assert len(sick["stderrTail"]) < 500
@@ -76,10 +76,10 @@ async def test_health_names_collisions_and_warnings_within_bounds(tmp_path: Path
     registry.add("two", *tools)
     snapshot = offer_of(*(tool("two", name) for name in tools))
     registry.sinks["two"].publish(Snapshot(tools=snapshot.tools, warnings=("a tool has no name",) * 9))
-    (two,) = registry.ask("server_health", {"server": "two"})["servers"]
+    (two,) = (await registry.ask("server_health", {"server": "two"}))["servers"]
     assert two["collisions"][0] == "`two.t0` wants the name `t0`, which `one.t0` holds"
     assert two["collisions"][-1] == "… and 10 more"
-    one, two = registry.ask("server_health")["servers"]
+    one, two = (await registry.ask("server_health"))["servers"]
     assert "collisions" not in one
     assert (len(two["collisions"]), two["collisions"][-1]) == (6, "… and 55 more")
     assert (len(two["warnings"]), two["warnings"][-1]) == (6, "… and 4 more")
@@ -102,10 +102,10 @@ async def test_an_unknown_server_is_refused_with_the_nearest_ones(tmp_path: Path
 async def test_a_wrong_argument_is_refused_with_what_would_be_right(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     assert registry.refused("list_tools", {"srever": "x"}) == (
-        "Object contains unknown field `srever`; it takes `server`, `limit`, `offset`"
+        "Unknown argument `srever`; it takes `server`, `limit`, `offset`"
     )
     assert registry.refused("list_tools", {"limit": "many"}) == (
-        "Expected `int | null`, got `str` for `limit`; it takes `server`, `limit`, `offset`"
+        "Expected `int`, got `str` for `limit`; it takes `server`, `limit`, `offset`"
     )
     assert registry.refused("find_tool", {"query": ["a"]}).startswith("Expected `str`, got `array` for `query`")
     for nothing in ({}, {"query": " \n"}):
@@ -119,7 +119,7 @@ async def test_tools_are_listed_with_name_address_and_the_first_line_of_their_de
     registry = Registry(tmp_path)
     registry.serve("files", tool("files", "read.file", "\n  Read a file.\nIt must exist."))
     registry.serve("mail", tool("mail", "send"))
-    assert registry.ask("list_tools") == {
+    assert await registry.ask("list_tools") == {
         "tools": [
             {
                 "name": "files_read_file",
@@ -131,24 +131,24 @@ async def test_tools_are_listed_with_name_address_and_the_first_line_of_their_de
         ],
         "total": 2,
     }
-    assert names(registry.ask("list_tools", {"server": "mail"})) == ["mail_send"]
+    assert names(await registry.ask("list_tools", {"server": "mail"})) == ["mail_send"]
 
 
 async def test_pages_follow_one_another_to_the_end(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.serve("s", *(tool("s", f"t{number}", "word " * 100) for number in range(1000)))
-    first = registry.ask("list_tools")
+    first = await registry.ask("list_tools")
     assert len(first["tools"]) == PAGE
     assert (first["total"], first["nextOffset"]) == (1000, PAGE)
     seen, offset = [], 0
     while offset is not None:
-        page = registry.ask("list_tools", {"limit": "10000", "offset": offset})
+        page = await registry.ask("list_tools", {"limit": "10000", "offset": offset})
         assert len(page["tools"]) <= MAX_PAGE
         seen += names(page)
         offset = page.get("nextOffset")
     assert seen == [f"s_t{number}" for number in range(1000)]
-    assert registry.ask("list_tools", {"offset": 1000}) == {"tools": [], "total": 1000}
-    assert len(registry.ask("list_tools", {"offset": -5, "limit": 0})["tools"]) == 1
+    assert await registry.ask("list_tools", {"offset": 1000}) == {"tools": [], "total": 1000}
+    assert len((await registry.ask("list_tools", {"offset": -5, "limit": 0}))["tools"]) == 1
 
 
 async def test_a_page_of_tools_with_monstrous_names_is_cut_and_goes_on(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_page_of_tools_with_monstrous_names_is_cut_and_goes_on(tmp_path:
     registry.serve("s", *(tool("s", f"{number}" + "x" * 30_000) for number in range(5)))
     seen, offset = 0, 0
     while offset is not None:
-        page = registry.ask("list_tools", {"offset": offset})
+        page = await registry.ask("list_tools", {"offset": offset})
         assert len(json.dumps(page)) < 100_000
         assert page["tools"]
         seen += len(page["tools"])
@@ -170,11 +170,11 @@ async def test_what_a_caller_may_not_call_is_neither_listed_nor_found(tmp_path: 
     registry.add("off", enabled=False, state=None)
     registry.add("gone", "shown_once", grace_s=0.0)
     registry.router.catalog.hide("gone", True)
-    assert names(registry.ask("list_tools")) == ["s_shown"]
-    assert names(registry.ask("find_tool", {"query": "shown"})) == ["s_shown"]
+    assert names(await registry.ask("list_tools")) == ["s_shown"]
+    assert names(await registry.ask("find_tool", {"query": "shown"})) == ["s_shown"]
     for query in ("s.secret_shown", "gone.shown_once", "gone_shown_once"):
-        assert names(registry.ask("find_tool", {"query": query})) in ([], ["s_shown"])
-    assert registry.ask("registry_summary")["tools"] == 1
+        assert names(await registry.ask("find_tool", {"query": query})) in ([], ["s_shown"])
+    assert (await registry.ask("registry_summary"))["tools"] == 1
 
 
 @pytest.mark.parametrize("state", ["starting", "down", "auth_required"])
@@ -183,10 +183,14 @@ async def test_servers_whose_tools_may_be_missing_are_named(tmp_path: Path, stat
     registry.add("good", "a")
     registry.add("late", state=state)
     registry.add("off", enabled=False, state=None)
-    assert registry.ask("list_tools")["notReady"] == [f"late: {state}"]
-    assert registry.ask("find_tool", {"query": "a"})["notReady"] == [f"late: {state}"]
-    assert "notReady" not in registry.ask("list_tools", {"server": "good"})
-    assert registry.ask("list_tools", {"server": "late"}) == {"tools": [], "total": 0, "notReady": [f"late: {state}"]}
+    assert (await registry.ask("list_tools"))["notReady"] == [f"late: {state}"]
+    assert (await registry.ask("find_tool", {"query": "a"}))["notReady"] == [f"late: {state}"]
+    assert "notReady" not in await registry.ask("list_tools", {"server": "good"})
+    assert await registry.ask("list_tools", {"server": "late"}) == {
+        "tools": [],
+        "total": 0,
+        "notReady": [f"late: {state}"],
+    }
 
 
 # find_tool -----------------------------------------------------------------------------------------------------------
@@ -199,12 +203,12 @@ async def test_the_best_finds_come_with_their_input_schema(tmp_path: Path) -> No
     tools = [tool("s", f"read_{number}", "read", inputSchema=schema) for number in range(10)]
     registry.serve("s", *tools)
     registry.serve("big", tool("big", "enormous", inputSchema=large), tool("big", "odd", inputSchema="none"))
-    answer = registry.ask("find_tool", {"query": "read"})
+    answer = await registry.ask("find_tool", {"query": "read"})
     assert (len(answer["tools"]), answer["total"]) == (8, 10)
     assert [item.get("inputSchema") for item in answer["tools"]] == [schema] * 3 + [None] * 5
     for word in ("enormous", "odd"):
-        assert "inputSchema" not in registry.ask("find_tool", {"query": word})["tools"][0]
-    assert len(registry.ask("find_tool", {"query": "read", "limit": 2})["tools"]) == 2
+        assert "inputSchema" not in (await registry.ask("find_tool", {"query": word}))["tools"][0]
+    assert len((await registry.ask("find_tool", {"query": "read", "limit": 2}))["tools"]) == 2
 
 
 @pytest.mark.parametrize("query", ["b.get", "b_get", " b_get ", "b:get", "trunkline.b.get"])
@@ -212,7 +216,7 @@ async def test_a_tool_asked_for_by_its_name_comes_first(tmp_path: Path, query: s
     registry = Registry(tmp_path)
     registry.add("a", "get", "get_b", "b_get_b")
     registry.add("b", "get")
-    found = names(registry.ask("find_tool", {"query": query}))
+    found = names(await registry.ask("find_tool", {"query": query}))
     assert found[0] == "b_get"
     assert len(found) == len(set(found))
 
@@ -225,7 +229,7 @@ async def test_the_summary_counts_servers_tools_and_the_size_of_the_list(tmp_pat
     registry.add("a", "x", "y")
     registry.add("b", "x")
     registry.add("c", state="down")
-    summary = registry.ask("registry_summary")
+    summary = await registry.ask("registry_summary")
     size_bytes = len(registry.router.catalog.listing)
     assert summary.pop("uptimeSeconds") >= 0
     assert summary == {

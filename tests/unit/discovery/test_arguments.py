@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.discovery.arguments import BadArgument, Page, Query, known_server, read_arguments
+from trunkline.discovery.arguments import BadArgument, Execute, Page, Query, known_server, read_arguments
 
 
 def params(**arguments: Any) -> bytes:
@@ -18,6 +18,21 @@ def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
     assert read_arguments(params(limit="10", server=None), Page) == Page(limit=10)
     assert read_arguments(b'{"name":"x","arguments":null}', Query) == Query()
     assert read_arguments(b'{"name":"x"}', Query) == Query()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "`tool_id` is missing; it takes `tool_id`, `arguments`, `session`"),
+        ({"tool": "a_b"}, "Unknown argument `tool`; it takes `tool_id`, `arguments`, `session`"),
+        ({"tool_id": 5}, "Expected `str`, got `int` for `tool_id`; it takes `tool_id`, `arguments`, `session`"),
+        ({"tool_id": "a_b", "session": []}, "Expected `str`, got `array` for `session`; it takes"),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_told_in_plain_words(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadArgument) as refused:
+        read_arguments(params(**arguments), Execute)
+    assert str(refused.value).startswith(words)
 
 
 def test_what_cannot_be_meant_is_told_in_few_words_however_long_it_is() -> None:

@@ -28,7 +28,7 @@ async def test_our_own_tools_come_first_in_the_list_under_their_bare_names(tmp_p
 )
 async def test_they_are_called_by_any_of_their_names(tmp_path: Path, name: str) -> None:
     registry = Registry(tmp_path)
-    assert registry.read("list_servers", registry.start(name, {})) == {"servers": []}
+    assert await registry.read("list_servers", registry.start(name, {})) == {"servers": []}
 
 
 @pytest.mark.parametrize(("naming", "prefix"), [("original", "s"), ("prefixed", "")])
@@ -36,9 +36,9 @@ async def test_they_keep_their_names_from_a_server_that_wants_them(tmp_path: Pat
     registry = Registry(tmp_path, naming=naming)
     registry.add("s", "find_tool", "other", rules=NameRules(prefix=prefix))
     assert registry.listed() == [*NAMES, "other"]
-    (status,) = registry.ask("server_health")["servers"]
+    (status,) = (await registry.ask("server_health"))["servers"]
     assert status["collisions"] == ["`s.find_tool` wants the name `find_tool`, which `trunkline.find_tool` holds"]
-    found = registry.ask("find_tool", {"query": "find_tool"})["tools"]
+    found = (await registry.ask("find_tool", {"query": "find_tool"}))["tools"]
     assert [item["name"] for item in found] == ["s.find_tool"], "the way to call it is its address"
 
 
@@ -73,7 +73,7 @@ async def test_they_are_no_server(tmp_path: Path) -> None:
     registry.add("s", "echo")
     assert healths == ["s"]
     assert list(registry.router.roster.servers()) == ["s"]
-    assert [server["name"] for server in registry.ask("list_servers")["servers"]] == ["s"]
+    assert [server["name"] for server in (await registry.ask("list_servers"))["servers"]] == ["s"]
 
 
 async def test_the_first_list_does_not_wait_for_them(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ async def test_they_answer_no_more_once_the_gateway_drains(tmp_path: Path) -> No
 @pytest.mark.parametrize("arguments", [None, {}, {"random_string": "dummy"}])
 async def test_a_tool_without_arguments_does_not_mind_some(tmp_path: Path, arguments: Any) -> None:
     registry = Registry(tmp_path)
-    assert registry.ask("list_servers", arguments) == {"servers": []}
-    assert registry.ask("registry_summary", arguments)["servers"] == 0
+    assert await registry.ask("list_servers", arguments) == {"servers": []}
+    assert (await registry.ask("registry_summary", arguments))["servers"] == 0
 
 
 async def test_null_for_arguments_is_none(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     call = registry.call("list_tools", {"name": "list_tools", "arguments": None})
-    assert registry.read("list_tools", call) == {"tools": [], "total": 0}
+    assert await registry.read("list_tools", call) == {"tools": [], "total": 0}
 
 
 async def test_a_bug_of_ours_is_one_failed_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ async def test_a_bug_of_ours_is_one_failed_call(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(answers, "list_tools", broken)
     problem = problem_of(registry.start("list_tools"))
     assert (problem.code, problem.message) == (INTERNAL, "ZeroDivisionError: a bug")
-    assert registry.ask("list_servers") == {"servers": []}
+    assert await registry.ask("list_servers") == {"servers": []}
 
 
 async def test_a_client_sees_what_a_server_shows_to_it_alone(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ async def test_a_client_sees_what_a_server_shows_to_it_alone(tmp_path: Path) -> 
     registry.serve("s", tool("s", "login"))
     registry.sinks["s"].publish_for("mine", offer_of(tool("s", "login"), tool("s", "secret_door")))
     for session, names in [("mine", ["s_login", "s_secret_door"]), ("other", ["s_login"]), (None, ["s_login"])]:
-        listed = registry.ask("list_tools", {}, session=session)["tools"]
+        listed = (await registry.ask("list_tools", {}, session=session))["tools"]
         assert [item["name"] for item in listed] == names
-        found = registry.ask("find_tool", {"query": "door"}, session=session)["tools"]
+        found = (await registry.ask("find_tool", {"query": "door"}, session=session))["tools"]
         assert [item["name"] for item in found] == [name for name in names if "door" in name]
-        assert registry.ask("registry_summary", {}, session=session)["tools"] == len(names)
+        assert (await registry.ask("registry_summary", {}, session=session))["tools"] == len(names)
 
 
 async def test_a_large_catalog_is_read_in_steps_and_every_search_is_answered(tmp_path: Path) -> None:
@@ -142,17 +142,17 @@ async def test_a_large_catalog_is_read_in_steps_and_every_search_is_answered(tmp
         while not all(call.done for call in calls):
             await asyncio.sleep(0)
     for number, call in enumerate(calls):
-        assert registry.read("find_tool", call)["tools"][0]["address"] == f"s.tool{number}"
+        assert (await registry.read("find_tool", call))["tools"][0]["address"] == f"s.tool{number}"
     assert registry.start("find_tool", {"query": "tool7"}).done, "it was read once"
 
 
 async def test_a_search_notices_that_the_tools_have_changed(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.serve("s", tool("s", "alpha"))
-    assert registry.ask("find_tool", {"query": "beta"})["total"] == 0
+    assert (await registry.ask("find_tool", {"query": "beta"}))["total"] == 0
     registry.sinks["s"].publish(offer_of(tool("s", "beta")))
-    assert registry.ask("find_tool", {"query": "beta"})["total"] == 1
-    assert registry.ask("find_tool", {"query": "alpha"})["total"] == 0
+    assert (await registry.ask("find_tool", {"query": "beta"}))["total"] == 1
+    assert (await registry.ask("find_tool", {"query": "alpha"}))["total"] == 0
 
 
 async def test_many_views_keep_few_indexes(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ async def test_many_views_keep_few_indexes(tmp_path: Path) -> None:
     registry.serve("s", tool("s", "one"))
     for number in range(20):
         registry.sinks["s"].publish_for(f"c{number}", offer_of(tool("s", f"only{number}")))
-        assert registry.ask("find_tool", {"query": f"only{number}"}, session=f"c{number}")["total"] == 1
-    assert registry.ask("find_tool", {"query": "only3"}, session="c3")["total"] == 1
+        assert (await registry.ask("find_tool", {"query": f"only{number}"}, session=f"c{number}"))["total"] == 1
+    assert (await registry.ask("find_tool", {"query": "only3"}, session="c3"))["total"] == 1
 
 
 async def test_definitions_are_small_and_say_that_they_only_read(tmp_path: Path) -> None:

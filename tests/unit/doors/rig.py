@@ -17,9 +17,11 @@ from tests.support.http_wire import Reply
 from tests.support.pipes import Pipes
 from tests.unit.router.fakes import Desk, FakeSource
 
+from trunkline.config.gateway import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Outcome, Result
 from trunkline.core.errors import GatewayError
 from trunkline.core.events import Note
+from trunkline.discovery.discovery import Discovery
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.operator import OperatorApi
@@ -28,6 +30,7 @@ from trunkline.doors.http.routes import Handlers
 from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
 from trunkline.doors.http.sse import SseRoute
+from trunkline.doors.http.tools_api import ToolsApi
 from trunkline.doors.mcp.server import McpServer
 from trunkline.doors.mcp_stdio import StdioDoor
 from trunkline.wire.http1 import HttpLimits
@@ -99,7 +102,9 @@ class House:
         self.notes: list[Note] = []
         self.desk.events.noted.append(self.notes.append)
         question_s = options.pop("question_s", 600.0)
-        self.server = McpServer(self.desk.router, max_calls_per_client=max_calls, question_s=question_s)
+        settings = {"disclosure": "all", "search": SearchSettings(semantic=False), "state_dir": folder / "state"}
+        self.discovery = Discovery(self.desk.router, GatewaySettings(**settings | options.pop("gateway", {})))
+        self.server = McpServer(self.desk.router, self.discovery, max_calls_per_client=max_calls, question_s=question_s)
         self.sessions = Sessions(self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0))
         self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))
@@ -113,7 +118,8 @@ class House:
         self.access = Access("127.0.0.1", [], token, operator_token)
         self.operator = Operations()
         operator = OperatorApi(self.desk.router, self.operator)
-        self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions))
+        tools = ToolsApi(self.desk.router, self.discovery, self.server.calls_of)
+        self.handlers = Handlers(self.pages, operator, SseRoute(self.server, self.sessions), tools)
         route = McpRoute(self.server, self.sessions)
         self.door = HttpDoor(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
         self.port = 0

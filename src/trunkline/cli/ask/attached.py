@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from trunkline.cli.ask.desk import Progress, Status
+from trunkline.cli.ask.desk import Budget, Progress, Status
 from trunkline.cli.ask.gateway_lane import GatewayLane, NotFetched, fetch
+from trunkline.cli.ask.matches import Match, matches_in
 from trunkline.cli.ask.readings import input_schema, problem_in_error, problem_in_page, progress_line
 from trunkline.cli.ask.spelling import spelled_alike
 from trunkline.cli.ask.whom import OPERATOR_VARIABLE, There
@@ -21,6 +22,7 @@ from trunkline.core.call import Failure, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     GATEWAY_UNREACHABLE,
+    NOT_FOUND,
     SOURCE_AUTH_REQUIRED,
     SOURCE_PROTOCOL,
     UNAUTHORIZED,
@@ -42,6 +44,7 @@ _LOOK_EVERY_S: Final = 15.0
 _LIMIT_BYTES: Final = 64 * 1024 * 1024
 _NAME: Final = "gateway"
 _DOOR: Final = b"/mcp"
+_OLDER: Final = "is it older than this command? Start it again to have both alike"
 
 
 class AttachedDesk:
@@ -57,6 +60,23 @@ class AttachedDesk:
             raise _unreachable(self._there, "its list of tools did not come in time") from None
         except GatewayError as error:
             raise GatewayError(_about_gateway(self._there, error.problem)) from None
+
+    async def find(self, query: str, limit: int) -> list[Match]:
+        known = {tool.name: tool for tool in await self.tools()}
+        asked = urlencode({"query": query, "limit": limit, "provision": 0, "explain": 1})
+        body = await self._page(f"/api/tools/discover?{asked}", self._there.token, TOKEN_VARIABLE)
+        try:
+            return matches_in(body, known)
+        except (msgspec.MsgspecError, RecursionError):
+            raise _unreachable(self._there, "what it found cannot be read") from None
+
+    async def budget(self) -> Budget:
+        body = await self._page("/api/tools/budget?tools=1", self._there.token, TOKEN_VARIABLE)
+        try:
+            msgspec.json.decode(body, type=_Budget)
+            return msgspec.json.decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            raise _unreachable(self._there, "what it says of its budget cannot be read") from None
 
     async def schema(self, name: str) -> Mapping[str, Any]:
         tools = {tool.name: tool for tool in await self.tools()}
@@ -155,19 +175,27 @@ class AttachedDesk:
         return next((finding["what"] for finding in told["findings"] if "is starting" in finding["what"]), "")
 
     async def _operator(self, path: str) -> bytes:
-        credential = (b"authorization", f"Bearer {self._there.operator_token}".encode())
+        return await self._page(path, self._there.operator_token, OPERATOR_VARIABLE)
+
+    async def _page(self, path: str, token: str, variable: str) -> bytes:
+        """`variable` is the one of the environment that gives the token."""
+        credentials = [(b"authorization", f"Bearer {token}".encode())] if token else []
         try:
-            status, body = await fetch(self._pool, self._path(path), [credential], _ANSWER_S)
+            status, body = await fetch(self._pool, self._path(path), credentials, _ANSWER_S)
         except NotFetched as error:
             raise _unreachable(self._there, str(error)) from None
         if status == 200:
             return body
         if status == 401:
-            hint = f"set {OPERATOR_VARIABLE} to the token that the gateway has now"
-            message = f"{self._there.url} does not accept the operator's token"
+            hint = f"set {variable} to the token that the gateway has now"
+            whose = "operator's" if variable == OPERATOR_VARIABLE else "client's"
+            message = f"{self._there.url} does not accept the {whose} token"
             raise GatewayError(Problem(code=UNAUTHORIZED, message=message, hint=hint))
         problem = problem_in_page(body)
-        raise GatewayError(problem) if problem else _unreachable(self._there, f"HTTP {status} from {path}")
+        if problem is not None and problem.code is not NOT_FOUND:
+            raise GatewayError(problem)
+        told = _unreachable(self._there, f"HTTP {status} from {path.partition('?')[0]}").problem
+        raise GatewayError(replace(told, hint=_OLDER) if status == 404 else told)
 
     def _path(self, path: str) -> str:
         """Beside the gateway's door, wherever an ingress put that."""
@@ -198,6 +226,34 @@ class _Why(msgspec.Struct):
     address: str = ""
     server: str = ""
     similar: list[str] = []
+
+
+class _Share(msgspec.Struct):
+    tokens: int
+    server: str = ""
+    tool_id: str = ""
+    name: str = ""
+    tools: int = 0
+    dialogue: int = 0
+
+
+class _Auto(msgspec.Struct):
+    chosen: str
+    why: str
+
+
+class _Modes(msgspec.Struct):
+    all: _Share
+    search: _Share
+    auto: _Auto
+
+
+class _Budget(msgspec.Struct):
+    servers: list[_Share]
+    tools: list[_Share]
+    modes: _Modes
+    disclosure: str
+    shown: str
 
 
 class _OwnAnswer(msgspec.Struct, rename="camel"):

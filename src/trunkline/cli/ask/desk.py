@@ -6,12 +6,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from trunkline.cli.ask.matches import Match
 from trunkline.cli.ask.whom import Here, There
 from trunkline.core.call import Outcome
 from trunkline.core.tool import Tool
 
 Status = Mapping[str, Any]
 """How one server is, as `router.status.status_json` writes it."""
+Budget = Mapping[str, Any]
+"""What showing the tools costs, as `discovery.budget` writes it."""
 Progress = Callable[[str], None]
 """Gets a line for people whenever there is news."""
 
@@ -22,6 +25,11 @@ class Desk(Protocol):
         """Every tool as clients see it, under the name they see."""
         ...
 
+    async def find(self, query: str, limit: int) -> list[Match]:
+        """The tools that some words are about, the best first."""
+        ...
+
+    async def budget(self) -> Budget: ...
     async def schema(self, name: str) -> Mapping[str, Any]:
         """What a tool takes, asked by any of its names; empty where that is not known."""
         ...

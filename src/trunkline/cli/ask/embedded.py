@@ -12,14 +12,18 @@ from typing import Any, Final
 import msgspec
 
 from trunkline.app import Gateway
-from trunkline.cli.ask.desk import Progress, Status
+from trunkline.cli.ask.desk import Budget, Progress, Status
+from trunkline.cli.ask.matches import Match, Why
 from trunkline.cli.ask.readings import input_schema, progress_line
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.events import Events
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Tool
-from trunkline.router.catalog import PREFIXED, Entry
+from trunkline.discovery.answers import reasons
+from trunkline.discovery.budget import budget
+from trunkline.discovery.finder import Found
+from trunkline.router.catalog import PREFIXED, Entry, shown_definition
 from trunkline.router.status import server_statuses, status_json
 from trunkline.router.why import why_tool
 from trunkline.telemetry.redact import Redactor
@@ -28,6 +32,8 @@ from trunkline.wire.jsonrpc import members_of, text_member
 _CALLER: Final = Caller(client="trunkline-cli")
 _LOOK_EVERY_S: Final = 0.05
 _TELL_AFTER_S: Final = 1.0
+_MEANING_S: Final = 20.0
+"""How long it may take to learn what thousands of tools mean; the next time that is known."""
 _WELL: Final = ("ready", "degraded")
 
 
@@ -47,6 +53,21 @@ class EmbeddedDesk:
         await self._settled()
         definitions = msgspec.json.decode(self._gateway.router.catalog.listing, type=list[msgspec.Raw])
         return [Tool("", text_member(members_of(raw, "tool"), "name") or "", bytes(raw)) for raw in definitions]
+
+    async def find(self, query: str, limit: int) -> list[Match]:
+        await self._settled()
+        self._progress("learning what the tools mean")
+        discovery = self._gateway.discovery
+        await discovery.finder.settle(self._gateway.router.views.of(_CALLER), _MEANING_S)
+        answered: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        discovery.find(_CALLER, query, [], answered.set_result)
+        found = await answered
+        ranked = list(zip(found.entries, found.hits, strict=True))[:limit]
+        return [Match(_as_shown(entry), msgspec.convert(reasons(found.explain(hit)), Why)) for entry, hit in ranked]
+
+    async def budget(self) -> Budget:
+        await self._settled()
+        return budget(self._gateway.discovery, self._gateway.router.catalog)
 
     async def schema(self, name: str) -> Mapping[str, Any]:
         entry = await self._found(name)
@@ -124,6 +145,10 @@ async def embedded_desk(settings: Settings, progress: Progress, only: str) -> As
         yield EmbeddedDesk(gateway, settings, progress)
     finally:
         await gateway.close()
+
+
+def _as_shown(entry: Entry) -> Tool:
+    return Tool("", entry.called, shown_definition(entry))
 
 
 def narrowed(settings: Settings, tool: str) -> Settings:

@@ -148,6 +148,26 @@ CALLS: Final = {
             'for a single user, write `tokens: {"*": "${SERVICE_TOKEN}"}` into the source',
         ),
     ),
+    "TL318": Explanation(
+        "`execute_tool` and the REST route run only tools that this session has found or was given, and this is none. "
+        "Nothing was sent.",
+        (
+            "the tool was never found by `discover_tools`, or with `provision: false`",
+            "it was found in another session, or under another `session` handle",
+            "it was taken back by `unprovision_tools`",
+            "the gateway was restarted: what sessions hold is not kept",
+        ),
+        (
+            "find it with `discover_tools`, or name it to `provision_tools`",
+            "call it by its name: a direct `tools/call` needs no provisioning",
+            "write `require_provisioning: false` to let every tool be executed",
+        ),
+    ),
+    "TL319": Explanation(
+        "What was given as the id of a tool cannot be one. Nothing was sent.",
+        ("a description or a sentence in place of an id", "an id without the name of its server"),
+        ("use the `tool_id` that `discover_tools` gives: `server_tool`, or `server.tool`",),
+    ),
     "TL320": Explanation(
         "The message is not JSON, so nothing could be done with it.",
         ("a message that was cut off", "text in another encoding than UTF-8", "a line break inside a message on stdio"),
@@ -170,7 +190,12 @@ CALLS: Final = {
     ),
     "TL323": Explanation(
         "The method exists, but its `params` are not what it takes. The tool did not run.",
-        ("`arguments` that is no object", "`name` is missing", "a `cursor` from somewhere else"),
+        (
+            "`arguments` that is no object",
+            "`name` is missing",
+            "a `cursor` from somewhere else",
+            "an argument that a tool of the gateway or a REST route does not take",
+        ),
         ("correct the client; the message says which member is wrong",),
     ),
     "TL324": Explanation(
@@ -188,5 +213,11 @@ CALLS: Final = {
         "The request is of a part of the protocol that a client must declare with each request, and this one did not.",
         ("a client that asks for tasks without declaring the extension",),
         ("declare what `data.requiredCapabilities` shows in the request's client capabilities",),
+    ),
+    "TL327": Explanation(
+        "`execute_read_only_tool` runs only tools whose server says that they only read (`readOnlyHint`), and of this "
+        "one it does not. Nothing was sent.",
+        ("the tool changes something", "the tool only reads, but its server does not say so"),
+        ("run it with `execute_tool`, which clients ask their users about",),
     ),
 }

@@ -10,8 +10,8 @@ from typing import Final, cast
 from trunkline.core.call import Json
 from trunkline.core.errors import BAD_HTTP, REQUEST_TOO_LARGE, Problem
 from trunkline.doors.http.exchange import HttpExchange
+from trunkline.doors.http.rest import unread_body
 from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
-from trunkline.wire.jsonrpc import encode_error, error_message
 
 READ_S: Final = 15.0
 IDLE_S: Final = 75.0
@@ -143,7 +143,8 @@ class Connection(asyncio.Protocol):
             self._refusal = (status, reason)
             return
         code = REQUEST_TOO_LARGE if status in (413, 431) else BAD_HTTP
-        body = error_message(b"null", encode_error(Problem(code=code, message=f"HTTP request refused: {reason}")))
+        problem = Problem(code=code, message=f"HTTP request refused: {reason}")
+        body = unread_body(self._parser.target, problem)
         if self._exchange is None or not self._exchange.streaming:
             length = b"%d" % len(body)
             headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]

@@ -12,11 +12,12 @@ from trunkline.doors.http.routes import AGENTS, Answers, Route
 from trunkline.version import __version__
 
 _SESSIONS: Final = "/api/sessions/"
+_TOOLS: Final = ("/api/tools/", "/api/proxy/")
 _PART: Final = re.compile(r"\{(\w+)\}")
 _DESCRIPTION: Final = """\
-One line from an AI agent to every tool it may call. Agents use `/mcp`, old ones `/sse`; the routes below \
-`/api/mcp`, `/api/services`, `/api/sessions` and `/api/reload` are for whoever runs the gateway and always want the \
-operator's token, on the machine itself too.\
+One line from an AI agent to every tool it may call. Agents use `/mcp`, old ones `/sse`; programs without MCP \
+find and run tools below `/api/tools` and `/api/proxy`. The routes below `/api/mcp`, `/api/services`, `/api/sessions` \
+and `/api/reload` are for whoever runs the gateway and always want the operator's token, on the machine itself too.\
 """
 _SECURITY_SCHEMES: Final = {
     "client": {
@@ -37,6 +38,7 @@ _SECURITY: Final[dict[str, list[dict[str, list[str]]]]] = {
 }
 _GROUPS: Final = {
     "MCP": "What agents speak",
+    "Tools": "Finding, getting and running tools without MCP",
     "Gateway": "What this is and how it is",
     "Operator": "Changing a gateway that runs",
 }
@@ -75,16 +77,27 @@ def _operation(route: Route) -> dict[str, Any]:
         "tags": [_group(route)],
         "security": _SECURITY[route.credential],
     }
-    if route.switches:
-        operation["parameters"] = [
-            {"name": name, "in": "query", "description": meaning, "schema": {"type": "integer", "enum": [0, 1]}}
-            for name, meaning in route.switches.items()
-        ]
+    parameters = [*_switches(route), *_members_in_query(route)]
+    if parameters:
+        operation["parameters"] = parameters
     if route.body:
         content = {"application/json": {"schema": _reference(route.body)}}
         operation["requestBody"] = {"required": True, "content": content}
     operation["responses"] = _responses(route)
     return operation
+
+
+def _switches(route: Route) -> Iterable[dict[str, Any]]:
+    for name, meaning in (route.switches or {}).items():
+        yield {"name": name, "in": "query", "description": meaning, "schema": {"type": "integer", "enum": [0, 1]}}
+
+
+def _members_in_query(route: Route) -> Iterable[dict[str, Any]]:
+    members: dict[str, dict[str, Any]] = SCHEMAS[route.query]["properties"] if route.query else {}
+    for name, schema in members.items():
+        described = {"description": schema["description"]} if "description" in schema else {}
+        bare = {key: value for key, value in schema.items() if key != "description"}
+        yield {"name": name, "in": "query", **described, "schema": bare}
 
 
 def operation_id(route: Route) -> str:
@@ -95,7 +108,9 @@ def operation_id(route: Route) -> str:
 def _group(route: Route) -> str:
     if route.path in AGENTS:
         return "MCP"
-    return "Operator" if route.credential == "operator" else "Gateway"
+    if route.credential == "operator":
+        return "Operator"
+    return "Tools" if route.path.startswith(_TOOLS) else "Gateway"
 
 
 def _responses(route: Route) -> dict[str, Any]:
@@ -104,7 +119,7 @@ def _responses(route: Route) -> dict[str, Any]:
     by_status: dict[int, list[Code]] = {}
     for code in codes:
         by_status.setdefault(code.http, []).append(code)
-    schema = "JsonRpcError" if route.path in AGENTS else "Problem"
+    schema = "JsonRpcError" if route.path in AGENTS else route.problem
     for status, group in sorted(by_status.items()):
         responses[str(status)] = {
             "description": "; ".join(f"{code.id}: {code.title}" for code in group),

@@ -3,58 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from trunkline.core.source import State
+from trunkline.doors.http.openapi_tool_schemas import TOOL_SCHEMAS
+from trunkline.doors.http.schema_parts import CODE, COUNT, TEXT, TEXTS, Schema, exactly, list_of, reference, told
 
-Schema = dict[str, Any]
-
-_TEXT: Final[Schema] = {"type": "string"}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
-_TEXTS: Final[Schema] = {"type": "array", "items": _TEXT}
 _STATE: Final[Schema] = {"enum": list(get_args(State))}
-_NAME: Final[Schema] = {"$ref": "#/components/schemas/ServerName"}
-_NAMES: Final[Schema] = {"type": "array", "items": _NAME}
+_NAME: Final = reference("ServerName")
+_NAMES: Final = list_of(_NAME)
 
-
-def _told(schema: Schema, description: str) -> Schema:
-    return {**schema, "description": description}
-
-
-def _object(properties: Mapping[str, Schema], *optional: str, **more: Any) -> Schema:
-    """An object that has exactly these members, all but the optional ones for certain."""
-    required = [name for name in properties if name not in optional]
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": required,
-        "additionalProperties": False,
-        **more,
-    }
-
-
-_SERVER: Final = _object(
+_SERVER: Final = exactly(
     {
         "name": _NAME,
-        "kind": _told(_TEXT, "The kind of source, as in the configuration"),
+        "kind": told(TEXT, "The kind of source, as in the configuration"),
         "state": _STATE,
-        "tools": _told(_COUNT, "How many tools it offers at the moment"),
-        "restarts": _COUNT,
-        "inFlight": _told(_COUNT, "Calls it is working on"),
-        "queued": _told(_COUNT, "Calls that wait for it"),
-        "origin": _told({"enum": ["file", "api", "app"]}, "Who brought it in; an app dialled in by itself"),
-        "prompts": _told(_COUNT, "How many prompts it offers; absent for none, as are the next two"),
-        "resources": _told(_COUNT, "How many resources it lists"),
-        "resourceTemplates": _told(_COUNT, "How many templates of resources it lists"),
-        "reason": _told(_TEXT, "Why it is in this state"),
-        "hint": _told(_TEXT, "What to do about it"),
-        "since": _told({"type": "string", "format": "date-time"}, "When it came into this state"),
-        "lastError": _TEXT,
-        "stderrTail": _told(_TEXT, "What it wrote to its standard error last"),
-        "protocolVersion": _told(_TEXT, "The version of MCP spoken with it"),
-        "server": _told(_TEXT, "What it calls itself"),
-        "collisions": _told(_TEXTS, "Its tools, prompts and resources whose name or URI another one holds"),
-        "warnings": _TEXTS,
+        "tools": told(COUNT, "How many tools it offers at the moment"),
+        "restarts": COUNT,
+        "inFlight": told(COUNT, "Calls it is working on"),
+        "queued": told(COUNT, "Calls that wait for it"),
+        "origin": told({"enum": ["file", "api", "app"]}, "Who brought it in; an app dialled in by itself"),
+        "prompts": told(COUNT, "How many prompts it offers; absent for none, as are the next two"),
+        "resources": told(COUNT, "How many resources it lists"),
+        "resourceTemplates": told(COUNT, "How many templates of resources it lists"),
+        "reason": told(TEXT, "Why it is in this state"),
+        "hint": told(TEXT, "What to do about it"),
+        "since": told({"type": "string", "format": "date-time"}, "When it came into this state"),
+        "lastError": TEXT,
+        "stderrTail": told(TEXT, "What it wrote to its standard error last"),
+        "protocolVersion": told(TEXT, "The version of MCP spoken with it"),
+        "server": told(TEXT, "What it calls itself"),
+        "collisions": told(TEXTS, "Its tools, prompts and resources whose name or URI another one holds"),
+        "warnings": TEXTS,
     },
     "prompts",
     "resources",
@@ -71,33 +51,34 @@ _SERVER: Final = _object(
 )
 
 _PROBLEM_MEMBERS: Final[Schema] = {
-    "detail": _told(_TEXT, "What is wrong"),
-    "code": _told({"type": "string", "pattern": "^TL[0-9]{3}$"}, "Stable; `trunkline explain CODE` tells more"),
-    "hint": _told(_TEXT, "What to do"),
+    "detail": told(TEXT, "What is wrong"),
+    "code": told(CODE, "Stable; `trunkline explain CODE` tells more"),
+    "hint": told(TEXT, "What to do"),
 }
-_FAULT: Final = _object(
+_FAULT: Final = exactly(
     {
         **_PROBLEM_MEMBERS,
         "severity": {"enum": ["error", "warning"]},
-        "where": _told(_TEXT, "The file with line and column"),
+        "where": told(TEXT, "The file with line and column"),
     },
     "hint",
     "where",
 )
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
+    **TOOL_SCHEMAS,
     "ServerName": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
     "Server": _SERVER,
-    "Servers": _object({"servers": {"type": "array", "items": {"$ref": "#/components/schemas/Server"}}}),
+    "Servers": exactly({"servers": list_of(reference("Server"))}),
     "NewServer": {
         "type": "object",
         "description": "A server as clients write it under `mcpServers`, with its name inside.",
         "properties": {
             "name": _NAME,
             "url": {"type": "string", "format": "uri"},
-            "headers": {"type": "object", "additionalProperties": _TEXT},
-            "type": _told(_TEXT, "`http` or `sse`, where it must not be found out"),
-            "timeout": _told({"type": "number", "exclusiveMinimum": 0}, "Of a call, in milliseconds"),
+            "headers": {"type": "object", "additionalProperties": TEXT},
+            "type": told(TEXT, "`http` or `sse`, where it must not be found out"),
+            "timeout": told({"type": "number", "exclusiveMinimum": 0}, "Of a call, in milliseconds"),
         },
         "required": ["name", "url"],
     },
@@ -105,52 +86,52 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "type": "object",
         "description": "A service with the keys that a source of `kind: service` has in the configuration, and a few.",
         "properties": {
-            "endpoint": _told({"type": "string", "format": "uri"}, "Its address, before `/tools/execute`"),
-            "tools": _told({"type": "array", "items": {"type": "object"}}, "Definitions, where it does not list them"),
-            "token": _told(_TEXT, "The token to show it for everybody"),
-            "tokens": {"type": "object", "additionalProperties": _TEXT},
-            "lease": _told({"type": "number", "exclusiveMinimum": 0}, "Seconds until it is gone; 60 if not given"),
+            "endpoint": told({"type": "string", "format": "uri"}, "Its address, before `/tools/execute`"),
+            "tools": told({"type": "array", "items": {"type": "object"}}, "Definitions, where it does not list them"),
+            "token": told(TEXT, "The token to show it for everybody"),
+            "tokens": {"type": "object", "additionalProperties": TEXT},
+            "lease": told({"type": "number", "exclusiveMinimum": 0}, "Seconds until it is gone; 60 if not given"),
         },
         "required": ["endpoint"],
     },
-    "ServiceRegistered": _object(
+    "ServiceRegistered": exactly(
         {
             "name": _NAME,
-            "lease": _told({"type": "number"}, "In seconds"),
-            "changed": _told({"type": "boolean"}, "Whether anything but the lease is new"),
+            "lease": told({"type": "number"}, "In seconds"),
+            "changed": told({"type": "boolean"}, "Whether anything but the lease is new"),
         }
     ),
     "SessionId": {"type": "string", "minLength": 1, "maxLength": 256},
-    "SessionToken": _object({"token": _told(_TEXT, "What `Authorization: Bearer` is followed by")}),
-    "SessionNamed": _object({"sessionId": _told(_TEXT, "What services know the session by")}),
-    "TokenDropped": _object({"removed": {"type": "boolean"}}),
-    "ServerAdded": _object({"name": _NAME, "persisted": {"type": "boolean"}}),
-    "ServerNamed": _object({"name": _NAME, "hint": _TEXT}, "hint"),
-    "Reloaded": _object(
+    "SessionToken": exactly({"token": told(TEXT, "What `Authorization: Bearer` is followed by")}),
+    "SessionNamed": exactly({"sessionId": told(TEXT, "What services know the session by")}),
+    "TokenDropped": exactly({"removed": {"type": "boolean"}}),
+    "ServerAdded": exactly({"name": _NAME, "persisted": {"type": "boolean"}}),
+    "ServerNamed": exactly({"name": _NAME, "hint": TEXT}, "hint"),
+    "Reloaded": exactly(
         {
             "status": {"const": "reloaded"},
             "added": _NAMES,
-            "replaced": _told(_NAMES, "Connected anew, because something that matters to them changed"),
-            "adjusted": _told(_NAMES, "Changed without a new connection"),
+            "replaced": told(_NAMES, "Connected anew, because something that matters to them changed"),
+            "adjusted": told(_NAMES, "Changed without a new connection"),
             "removed": _NAMES,
-            "unchanged": _told(_COUNT, "How many go on as they were"),
-            "needsRestart": _told(_TEXTS, "Keys of `gateway` whose change waits for the next start"),
-            "warnings": _TEXTS,
+            "unchanged": told(COUNT, "How many go on as they were"),
+            "needsRestart": told(TEXTS, "Keys of `gateway` whose change waits for the next start"),
+            "warnings": TEXTS,
         }
     ),
-    "ToolExplained": _object(
+    "ToolExplained": exactly(
         {
-            "name": _told(_TEXT, "As it was asked for"),
-            "found": _told({"type": "boolean"}, "Whether a call by this name reaches a tool"),
+            "name": told(TEXT, "As it was asked for"),
+            "found": told({"type": "boolean"}, "Whether a call by this name reaches a tool"),
             "findings": {
                 "type": "array",
-                "items": _object({"what": _TEXT, "hint": _told(_TEXT, "What to do")}, "hint"),
+                "items": exactly({"what": TEXT, "hint": told(TEXT, "What to do")}, "hint"),
             },
-            "listed": _told({"type": "boolean"}, "Whether clients see it in the list"),
-            "address": _told(_TEXT, "`server.tool`"),
-            "exposed": _told(_TEXT, "The name in the list, if it has one"),
+            "listed": told({"type": "boolean"}, "Whether clients see it in the list"),
+            "address": told(TEXT, "`server.tool`"),
+            "exposed": told(TEXT, "The name in the list, if it has one"),
             "server": _NAME,
-            "similar": _told(_TEXTS, "Names that are like it"),
+            "similar": told(TEXTS, "Names that are like it"),
         },
         "listed",
         "address",
@@ -158,21 +139,21 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "server",
         "similar",
     ),
-    "Health": _object({"status": {"const": "ok"}}),
-    "Readiness": _object(
+    "Health": exactly({"status": {"const": "ok"}}),
+    "Readiness": exactly(
         {
             "status": {"enum": ["ready", "draining"]},
-            "servers": {"type": "object", "additionalProperties": _object({"state": _STATE})},
+            "servers": {"type": "object", "additionalProperties": exactly({"state": _STATE})},
         }
     ),
-    "Problem": _object(
-        {**_PROBLEM_MEMBERS, "problems": _told({"type": "array", "items": _FAULT}, "Every single fault")},
+    "Problem": exactly(
+        {**_PROBLEM_MEMBERS, "problems": told({"type": "array", "items": _FAULT}, "Every single fault")},
         "hint",
         "problems",
     ),
     "JsonRpcMessage": {
         "type": "object",
-        "properties": {"jsonrpc": {"const": "2.0"}, "method": _TEXT, "id": {"type": ["string", "integer"]}},
+        "properties": {"jsonrpc": {"const": "2.0"}, "method": TEXT, "id": {"type": ["string", "integer"]}},
         "required": ["jsonrpc"],
     },
     "JsonRpcError": {
@@ -182,7 +163,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "id": {"type": ["string", "integer", "null"]},
             "error": {
                 "type": "object",
-                "properties": {"code": {"type": "integer"}, "message": _TEXT, "data": {"type": "object"}},
+                "properties": {"code": {"type": "integer"}, "message": TEXT, "data": {"type": "object"}},
                 "required": ["code", "message"],
             },
         },

@@ -85,9 +85,9 @@ class OperatorApi:
         visit.answer(200, self._operator.reload())
 
 
-def switches(request: HttpRequest, *known: str) -> dict[str, bool]:
+def switches(request: HttpRequest, *known: str, otherwise: bool = False) -> dict[str, bool]:
     """The query's on-and-off parameters. An unknown one is refused: a mistyped `persist` would be lost in silence."""
-    found = dict.fromkeys(known, False)
+    found = dict.fromkeys(known, otherwise)
     try:
         fields = parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:

@@ -66,7 +66,7 @@ class Pages:
         tools: dict[str, list[tuple[str, bytes]]] = {RESERVED_SOURCE: []}
         for entry in self._router.catalog.entries():
             tool = entry.tool
-            tools.setdefault(tool.source, []).append((entry.exposed or tool.address, tool.definition))
+            tools.setdefault(tool.source, []).append((entry.called, tool.definition))
         return tools
 
 

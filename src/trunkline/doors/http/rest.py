@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 from trunkline.core.errors import Problem
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.wire.http1 import HttpRequest
-from trunkline.wire.jsonrpc import encode
+from trunkline.wire.jsonrpc import encode, encode_error, error_message
 
+API: Final = "/api/"
 NO_STORE: Final = (b"cache-control", b"no-store")
 
 
@@ -38,6 +39,13 @@ def problem_document(problem: Problem, details: Iterable[Problem] = ()) -> dict[
     if problems:
         document["problems"] = problems
     return document
+
+
+def unread_body(target: bytes, problem: Problem) -> bytes:
+    """For a request that could not be read, and so never came to its route: in the words of where it was going."""
+    if target.startswith(API.encode()):
+        return encode(problem_document(problem))
+    return error_message(b"null", encode_error(problem))
 
 
 def _detail(problem: Problem) -> dict[str, object]:

@@ -6,47 +6,60 @@ its own handler before it looks into the table.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
-from urllib.parse import unquote
 
 from trunkline.core.errors import (
+    ANSWER_TOO_LARGE,
+    BAD_TOOL_ID,
+    CLIENT_LIMIT,
     COMMAND_NOT_ALLOWED,
+    DEADLINE,
     DRAINING,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_ALLOWED,
     NOT_ACCEPTABLE,
-    NOT_FOUND,
+    NOT_ANSWERED,
+    NOT_PROVISIONED,
+    PARSE_ERROR,
+    PATH_TRAVERSAL,
+    QUEUE_FULL,
+    RATE_LIMIT,
     RELOAD_REFUSED,
+    REQUEST_TOO_LARGE,
     SERVER_EXISTS,
     SERVER_NOT_VALID,
+    SOURCE_AUTH_REQUIRED,
     SOURCE_DISABLED,
+    SOURCE_DOWN,
+    SOURCE_LOST,
+    SOURCE_PROTOCOL,
+    SOURCE_START_FAILED,
     STATE_NOT_WRITTEN,
+    TOO_MANY_LANES,
     TOO_MANY_SESSIONS,
     UNKNOWN_SERVER,
     UNKNOWN_SESSION,
+    UNKNOWN_TOOL,
     UNSUPPORTED_MEDIA,
     Code,
-    Problem,
 )
-from trunkline.doors.http.access import Credential, Denied
+from trunkline.doors.http.access import Credential
 from trunkline.doors.http.operator import PERSIST, OperatorApi
 from trunkline.doors.http.pages import Pages
 from trunkline.doors.http.rest import Handler, Visit
 from trunkline.doors.http.sse import MESSAGES, SseRoute
+from trunkline.doors.http.tools_api import TOOLS, ToolsApi
 from trunkline.wire.jsonrpc import encode
 
 MCP: Final = "/mcp"
 SSE: Final = "/sse"
 AGENTS: Final = (MCP, SSE, MESSAGES)
 """The paths where MCP is spoken; their errors are those of JSON-RPC."""
-API: Final = "/api/"
-_PART: Final = re.compile(r"\{(\w+)\}")
 _JSON: Final = ("application/json",)
+_BAD_BODY: Final = (INVALID_PARAMS, PARSE_ERROR, INVALID_REQUEST, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +79,13 @@ class Handlers:
     pages: Pages
     operator: OperatorApi
     sse: SseRoute
+    tools: ToolsApi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """`body` names the schema of what it takes, `switches` its parameters that are `1` or `0`, with their meaning."""
+    """`body` names the schema of what it takes, `query` one whose members the query may have, `problem` that of what it
+    answers otherwise; `switches` are its parameters that are `1` or `0`, with their meaning."""
 
     method: str
     path: str
@@ -80,7 +95,9 @@ class Route:
     answers: tuple[Answers, ...]
     problems: tuple[Code, ...] = ()
     body: str = ""
+    query: str = ""
     switches: Mapping[str, str] | None = None
+    problem: str = "Problem"
 
 
 def _show_description(visit: Visit) -> None:
@@ -191,6 +208,87 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/api/tools/discover",
+        credential="client",
+        handler=lambda to: to.tools.discover_by_query,
+        summary="Find tools by what they should do; those that are returned may be executed from then on",
+        query="Discover",
+        answers=(Answers(200, "The best first, with their input schemas", "Discovered"),),
+        problems=(INVALID_PARAMS, DEADLINE),
+    ),
+    Route(
+        method="POST",
+        path="/api/tools/discover",
+        credential="client",
+        handler=lambda to: to.tools.discover,
+        summary="The same, with the parameters as JSON",
+        body="Discover",
+        answers=(Answers(200, "The best first, with their input schemas", "Discovered"),),
+        problems=(*_BAD_BODY, DEADLINE),
+    ),
+    Route(
+        method="POST",
+        path="/api/tools/provision",
+        credential="client",
+        handler=lambda to: to.tools.provision,
+        summary="Be given tools by their ids, within a budget of tokens",
+        body="Provision",
+        answers=(Answers(200, "What was given, and what was not and why", "Provisioned"),),
+        problems=(*_BAD_BODY, DEADLINE),
+    ),
+    Route(
+        method="POST",
+        path="/api/tools/unprovision",
+        credential="client",
+        handler=lambda to: to.tools.unprovision,
+        summary="Give tools back; they can be executed no more",
+        body="Unprovision",
+        answers=(Answers(200, "What was taken back", "Unprovisioned"),),
+        problems=_BAD_BODY,
+    ),
+    Route(
+        method="GET",
+        path="/api/tools/budget",
+        credential="client",
+        handler=lambda to: to.tools.budget,
+        summary="What the tools cost a model to read, in tokens, and what each mode of `gateway.disclosure` would",
+        switches={TOOLS: "`0` leaves the single tools out"},
+        answers=(Answers(200, "The dearest first", "TokenBudget"),),
+        problems=(INVALID_PARAMS, DEADLINE),
+    ),
+    Route(
+        method="POST",
+        path="/api/proxy/execute",
+        credential="client",
+        handler=lambda to: to.tools.execute,
+        summary="Run a tool that was discovered or provisioned; a tool that failed is a result too (`isError`)",
+        body="Execute",
+        answers=(Answers(200, "The result that its server gave, as it is", "Executed"),),
+        problems=(
+            *_BAD_BODY,
+            NOT_PROVISIONED,
+            BAD_TOOL_ID,
+            PATH_TRAVERSAL,
+            UNKNOWN_TOOL,
+            ANSWER_TOO_LARGE,
+            CLIENT_LIMIT,
+            QUEUE_FULL,
+            RATE_LIMIT,
+            TOO_MANY_LANES,
+            SOURCE_LOST,
+            SOURCE_PROTOCOL,
+            NOT_ANSWERED,
+            SOURCE_DOWN,
+            SOURCE_DISABLED,
+            SOURCE_START_FAILED,
+            SOURCE_AUTH_REQUIRED,
+            DRAINING,
+            DEADLINE,
+        ),
+        problem="CallProblem",
+    ),
+    Route(
+        method="GET",
         path="/api/mcp/servers",
         credential="operator",
         handler=lambda to: to.operator.list_servers,
@@ -296,75 +394,3 @@ ROUTES: Final = (
     ),
 )
 """The order is that of the document."""
-
-
-class Place:
-    """One path: all its methods ask for the same credential. `rest` says which shape its errors have."""
-
-    __slots__ = ("_handlers", "allow", "credential", "rest")
-
-    def __init__(self, credential: Credential, handlers: Mapping[bytes, Handler], *, rest: bool) -> None:
-        self.credential: Credential = credential
-        self.rest = rest
-        self._handlers = handlers
-        self.allow = b", ".join(sorted(handlers))
-
-    def handler(self, method: bytes) -> Handler:
-        """Who answers, or Denied."""
-        handler = self._handlers.get(method)
-        if handler is not None:
-            return handler
-        if not self._handlers:
-            raise Denied(Problem(code=NOT_FOUND, message="No such route", hint=f"MCP is at `{MCP}`"))
-        message = f"{method.decode('latin-1')} is not allowed here"
-        hint = f"use {self.allow.decode()}; MCP is at `{MCP}`"
-        raise Denied(Problem(code=METHOD_NOT_ALLOWED, message=message, hint=hint), self.allow)
-
-
-# Whoever asks for what is not there must still be let in: what exists is nobody else's business. An MCP client that
-# was given a wrong address understands a JSON-RPC error, so outside of the API it gets one.
-_NOWHERE: Final = Place("client", {}, rest=False)
-_NOWHERE_IN_API: Final = Place("client", {}, rest=True)
-
-
-class RouteTable:
-    """Finds the place of a path. A `{name}` stands for one segment, taken apart before anything in it is decoded."""
-
-    def __init__(self, handlers: Handlers, routes: Iterable[Route] = ROUTES) -> None:
-        self._exact: dict[bytes, Place] = {}
-        self._patterns: list[tuple[re.Pattern[str], Place]] = []
-        by_path: dict[str, list[Route]] = {}
-        for route in routes:
-            by_path.setdefault(route.path, []).append(route)
-        for path, group in by_path.items():
-            place = _place(group, handlers)
-            if "{" in path:
-                self._patterns.append((_pattern(path), place))
-            else:
-                self._exact[path.encode()] = place
-
-    def find(self, path: bytes) -> tuple[Place, Mapping[str, str]]:
-        place = self._exact.get(path)
-        if place is not None:
-            return place, {}
-        text = path.decode("latin-1")
-        for pattern, place in self._patterns:
-            match = pattern.fullmatch(text)
-            if match is not None:
-                return place, {name: unquote(part) for name, part in match.groupdict().items()}
-        return (_NOWHERE_IN_API if text.startswith(API) else _NOWHERE), {}
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile(_PART.sub(r"(?P<\1>[^/]+)", path))
-
-
-def _place(group: list[Route], handlers: Handlers) -> Place:
-    methods: dict[bytes, Handler] = {}
-    for route in group:
-        assert route.credential == group[0].credential, f"{route.path} asks for different credentials"
-        if route.handler is not None:
-            methods[route.method.encode()] = route.handler(handlers)
-    if b"GET" in methods:
-        methods[b"HEAD"] = methods[b"GET"]
-    return Place(group[0].credential, methods, rest=group[0].path not in AGENTS)

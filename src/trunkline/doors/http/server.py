@@ -15,7 +15,8 @@ from trunkline.doors.http.connection import Connection
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.rest import Visit, problem_document
-from trunkline.doors.http.routes import MCP, Handlers, RouteTable
+from trunkline.doors.http.route_table import RouteTable
+from trunkline.doors.http.routes import MCP, Handlers
 from trunkline.doors.http.sessions import Sessions
 from trunkline.links.unix_socket import UnixSocket
 from trunkline.wire.http1 import HttpLimits, HttpRequest

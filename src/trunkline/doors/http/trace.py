@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from trunkline.core.call import Json
 from trunkline.wire.jsonrpc import BadMessage, Message, encode, encode_members, members_of
 
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{0,64})?")
@@ -32,6 +33,14 @@ def bridge_trace(message: Message, headers: Mapping[bytes, bytes]) -> None:
     if added:
         members = {**params, "_meta": encode_members({**meta, **added})}
         message.params = msgspec.Raw(encode_members(members))
+
+
+def trace_in(headers: Mapping[bytes, bytes]) -> dict[str, Json] | None:
+    """The same for a call that is not a message of MCP: the members of its `_meta`, None where there are none."""
+    found = _from(headers)
+    if "traceparent" not in found:
+        found.pop("tracestate", None)
+    return {name: encode(value) for name, value in found.items()} or None
 
 
 def _from(headers: Mapping[bytes, bytes]) -> dict[str, str]:

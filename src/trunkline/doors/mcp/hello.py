@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
+from trunkline.discovery.disclosure import Disclosure
 from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.router.router import Router
-from trunkline.router.summary import joined_extensions, joined_instructions, joined_tasks
+from trunkline.router.summary import joined_extensions, joined_instructions, joined_tasks, searching_instructions
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, text_member
 from trunkline.wire.mcp.capabilities import askable, declared_by_legacy
@@ -38,8 +40,9 @@ _REMEMBERED_BYTES: Final = 1024
 
 
 class Hello:
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, disclosure: Disclosure) -> None:
         self._router = router
+        self._disclosure = disclosure
 
     def initialize(self, conversation: Conversation, asked: Asked) -> bool:
         """Whether the handshake succeeded: the client is then known by what it said of itself."""
@@ -67,7 +70,7 @@ class Hello:
 
     def _greet(self, conversation: Conversation, asked: Asked) -> None:
         roster, caller = self._router.roster, conversation.caller
-        instructions = joined_instructions(roster, caller)
+        instructions = self._instructions(caller)
         tasks = joined_tasks(roster, caller) if conversation.version == WITH_LEGACY_TASKS else {}
         capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
         result = initialize_result(conversation.version, capabilities, INFO, instructions)
@@ -83,11 +86,18 @@ class Hello:
         extensions = joined_extensions(roster, asked.caller)
         if extensions:
             said["capabilities"] = {**CAPABILITIES, "extensions": extensions}
-        instructions = joined_instructions(roster, asked.caller)
+        instructions = self._instructions(asked.caller)
         if instructions:
             said["instructions"] = instructions
         hints = b'"ttlMs":0,"cacheScope":"private","_meta":{%b}' % OUR_INFO
         asked.answer.result(result_of_ours(b'{"resultType":"complete",%b,%b}' % (encode(said)[1:-1], hints)))
+
+    def _instructions(self, caller: Caller) -> str:
+        """What the servers say; who searches hears that of a server once it has found something there."""
+        roster = self._router.roster
+        if self._disclosure.searches(caller):
+            return searching_instructions(roster, caller)
+        return joined_instructions(roster, caller)
 
     def _when_heard(self, then: Callable[[], None]) -> None:
         """Once every server was heard of, or nearly at once."""

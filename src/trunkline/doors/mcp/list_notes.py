@@ -48,11 +48,12 @@ class ListNotes:
         missing = self._missing()
         return b',"_meta":{%b}' % missing if missing else b""
 
-    def modern(self, name: ListName, *, public: bool | None = None) -> bytes:
-        """The members after the list for a client of 2026-07-28; `public` where it is settled by an earlier page."""
+    def modern(self, name: ListName, *, public: bool | None = None, lasts: bool = True) -> bytes:
+        """The members after the list for a client of 2026-07-28; `public` where it is settled by an earlier page.
+        One that does not last may be another as soon as its client does something."""
         missing = self._missing()
         hints = self._hints_of(name)
-        ttl_ms = max(0, int((hints.fresh_until - self._time()) * 1000))
+        ttl_ms = max(0, int((hints.fresh_until - self._time()) * 1000)) if lasts else 0
         scope = b"public" if (hints.public if public is None else public) else b"private"
         comma = b"," if missing else b""
         return b',"ttlMs":%d,"cacheScope":"%b","_meta":{%b%b%b}' % (ttl_ms, scope, OUR_INFO, comma, missing)

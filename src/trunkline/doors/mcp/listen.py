@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from trunkline.core.call import Json, Outcome, Result
+from trunkline.core.call import Caller, Json, Outcome, Result
 from trunkline.core.errors import CAPABILITY_MISSING, INVALID_PARAMS, Problem
 from trunkline.doors.mcp.answer import Answer, result_of_ours
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_notification
@@ -107,10 +107,12 @@ class Listen:
     news are held back."""
 
     def __init__(
-        self, answer: Answer, id_json: bytes, principal: str, wanted: Wanted, names_servers: Callable[[], bool]
+        self, answer: Answer, id_json: bytes, caller: Caller, wanted: Wanted, names_servers: Callable[[], bool]
     ) -> None:
         self.answer = answer
-        self.principal = principal
+        self.caller = caller
+        self.told: dict[bytes, bytes] = {}
+        """The lists as this client was told of them last, by name."""
         self.wanted = wanted
         self._id_json = id_json
         self._methods = frozenset(_LISTS[name] for name in wanted.lists)

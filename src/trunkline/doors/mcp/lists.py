@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.seal import Sealer
 from trunkline.core.tool import ListName
+from trunkline.discovery.disclosure import Disclosure
 from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.list_notes import ListNotes
@@ -42,13 +44,28 @@ _BY_METHOD: Final = {
 }
 
 
-def listing_of(catalog: Catalog, kind: Kind) -> bytes:
-    """The whole list as a JSON array, ready-made."""
-    if kind is TOOLS:
-        return catalog.listing
-    if kind is PROMPTS:
-        return catalog.prompts.listing
-    return catalog.resources.listing if kind is RESOURCES else catalog.resources.template_listing
+class Shown:
+    """What a client is shown of each list: a JSON array, ready-made, and the same object until it changes."""
+
+    def __init__(self, router: Router, disclosure: Disclosure) -> None:
+        self._router = router
+        self._disclosure = disclosure
+
+    def listing(self, caller: Caller, kind: Kind) -> bytes:
+        if kind is TOOLS:
+            return self._disclosure.listing(caller)
+        catalog = self._router.views.of(caller)
+        if kind is PROMPTS:
+            return catalog.prompts.listing
+        return catalog.resources.listing if kind is RESOURCES else catalog.resources.template_listing
+
+    def is_own(self, caller: Caller, kind: Kind) -> bool:
+        """Whether it is a short one that may be this client's alone."""
+        return kind is TOOLS and self._disclosure.searches(caller)
+
+    def varies(self, caller: Caller, kind: Kind) -> bool:
+        """Whether clients see different things in it, and one by its own doing another thing a moment later."""
+        return kind is TOOLS and self._disclosure.varies(caller)
 
 
 class _Ready:
@@ -62,8 +79,9 @@ class _Ready:
 
 
 class Lists:
-    def __init__(self, router: Router, sealer: Sealer) -> None:
+    def __init__(self, router: Router, shown: Shown, sealer: Sealer) -> None:
         self._router = router
+        self._shown = shown
         self._notes = ListNotes(router)
         self._walks = Walks(sealer)
         self._ready: WeakKeyDictionary[Catalog, dict[Kind, _Ready]] = WeakKeyDictionary()
@@ -81,9 +99,10 @@ class Lists:
         if asked.conversation is not None:
             asked.conversation.told[kind.member] = ready.pages.listing
         if not ready.pages.is_one_page:
-            self._give_page(asked, kind, ready.pages, Cursor.of_start(ready.pages, self._notes.is_public(kind.name)))
+            public = self._notes.is_public(kind.name) and not self._shown.varies(asked.caller, kind)
+            self._give_page(asked, kind, ready.pages, Cursor.of_start(ready.pages, public))
             return
-        rest = self._notes.modern(kind.name) if asked.modern else self._notes.legacy()
+        rest = self._rest(asked, kind)
         version = asked.caller.version
         known = ready.answers.get(version)
         if known is None or known[0] != rest:
@@ -92,12 +111,21 @@ class Lists:
 
     def _ready_for(self, asked: Asked, kind: Kind) -> _Ready:
         catalog = self._router.views.of(asked.caller)
-        listing = listing_of(catalog, kind)
+        listing = self._shown.listing(asked.caller, kind)
+        if self._shown.is_own(asked.caller, kind):
+            return _Ready(self._walks.begin(listing, kind.key))
         of_catalog = self._ready.setdefault(catalog, {})
         ready = of_catalog.get(kind)
         if ready is None or ready.pages.listing is not listing:
             ready = of_catalog[kind] = _Ready(self._walks.begin(listing, kind.key))
         return ready
+
+    def _rest(self, asked: Asked, kind: Kind, *, public: bool | None = None) -> bytes:
+        if not asked.modern:
+            return self._notes.legacy()
+        if self._shown.varies(asked.caller, kind):
+            return self._notes.modern(kind.name, public=False, lasts=False)
+        return self._notes.modern(kind.name, public=public)
 
     def _give_further(self, asked: Asked, kind: Kind, now: ListPages) -> None:
         try:
@@ -113,7 +141,7 @@ class Lists:
 
     def _give_page(self, asked: Asked, kind: Kind, pages: ListPages, cursor: Cursor) -> None:
         page = pages.page(cursor)
-        rest = self._notes.modern(kind.name, public=cursor.public) if asked.modern else self._notes.legacy()
+        rest = self._rest(asked, kind, public=cursor.public)
         if page.next is not None:
             further = encode(self._walks.give(asked.caller, kind.name, pages, page.next))
             rest = b',"nextCursor":%b%b' % (further, rest)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from trunkline.core.call import Caller
 from trunkline.doors.mcp.conversation import Conversation
-from trunkline.doors.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, listing_of
+from trunkline.doors.mcp.listen import Listen
+from trunkline.doors.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Shown
 from trunkline.doors.mcp.subscriptions import Listens
-from trunkline.router.catalog import Catalog
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import encode_notification
 from trunkline.wire.mcp.incoming import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
@@ -20,25 +22,43 @@ _NEWS: Final[dict[str, tuple[Kind, ...]]] = {
     PROMPTS_CHANGED: (PROMPTS,),
     RESOURCES_CHANGED: (RESOURCES, TEMPLATES),
 }
+_ALIKE: Final = (PROMPTS, RESOURCES, TEMPLATES)
+"""The lists that are the same for everybody without a session."""
+_ANYBODY: Final = Caller()
 Told = dict[bytes, bytes]
 
 
 class News:
-    def __init__(self, router: Router, conversations: AbstractSet[Conversation], listens: Listens) -> None:
+    def __init__(
+        self, router: Router, shown: Shown, conversations: AbstractSet[Conversation], listens: Listens
+    ) -> None:
         self._router = router
+        self._shown = shown
         self._conversations = conversations
         self._listens = listens
         self._telling: asyncio.TimerHandle | None = None
-        self._told: Told = {}
-        _note(self._told, router.catalog)
+        self._before: Told = {}
+        """What everybody was told last of the lists that are alike for all."""
         self._loop = asyncio.get_running_loop()
-        router.roster.on_list_changed.append(self._list_changed)
+        router.roster.on_list_changed.append(self.list_changed)
+        listens.on_open = self._begin_listen
 
     def begin(self, conversation: Conversation) -> None:
         """A client that has just come need not be told what changed before."""
-        _note(conversation.told, self._router.views.of(conversation.caller))
+        self._note(conversation.told, conversation.caller)
 
-    def _list_changed(self) -> None:
+    def _begin_listen(self, listen: Listen) -> None:
+        """Unless there are news just now: it may have seen its lists before they came, and must hear of them."""
+        if self._telling is None:
+            self._note(listen.told, listen.caller)
+        else:
+            listen.told.update(self._before)
+
+    def _note(self, told: Told, caller: Caller, kinds: Iterable[Kind] = KINDS) -> None:
+        for kind in kinds:
+            told[kind.member] = self._shown.listing(caller, kind)
+
+    def list_changed(self) -> None:
         """Servers tend to come up together: one notification for all that changes in a moment."""
         if self._telling is None:
             self._telling = self._loop.call_later(_SETTLE_S, self._tell)
@@ -46,23 +66,19 @@ class News:
     def _tell(self) -> None:
         self._telling = None
         self._router.report_collisions()
-        changes = _Changes()
+        changes = _Changes(self._shown)
         for conversation in list(self._conversations):
             if conversation.push is not None and conversation.greeted:
-                catalog = self._router.views.of(conversation.caller)
-                for method in changes.since(conversation.told, catalog):
+                for method in changes.since(conversation.told, conversation.caller):
                     conversation.push(encode_notification(method))
-        for method in changes.since(self._told, self._router.catalog):
-            self._listens.list_changed(method)
+        for listen in self._listens.all():
+            for method in changes.since(listen.told, listen.caller):
+                listen.list_changed(method)
+        self._note(self._before, _ANYBODY, _ALIKE)
 
     def close(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
-
-
-def _note(told: Told, catalog: Catalog) -> None:
-    for kind in KINDS:
-        told[kind.member] = listing_of(catalog, kind)
 
 
 class _Changes:
@@ -71,18 +87,19 @@ class _Changes:
     Lists are told apart by identity; those that were compared are held, so that no other can come to have the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
         self._differ: dict[tuple[int, int], bool] = {}
         self._kept: list[bytes] = []
 
-    def since(self, told: Told, catalog: Catalog) -> list[str]:
+    def since(self, told: Told, caller: Caller) -> list[str]:
         """The notifications that are due; afterwards the client counts as told."""
-        return [method for method, kinds in _NEWS.items() if self._any_changed(told, catalog, kinds)]
+        return [method for method, kinds in _NEWS.items() if self._any_changed(told, caller, kinds)]
 
-    def _any_changed(self, told: Told, catalog: Catalog, kinds: tuple[Kind, ...]) -> bool:
+    def _any_changed(self, told: Told, caller: Caller, kinds: tuple[Kind, ...]) -> bool:
         changed = False
         for kind in kinds:
-            listing = listing_of(catalog, kind)
+            listing = self._shown.listing(caller, kind)
             changed |= self._changed(told.get(kind.member, b""), listing)
             told[kind.member] = listing
         return changed

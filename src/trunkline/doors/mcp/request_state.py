@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from trunkline.core.errors import INVALID_PARAMS, Problem
+from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.seal import Sealer
+from trunkline.router.catalog import Entry
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.wire.mcp.input_required import ROUND_MEMBERS
@@ -101,5 +103,18 @@ def _source_of(asked: Asked, router: Router) -> str | None:
     if asked.message.method == "prompts/get":
         prompt = router.views.of(asked.caller).prompts.find(name)
         return None if prompt is None else prompt.source
-    entry = router.views.of(asked.caller).find(name)
+    entry = _tool_of(asked, router, name)
     return None if entry is None else entry.tool.source
+
+
+def _tool_of(asked: Asked, router: Router, name: str) -> Entry | None:
+    """The tool that answers: what is executed by a tool of ours, is answered by the one that was named."""
+    catalog = router.views.of(asked.caller)
+    entry = catalog.find(name)
+    if entry is None or entry.source != RESERVED_SOURCE:
+        return entry
+    try:
+        arguments = members_of(asked.params.get("arguments", b"{}"), "`params.arguments`")
+        return catalog.find(text_member(arguments, "tool_id") or "")
+    except BadMessage:
+        return None

@@ -8,12 +8,14 @@ from typing import Final
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import UNKNOWN_METHOD, Problem
 from trunkline.core.seal import Sealer
+from trunkline.discovery.discovery import Discovery
 from trunkline.doors.mcp.answer import Answer, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.calls import RoutedCall
+from trunkline.doors.mcp.client_calls import ClientCalls
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.hello import Hello
-from trunkline.doors.mcp.lists import Lists
+from trunkline.doors.mcp.lists import Lists, Shown
 from trunkline.doors.mcp.logs import set_level
 from trunkline.doors.mcp.news import News
 from trunkline.doors.mcp.parking import Parking
@@ -40,7 +42,9 @@ Handler = Callable[[Asked], None]
 
 
 class McpServer:
-    def __init__(self, router: Router, *, max_calls_per_client: int, question_s: float = 600.0) -> None:
+    def __init__(
+        self, router: Router, discovery: Discovery, *, max_calls_per_client: int, question_s: float = 600.0
+    ) -> None:
         self.router = router
         self.max_calls = max_calls_per_client
         self.conversations: set[Conversation] = set()
@@ -48,9 +52,11 @@ class McpServer:
         self.listens = Listens(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
         self.parking = Parking(Sealer(), self.rules)
-        self.news = News(router, self.conversations, self.listens)
-        self._hello = Hello(router)
-        self._lists = Lists(router, Sealer())
+        shown = Shown(router, discovery.disclosure)
+        self.news = News(router, shown, self.conversations, self.listens)
+        discovery.provisioning.on_change.append(self.news.list_changed)
+        self._hello = Hello(router, discovery.disclosure)
+        self._lists = Lists(router, shown, Sealer())
         self._stateless = StatelessClients(max_calls_per_client)
         common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
         common |= dict.fromkeys(_ROUTED, self._route)
@@ -154,6 +160,10 @@ class McpServer:
         """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
         if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)):
             self._stateless.calls_of(principal).cancel(key, why)
+
+    def calls_of(self, principal: str) -> ClientCalls:
+        """What a client without a session has in flight; other ways in count there too."""
+        return self._stateless.calls_of(principal)
 
     def end_subscriptions(self) -> None:
         """For a door that closes: every open one is answered."""

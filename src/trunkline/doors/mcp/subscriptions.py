@@ -22,6 +22,7 @@ class Listens:
     def __init__(self, router: Router, names_servers: Callable[[], bool]) -> None:
         self._router = router
         self._names_servers = names_servers
+        self.on_open: Callable[[Listen], None] | None = None
         self._open: dict[Hashable, Listen] = {}
 
     def __len__(self) -> int:
@@ -38,24 +39,25 @@ class Listens:
         if refusal is not None:
             refuse(asked.answer, refusal)
             return
-        listen = Listen(asked.answer, asked.message.id_json, principal, wanted, self._names_servers)
+        listen = Listen(asked.answer, asked.message.id_json, asked.caller, wanted, self._names_servers)
         self._open[asked.key] = listen
+        if self.on_open is not None:
+            self.on_open(listen)
         router, caller = self._router, asked.caller
         listen.begin(partial(router.watch, caller), partial(router.watch_tasks, caller))
 
     def _refusal(self, key: Hashable, principal: str, watched: int) -> Problem | None:
         if key in self._open:
             return Problem(code=INVALID_REQUEST, message="A request with this `id` is still in flight")
-        theirs = [listen for listen in self._open.values() if listen.principal == principal]
+        theirs = [listen for listen in self._open.values() if listen.caller.principal == principal]
         if len(self._open) >= MAX_LISTENS or len(theirs) >= MAX_LISTENS_PER_PRINCIPAL:
             return _too_many(f"Too many subscriptions are open: {len(theirs)} of yours, {len(self._open)} in all")
         if watched and sum(listen.wanted.watched for listen in theirs) + watched > MAX_WATCHED_PER_PRINCIPAL:
             return _too_many(f"More than {MAX_WATCHED_PER_PRINCIPAL} resources and tasks are subscribed to")
         return None
 
-    def list_changed(self, method: str) -> None:
-        for listen in list(self._open.values()):
-            listen.list_changed(method)
+    def all(self) -> list[Listen]:
+        return list(self._open.values())
 
     def close(self, key: Hashable, problem: Problem) -> bool:
         """The client closed it. False when there is none of that name."""

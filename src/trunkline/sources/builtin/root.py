@@ -49,11 +49,13 @@ class Root:
         self._walk_only = walk_only
 
     def trouble(self) -> str:
-        """Why there is no such folder to work in; empty when there is."""
+        """Why there is no such folder to work in; empty when there is, or when nobody can tell just now."""
         try:
             self._open().close()
         except RootMissing as missing:
             return str(missing)
+        except ToolFault:
+            return ""
         return ""
 
     # -- opening --------------------------------------------------------------------------------------------------
@@ -107,7 +109,10 @@ class Root:
         except OfTheGateway:
             raise RootMissing(f"The root folder `{self.path}` lies in the gateway's own `state_dir`") from None
         except OSError as error:
-            raise RootMissing(f"The root folder `{self.path}` cannot be opened: {error.strerror}") from None
+            # Without a descriptor to spare nobody knows whether the folder is there, and it probably is.
+            unknown = error.errno in (errno.EMFILE, errno.ENFILE)
+            message = f"The root folder `{self.path}` cannot be opened: {error.strerror}"
+            raise (ToolFault if unknown else RootMissing)(message) from None
 
     # -- what went wrong ------------------------------------------------------------------------------------------
 

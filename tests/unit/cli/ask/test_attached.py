@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.canned import canned
+from tests.support.canned import Asked, canned
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
 
 from trunkline.cli.ask import attached
 from trunkline.cli.ask.attached import AttachedDesk, attached_desk
+from trunkline.cli.ask.matches import Match
 from trunkline.cli.ask.whom import There
 from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import BAD_VALUE, GATEWAY_UNREACHABLE, HOST_REFUSED, UNAUTHORIZED, GatewayError, Problem
@@ -302,3 +303,68 @@ async def test_a_gateway_that_shuts_down_says_so_when_it_is_asked_for_its_server
         with pytest.raises(GatewayError) as caught:
             await desk.servers()
     assert caught.value.problem.code.id == "TL205"
+
+
+# Finding, and what it costs -------------------------------------------------------------------------------------------
+
+
+LISTED = {"tools": [ADD], "resultType": "complete"}
+FOUND = {"tools": [{"tool_id": "s_add", "description": "", "why": {"words": [], "cosine": 0.5, "score": 1.0}}]}
+BUDGET = {
+    "servers": [{"name": "s", "tools": 1, "tokens": 20}],
+    "tools": [{"tool_id": "s_add", "server": "s", "tokens": 20}],
+    "modes": {
+        "all": {"tokens": 20},
+        "search": {"tokens": 9, "dialogue": 50},
+        "auto": {"chosen": "all", "why": "it is short"},
+    },
+    "disclosure": "auto",
+    "shown": "all",
+}
+
+
+async def found_at(page: tuple[int, bytes], **keys: str) -> tuple[list[Match], Asked]:
+    """What a gateway finds that greets, lists its tools and answers a search with this page."""
+    pages = {"/mcp": greeting(), "/api/tools/discover?query=a+%26+b&limit=3&provision=0&explain=1": page}
+    async with canned(pages) as server, attached_desk(There(f"{server.url}/mcp", **keys)) as desk:
+        server.pages["/mcp"] = greeting(LISTED, id=2)
+        return await desk.find("a & b", 3), server.asked[-1]
+
+
+async def test_a_search_is_left_to_the_gateway_and_definitions_are_those_of_its_list() -> None:
+    (match,), asked = await found_at((200, json.dumps(FOUND).encode()), token="client")
+    assert json.loads(match.tool.definition) == ADD
+    assert (match.why.cosine, match.why.score) == (0.5, 1.0)
+    assert asked.headers["authorization"] == "Bearer client"
+
+
+async def test_no_token_is_sent_where_there_is_none() -> None:
+    _, asked = await found_at((200, json.dumps(FOUND).encode()))
+    assert "authorization" not in asked.headers
+
+
+@pytest.mark.parametrize(
+    ("page", "code", "words"),
+    [
+        ((404, b"not here"), GATEWAY_UNREACHABLE, "HTTP 404"),
+        ((200, b"<html>"), GATEWAY_UNREACHABLE, "cannot be read"),
+        ((401, b"{}"), UNAUTHORIZED, "does not accept the client's token"),
+        ((400, b'{"code":"TL403","detail":"No","hint":"other words"}'), None, "No"),
+    ],
+    ids=["older", "other", "token", "refused"],
+)
+async def test_a_gateway_that_does_not_search_is_told(page: tuple[int, bytes], code: Any, words: str) -> None:
+    with pytest.raises(GatewayError) as error:
+        await found_at(page)
+    assert words in error.value.problem.message
+    assert code is None or error.value.problem.code is code
+
+
+async def test_the_budget_is_what_the_gateway_says() -> None:
+    pages = {"/mcp": greeting(), "/api/tools/budget?tools=1": (200, json.dumps(BUDGET).encode())}
+    async with canned(pages) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
+        assert await desk.budget() == BUDGET
+        server.pages["/api/tools/budget?tools=1"] = (200, b'{"servers":[]}')
+        with pytest.raises(GatewayError) as error:
+            await desk.budget()
+    assert "cannot be read" in error.value.problem.message

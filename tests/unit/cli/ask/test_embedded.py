@@ -173,3 +173,31 @@ async def test_what_servers_say_of_themselves_keeps_no_secret_of_the_file(tmp_pa
         told = json.dumps(await desk.servers())
     assert "bad key" in told
     assert "hunter2" not in told
+
+
+# Finding, and what it costs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("semantic", [False, True])
+async def test_tools_are_found_with_the_reasons(tmp_path: Path, semantic: bool) -> None:
+    draw = {"name": "draw", "description": "Draw a picture of a horse", "inputSchema": {"type": "object"}}
+    server = StdioFaults(tmp_path, "art", tools=[draw, ADD])
+    settings = settings_for(tmp_path, server.entry(), search={"semantic": semantic})
+    async with embedded_desk(settings, nothing, "") as desk:
+        first, *_ = await desk.find("paint me a picture", 3)
+        assert len(await desk.find("picture horse draw add", 1)) == 1
+        assert await desk.find("qqxxzz", 3) == []
+    assert first.tool.name == "art_draw"
+    assert json.loads(first.tool.definition) == {**draw, "name": "art_draw"}
+    assert ("picture", "description") in [(word.word, word.field) for word in first.why.words]
+    assert sum(word.share for word in first.why.words) == pytest.approx(1)
+    assert (first.why.cosine is not None) == semantic
+
+
+async def test_the_budget_is_that_of_every_server_of_the_file(tmp_path: Path) -> None:
+    first, second = StdioFaults(tmp_path, "first", start_delay=0.3), StdioFaults(tmp_path, "second")
+    async with embedded_desk(settings_for(tmp_path, first.entry(), second.entry()), nothing, "") as desk:
+        found = await desk.budget()
+        names = {tool.name for tool in await desk.tools()}
+    assert {server["name"] for server in found["servers"]} == {"first", "second"}
+    assert {tool["tool_id"] for tool in found["tools"]} == names

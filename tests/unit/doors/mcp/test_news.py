@@ -114,6 +114,19 @@ async def test_a_client_that_comes_late_is_not_told_of_the_past(tmp_path: Path) 
             assert await next_method(events) == PROMPTS
 
 
+async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_changed_alone(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
+        change(here, prompts=["p"], resources=["r:1"])
+        assert await next_method(events) == PROMPTS
+        assert await next_method(events) == RESOURCES
+        wanted = dict.fromkeys(ASKED_BY.values(), True)
+        change(here, prompts=["p"], resources=["r:1"], tools=["t", "new"])
+        async with listening(here, wanted) as (_, heard):
+            assert (await heard())["method"] == TOOLS
+            change(here, prompts=["p", "q"], resources=["r:1"], tools=["t", "new"])
+            assert (await heard())["method"] == PROMPTS, "nothing else came in between"
+
+
 async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(news, "_SETTLE_S", 0.0)
     monkeypatch.setattr(hello, "_HEARD_S", 0.5)

@@ -83,7 +83,8 @@ async def test_nothing_is_said_before_the_acknowledgement(tmp_path: Path) -> Non
             await until(lambda: len(here.source.watches) == 2, "both are asked for")
             here.source.watches[0].settle(HOLDS)
             update(here, "x:1")
-            here.server.listens.list_changed("notifications/tools/list_changed")
+            here.desk.offer("s", tools=["new"], resources=["x:1", "x:2"])
+            await asyncio.sleep(0.2)  # news wait a moment for more
             here.source.watches[1].settle(HOLDS)
             methods = [(await heard())["method"] for _ in range(3)]
             assert methods == [

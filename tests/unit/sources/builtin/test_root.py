@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import socket
 from pathlib import Path
 
@@ -168,3 +170,21 @@ def test_a_root_that_is_not_there_says_so_and_works_once_it_is(tmp_path: Path) -
 def test_every_refusal_of_the_system_becomes_a_sentence() -> None:
     for number in range(1, 133):
         assert words_for(OSError(number, os.strerror(number)), "a/file").count("`a/file`") == 1
+
+
+def test_a_folder_that_nobody_can_look_at_for_want_of_descriptors_does_not_count_as_missing(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(tmp_path, os.O_RDONLY))
+        assert root.trouble() == ""
+        with pytest.raises(ToolFault, match="Too many open files"):
+            root.name_of("a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.tool import Tool
-from trunkline.discovery.facts import SHORT, Facts, facts_of, shortened
+from trunkline.search.facts import MAX_TAGS, SHORT, Facts, facts_of, shortened
 
 
 def facts(definition: bytes) -> Facts:
@@ -47,3 +47,36 @@ def test_a_description_is_shortened_to_its_first_line() -> None:
     assert len(cut) <= SHORT
     assert cut.endswith("word…")
     assert len(shortened("x" * 500)) == SHORT
+
+
+def test_tags_and_keywords_are_read_wherever_servers_put_them() -> None:
+    definition = (
+        b'{"tags":["a"],"keywords":["b"],"_meta":{"tags":["c","a"],"x/y":{"tags":["d"]},"z":{"keywords":["e"]}}}'
+    )
+    assert facts(definition).tags == ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize("tags", [b"7", b'"a"', b"[1,null,{}]", b'["", "%b"]' % (b"x" * 100), b'{"a":1}'])
+def test_tags_of_another_shape_were_not_said(tags: bytes) -> None:
+    assert facts(b'{"tags":%b,"_meta":%b}' % (tags, tags)).tags == ()
+    assert facts(b'{"_meta":{"tags":%b,"more":{"tags":%b}}}' % (tags, tags)).tags == ()
+
+
+def test_there_is_a_bound_on_tags() -> None:
+    many = b",".join(b'"t%d"' % number for number in range(1000))
+    assert len(facts(b'{"tags":[%b]}' % many).tags) == MAX_TAGS
+
+
+@pytest.mark.parametrize(
+    ("annotations", "read_only"),
+    [
+        (b'{"readOnlyHint":true}', True),
+        (b'{"readOnlyHint":false}', False),
+        (b'{"readOnlyHint":"true"}', False),
+        (b'{"readOnlyHint":1,"title":"T"}', False),
+        (b"{}", False),
+        (b"[]", False),
+    ],
+)
+def test_only_a_plain_true_says_read_only(annotations: bytes, read_only: bool) -> None:
+    assert facts(b'{"annotations":%b}' % annotations).read_only is read_only

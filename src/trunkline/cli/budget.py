@@ -1,0 +1,120 @@
+"""`trunkline budget [SERVER]`: what the tools cost a model to read, and what each mode of disclosure would save."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from trunkline.cli.options import CONFIG, JSON, URL
+from trunkline.cli.terminal import advise, complain, echo_json, plain
+
+if TYPE_CHECKING:
+    from trunkline.cli.ask.desk import Budget, Desk
+    from trunkline.cli.ask.waiting import Waiting
+
+_SERVER_HEADS: Final = ("SERVER", "TOOLS", "TOKENS", "SHARE")
+_TOOL_HEADS: Final = ("TOOL", "SERVER", "TOKENS", "SHARE")
+_MODE_HEADS: Final = ("MODE", "FIRST LIST", "SAVING", "WITH A SEARCH", "SAVING")
+_OWN: Final = "trunkline"
+
+
+@click.command(short_help="Show what the tools cost a model to read.")
+@click.argument("server", required=False)
+@click.option("--tools", "by_tool", is_flag=True, help="Show each tool, not only each server.")
+@CONFIG
+@URL
+@JSON
+def budget(server: str | None, by_tool: bool, config: Path | None, url: str | None, as_json: bool) -> None:
+    """Show how many tokens the tools cost a model to read, the dearest first: by server, or by tool for one SERVER.
+
+    Below that stands what a client is sent in each mode of `gateway.disclosure`: the list it begins with, and at most
+    all in all, until it has searched once and has what it found in its list. Tokens are estimated; models differ by
+    some percent.
+    """
+    from trunkline.cli.ask.run import ask
+
+    async def question(desk: Desk, waiting: Waiting) -> Budget:
+        return await desk.budget()
+
+    def show(found: Budget) -> int:
+        known = [each["name"] for each in found["servers"]]
+        if server is not None and server not in known:
+            return _no_such(server, known)
+        echo_json(_of_server(found, server)) if as_json else show_budget(found, server, by_tool=by_tool)
+        return 0 if found["tools"] else 1
+
+    ask(question, show, config, url, what="asking what the tools cost")
+
+
+def _no_such(server: str, known: Sequence[str]) -> int:
+    from trunkline.config.suggest import hint_for
+
+    complain(f"No server with tools is called `{server}`", hint_for(server, known, "those with tools are"))
+    return 1
+
+
+def _of_server(found: Budget, server: str | None) -> dict[str, Any]:
+    if server is None:
+        return dict(found)
+    servers = [each for each in found["servers"] if each["name"] == server]
+    return {**found, "servers": servers, "tools": [each for each in found["tools"] if each["server"] == server]}
+
+
+def show_budget(found: Budget, server: str | None, *, by_tool: bool) -> None:
+    if not found["tools"]:
+        click.echo("no tools: `trunkline servers` shows how the servers are", err=True)
+        return
+    from trunkline.cli.table import table
+
+    whole = found["modes"]["all"]["tokens"]
+    shown = _of_server(found, server)
+    if by_tool or server is not None:
+        rows = [(each["tool_id"], each["server"], *_cost(each, whole)) for each in shown["tools"]]
+        click.echo(table(_TOOL_HEADS, rows))
+    else:
+        rows = [(_named(each["name"]), f"{each['tools']:,}", *_cost(each, whole)) for each in shown["servers"]]
+        click.echo(table(_SERVER_HEADS, rows))
+    click.echo(f"\n{table(_MODE_HEADS, _modes(found))}")
+    _tell_choice(found)
+
+
+def _named(server: str) -> str:
+    return f"{server} (its own)" if server == _OWN else server
+
+
+def _cost(each: dict[str, Any], whole: int) -> tuple[str, str]:
+    return f"{each['tokens']:,}", _percent(each["tokens"], whole)
+
+
+def _modes(found: Budget) -> list[tuple[str, ...]]:
+    modes = found["modes"]
+    whole, search = modes["all"]["tokens"], modes["search"]
+    rows = {
+        "all": (f"{whole:,}", "", f"{whole:,}", ""),
+        "search": (
+            f"{search['tokens']:,}",
+            _saving(search["tokens"], whole),
+            f"up to {search['dialogue']:,}",
+            _saving(search["dialogue"], whole),
+        ),
+    }
+    return [*((mode, *cells) for mode, cells in rows.items()), ("auto", *rows[modes["auto"]["chosen"]])]
+
+
+def _saving(cost: int, whole: int) -> str:
+    return _percent(whole - cost, whole)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{round(100 * part / whole)} %" if whole else ""
+
+
+def _tell_choice(found: Budget) -> None:
+    auto = found["modes"]["auto"]
+    click.echo(f"\n`auto` is `{plain(auto['chosen'])}` here: {plain(auto['why'])}")
+    click.echo(f"`gateway.disclosure` is `{plain(found['disclosure'])}`: clients see `{plain(found['shown'])}`")
+    if found["shown"] == "all" and auto["chosen"] == "search":
+        advise("leave `gateway.disclosure` out, and clients that cannot search by themselves save that")

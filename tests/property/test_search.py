@@ -1,0 +1,71 @@
+"""Whatever servers write into definitions and whatever is asked: it is indexed, searched, explained and counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.core.tool import Tool
+from trunkline.discovery.provisioning import Provisioned
+from trunkline.search.corpus import Corpus, Group
+from trunkline.search.tokens import tokens_of
+
+MEMBERS = ("name", "title", "description", "inputSchema", "annotations", "_meta", "tags", "keywords", "properties")
+MEMBERS += ("type", "items", "anyOf", "enum", "required", "readOnlyHint", "$ref", "x")
+texts = st.sampled_from(["", "a b", "\x00\x1b", "e\u0300\u202e", "\U0001f600", "aB1cD2" * 20, "." * 50, "__", "get"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(MEMBERS) | texts, inner, max_size=5),
+    max_leaves=20,
+)
+definitions = st.dictionaries(st.sampled_from(MEMBERS), values, max_size=10)
+
+
+def tool(number: int, definition: dict[str, Any]) -> Tool:
+    name = f"tool_{number}"
+    return Tool("server", name, json.dumps({**definition, "name": name}).encode())
+
+
+@given(st.lists(definitions, max_size=4), texts | st.text(), st.lists(texts | st.text(), max_size=3))
+def test_anything_is_indexed_searched_and_explained(offered: list[Any], query: str, tags: list[str]) -> None:
+    tools = [tool(number, definition) for number, definition in enumerate(offered)]
+    collection = Corpus().begin([Group("server", query, tuple((each, each.name, tuple(tags)) for each in tools))])
+    collection.finish()
+    assert collection.ready
+    hits = collection.search(query, None)
+    assert len({hit.position for hit in hits}) == len(hits) <= len(tools)
+    assert all(math.isfinite(hit.score) for hit in hits)
+    assert all(math.isfinite(collection.explain(query, hit).score) for hit in hits)
+    assert set(collection.tagged(tags)) <= set(range(len(tools)))
+    assert hits == collection.search(query, None)
+
+
+@given(definitions)
+def test_the_tokens_of_anything_are_counted(definition: dict[str, Any]) -> None:
+    assert tokens_of(tool(1, definition).definition) > 0
+
+
+steps = st.tuples(st.sampled_from(["find", "ask", "take", "budget"]), st.integers(0, 9), st.integers(1, 120))
+
+
+@given(st.lists(steps, max_size=40))
+def test_what_a_session_holds_is_within_its_budget_and_may_be_executed(taken: list[tuple[str, int, int]]) -> None:
+    held = Provisioned(100)
+    for step, number, tokens in taken:
+        address, cost = f"server.tool_{number}", 7 + 11 * number
+        if step == "find" and cost <= held.room:
+            held.find(address, cost)
+        elif step == "ask":
+            assert held.ask_for(address, cost) == (address in held.asked)
+        elif step == "take":
+            held.take_back(address)
+            assert address not in held.granted
+        elif step == "budget":
+            held.set_budget(tokens)
+        assert not held.found or held.tokens <= held.budget
+        assert set(held.listed()) <= held.granted.keys()
+        assert not held.asked.keys() & held.found.keys()

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from trunkline.cli.ask.matches import Why, Word, matches_in
+from trunkline.core.tool import Tool
+
+LISTED = Tool("", "s_add", b'{"name":"s_add","n":1.10}')
+
+
+def test_tools_of_the_list_keep_their_definitions_and_the_order_is_that_of_the_answer() -> None:
+    told = {
+        "tools": [
+            {"tool_id": "s.twin", "description": "Another", "inputSchema": {"type": "object"}, "server": "s"},
+            {"tool_id": "s_add", "why": {"words": [{"word": "add", "field": "name", "share": 1}], "cosine": 0.4}},
+        ],
+        "budget": 4000,
+    }
+    twin, add = matches_in(json.dumps(told).encode(), {"s_add": LISTED})
+    assert add.tool is LISTED
+    assert add.why == Why([Word("add", "name", 1.0)], 0.4)
+    assert json.loads(twin.tool.definition) == {
+        "name": "s.twin",
+        "description": "Another",
+        "inputSchema": {"type": "object"},
+    }
+    assert twin.why == Why()
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"tools":[{}]}', b'{"tools":5}', b"[" * 9000])
+def test_another_answer_is_not_taken_for_one(body: bytes) -> None:
+    with pytest.raises((msgspec.MsgspecError, RecursionError)):
+        matches_in(body, {})

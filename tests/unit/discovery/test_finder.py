@@ -1,0 +1,215 @@
+"""Searches of a catalog that changes while it is being indexed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.discovery.rig import Registry, tool
+
+from trunkline.config.gateway import SearchSettings
+from trunkline.core.call import Caller
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.discovery.finder import KEPT, Finder, Found
+from trunkline.search.corpus import Collection, _Part
+
+MANY = tuple(tool("vast", f"export_{number}", f"Export the invoice number {number}") for number in range(1500))
+
+
+def version(number: int) -> tuple[Tool, ...]:
+    return (tool("restless", f"tide_{number}", "High water at a harbour"),)
+
+
+class Catalogue(Registry):
+    """A large server, and one whose list can be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.serve("vast", *MANY)
+        self.serve("restless", *version(0))
+
+    def change(self, number: int) -> None:
+        self.sinks["restless"].publish(Snapshot(tools=version(number)))
+
+    def search(self, query: str, session: str | None = None) -> list[Found]:
+        """Where what is found will be."""
+        found: list[Found] = []
+        self.discovery.find(Caller("local", session), query, [], found.append)
+        return found
+
+
+async def under_way(finder: Finder) -> None:
+    """Until something is being indexed."""
+    while finder._engine.corpus is None:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
+    assert any(not indexed.collection.ready for indexed in finder._kept.values())
+
+
+async def test_a_search_is_answered_although_the_catalog_changes_all_the_time(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    found = here.search("export the invoice")
+    for number in range(1, 100_000):
+        here.change(number)
+        here.search("high water")
+        await asyncio.sleep(0)
+        if found:
+            break
+    assert len(found[0].entries) > 0
+
+
+async def test_a_search_knows_what_there_was_when_it_was_asked(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    before = here.search("high water")
+    await under_way(here.discovery.finder)
+    assert not before
+    here.change(1)
+    after = here.search("high water")
+    await until(lambda: before and after, "both are answered")
+    assert [entry.name for entry in after[0].entries] == ["tide_1"]
+
+
+async def test_a_search_is_answered_although_settings_change_meanwhile(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    finder = here.discovery.finder
+    found = [here.search("high water")]
+    await under_way(finder)
+    finder.adopt(SearchSettings(semantic=False, tags={"sea": ["restless_*"]}))
+    found.append(here.search("high water"))
+    await until(lambda: all(found), "other tags lose no search")
+    here.change(1)
+    found.append(here.search("high water"))
+    finder.adopt(SearchSettings(semantic=True))
+    finder.adopt(SearchSettings(semantic=False))
+    await until(lambda: all(found), "another way to search loses none either")
+
+
+async def test_a_search_is_answered_although_many_sessions_search_lists_of_their_own(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    found = [here.search("high water")]
+    await under_way(here.discovery.finder)
+    for number in range(6):
+        here.sinks["restless"].publish_for(f"session {number}", Snapshot(tools=version(number)))
+    for session in (*(f"session {number}" for number in range(6)), None, "session 0"):
+        found.append(here.search("high water", session))
+    await until(lambda: all(found), "nobody is forgotten")
+    numbers = [0, 0, 1, 2, 3, 4, 5, 0, 0]
+    assert [each[0].entries[0].name for each in found] == [f"tide_{number}" for number in numbers]
+    assert len(here.discovery.finder._kept) <= 7
+    here.search("high water")
+    assert len(here.discovery.finder._kept) == KEPT
+
+
+async def test_a_library_that_does_not_load_is_told_of_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Catalogue(tmp_path)
+    notes: list[str] = []
+    here.events.noted.append(lambda note: notes.append(note.message))
+    monkeypatch.setattr("trunkline.discovery.engine._LIBRARIES", ("trunkline.search.no_such_module",))
+    here.search("high water")
+    await until(lambda: notes, "the operator is told")
+    assert "no_such_module" in notes[0]
+    monkeypatch.undo()
+    found = here.search("high water")
+    await until(lambda: found, "it is tried again")
+
+
+async def test_an_index_that_fails_is_told_of_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Catalogue(tmp_path)
+    notes: list[str] = []
+    here.events.noted.append(lambda note: notes.append(note.message))
+    found = [here.search("high water")]
+    await under_way(here.discovery.finder)
+    with monkeypatch.context() as broken:
+        broken.setattr(Collection, "step", lambda collection: 1 / 0)
+        await until(lambda: notes, "the operator is told")
+    assert "ZeroDivisionError" in notes[0]
+    found.append(here.search("high water"))
+    await until(lambda: all(found), "the next search helps those that waited, too")
+
+
+async def test_settings_may_change_just_as_the_first_search_begins(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    finder = here.discovery.finder
+    found = here.search("high water")
+    finder._engine._imported(None)
+    finder.adopt(SearchSettings(semantic=True))
+    finder.adopt(SearchSettings(semantic=False))
+    await until(lambda: found, "it is answered")
+
+
+async def test_an_index_that_was_replaced_is_gone_at_once(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    here.search("high water")
+    finder = here.discovery.finder
+    await until(lambda: finder._kept and all(kept.collection.ready for kept in finder._kept.values()), "it is ready")
+    gone = [being_completed(kept.collection) for kept in finder._kept.values()]
+    here.change(1)
+    here.search("high water")
+    await until(lambda: [reference() for reference in gone] == [None], "nobody holds it", 5)
+
+
+def being_completed(collection: Collection) -> weakref.ref[Collection]:
+    """Work that is under way refers to what it is done for."""
+    collection._work = collection._segment(_Part("vast", "", ()))
+    next(collection._work)
+    return weakref.ref(collection)
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()} & {"search-import", "query-encoder", "tool-encoder"}
+
+
+async def test_closing_while_libraries_are_read_leaves_no_thread_and_starts_none(tmp_path: Path) -> None:
+    here = Registry(tmp_path, gateway={"search": SearchSettings()})
+    here.serve("restless", *version(0))
+    here.discovery.find(Caller("local"), "high water", [], lambda found: None)
+    assert threads() <= {"search-import"}  # once they were read by somebody else it ends at once
+    await here.discovery.close()
+    assert threads() == set()
+    here.discovery.find(Caller("local"), "high water", [], lambda found: None)
+    await asyncio.sleep(0)
+    assert threads() == set()
+    assert here.discovery.finder._engine._vectors is None
+
+
+async def test_tags_of_the_file_are_found_by_either_name_of_a_tool(tmp_path: Path) -> None:
+    tags = {"sea": ("restless.tide_?",), "money": ("vast_export_*9", "no_such"), "none": ()}
+    here = Catalogue(tmp_path)
+    here.discovery.finder.adopt(SearchSettings(semantic=False, tags=tags))
+    found: list[Found] = []
+    for tag in tags:
+        here.discovery.find(Caller("local"), "", [tag], found.append)
+    await until(lambda: len(found) == len(tags), "all are answered")
+    by_tag = {tag: [entry.name for entry in each.entries] for tag, each in zip(tags, found, strict=True)}
+    assert by_tag["sea"] == ["tide_0"]
+    assert by_tag["money"] == [f"export_{number}" for number in range(9, 1500, 10)]
+    assert by_tag["none"] == []
+
+
+async def test_waiting_for_meaning_ends_when_search_is_closed(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    await here.discovery.close()
+    await asyncio.wait_for(here.discovery.finder.settle(here.router.catalog, 60), 5)
+
+
+async def test_without_meaning_no_more_is_worked_out_of_it(tmp_path: Path) -> None:
+    here = Registry(tmp_path, gateway={"search": SearchSettings()})
+    here.serve("vast", *MANY)
+    found: list[Found] = []
+    here.discovery.find(Caller("local"), "export", [], found.append)
+    finder = here.discovery.finder
+    await until(
+        lambda: finder._engine._vectors is not None and finder._engine._vectors.wanted > 0,
+        "meaning is being worked out",
+    )
+    finder.adopt(SearchSettings(semantic=False))
+    await until(
+        lambda: finder._engine._vectors is not None and finder._engine._vectors.wanted == 0, "nothing is wanted", 2
+    )
+    await here.discovery.close()

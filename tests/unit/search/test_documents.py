@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+from trunkline.core.tool import Tool
+from trunkline.search.documents import Document, document_of, labels, meaning_text
+
+DEFINITION = {
+    "name": "getWeather",
+    "title": "Weather",
+    "description": "The weather of a city.",
+    "inputSchema": {"properties": {"city": {"description": "Where"}, "at": {"properties": {"day": {}}}}},
+    "tags": ["sky"],
+}
+TOOL = Tool("meteo", "getWeather", json.dumps(DEFINITION).encode())
+
+
+def test_a_tool_with_everything_it_is_found_by() -> None:
+    assert document_of(TOOL, "meteo__getWeather", "All about weather", ("mine", "sky")) == Document(
+        server="meteo",
+        name="getWeather",
+        shown="meteo__getWeather",
+        title="Weather",
+        description="The weather of a city.",
+        parameters=("city", "at"),
+        parameter_texts=("Where",),
+        inner_parameters=("day",),
+        server_text="All about weather",
+        tags=("mine", "sky"),
+    )
+
+
+def test_an_unreadable_definition_leaves_the_names() -> None:
+    document = document_of(Tool("s", "t", b"\xff"), None)
+    assert (document.server, document.name, document.description, document.parameters) == ("s", "t", "", ())
+
+
+def test_what_is_long_is_cut() -> None:
+    definition = json.dumps({"title": "x" * 10**6, "description": "y " * 10**6}).encode()
+    document = document_of(Tool("s" * 10**6, "t" * 10**6, definition), "u" * 10**6, "v" * 10**6)
+    texts = (document.server, document.name, document.shown, document.title, document.description, document.server_text)
+    assert max(map(len, texts)) <= 3000
+    assert len(meaning_text(document)) < 2000
+
+
+def test_a_tool_is_labelled_by_its_tags_and_by_keywords_that_it_speaks_of() -> None:
+    document = document_of(Tool("s", "search_files", b'{"description":"Files on the web.","tags":["x"]}'), None)
+    assert labels(document) == ("x", "search", "web", "file")
+
+
+def test_the_text_that_the_encoder_reads() -> None:
+    text = "meteo get weather: The weather of a city. Parameters: city, at"
+    assert meaning_text(document_of(TOOL, "shown", "instructions", ("tag",))) == text
+    assert meaning_text(document_of(Tool("s", "ping", b"{}"), None)) == "s ping: "
