@@ -65,6 +65,7 @@ class Fleet:
         self._ships: dict[str, _Ship] = {}
         self._gates: dict[Gate, _Ship] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         roster.on_left.append(self._left)
 
     def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
@@ -152,7 +153,7 @@ class Fleet:
                 await asyncio.sleep(0.02)
         finally:
             if ship.task is not None:
-                _end(ship.task)
+                self._end(ship.task)
                 await asyncio.wait([ship.task], timeout=_STOP_S)
             self._roster.let_go(gate)
 
@@ -161,22 +162,29 @@ class Fleet:
     def _own(self, life: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(life, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ending.discard(task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Once: a second time would take it out of its own clearing up.
+
+        Not by `task.cancelling()`: that is also true while a timeout inside the task is about to be noticed.
+        """
+        if task not in self._ending and not task.done():
+            self._ending.add(task)
+            task.cancel()
 
     async def close(self) -> None:
         """End every source, those that are leaving too."""
         tasks = list(self._tasks)
         for task in tasks:
-            _end(task)
+            self._end(task)
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_S)
-
-
-def _end(task: asyncio.Task[None]) -> None:
-    """Once: a second time would take it out of its own clearing up."""
-    if not task.cancelling():
-        task.cancel()
 
 
 class _Unbuilt(ToolsOnly):

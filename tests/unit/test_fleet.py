@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,28 @@ async def test_sources_that_are_leaving_clear_up_when_everything_ends(
     assert [ship.cleared_up for ship in sea.ships] == [True, True, True]
     assert len(asyncio.all_tasks()) == 1
     held.cancel("over")
+
+
+class Impatient(Ship):
+    """Waits for a while, and then again."""
+
+    async def run(self, sink: Sink) -> None:
+        sink.health(Health(state="ready"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3600) as self.while_:
+                await asyncio.Event().wait()
+        await super().run(sink)
+
+
+async def test_a_source_that_is_ended_while_its_own_timeout_is_about_to_be_noticed_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sea = Sea(tmp_path, monkeypatch)
+    ship = Impatient("one")
+    sea.build = lambda _: ship
+    sea.apply(one="1")
+    await sea.states(one="ready")
+    ship.while_.reschedule(asyncio.get_running_loop().time() - 1)
+    await asyncio.sleep(0)  # the timeout has struck, and the source has not yet woken up
+    await sea.fleet.close()
+    assert len(asyncio.all_tasks()) == 1

@@ -46,7 +46,8 @@ class BuiltinSource(ToolsOnly):
             while True:
                 self._report(sink, await self._trouble(), await self._note())
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._look.wait(), _LOOK_S)
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._look.wait()
                 self._look.clear()
         finally:
             await self._close()
