@@ -236,12 +236,21 @@ async def test_a_client_that_leaves_or_cancels_stops_its_call(tmp_path: Path) ->
         assert await app.hear() == {"type": "toolCancel", "correlationId": number}
         app.answer(number, "too late")
         assert (await cancelled).failed
-        gone = here.call("T_hang")
-        number = (await app.hear())["correlationId"]
-        gone.cancel()
-        assert await app.hear() == {"type": "toolCancel", "correlationId": number}
+        async with here.gateway.modern() as modern:
+            async with modern.start_call("T_hang", {}):
+                number = (await app.hear())["correlationId"]
+            assert await app.hear() == {"type": "toolCancel", "correlationId": number}
         app.serve()
         assert (await here.client.call("T_echo", {"a": 1})).structured == {"a": 1}
+
+
+async def test_a_client_that_ends_its_session_stops_its_calls(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, await here.dial() as app, here.gateway.client() as leaving:
+        call = asyncio.ensure_future(leaving.call("T_hang"))
+        number = (await app.hear())["correlationId"]
+        await leaving.delete()
+        assert await app.hear() == {"type": "toolCancel", "correlationId": number}
+        assert (await call).failed
 
 
 async def test_a_cancel_and_an_answer_that_cross_give_one_outcome(tmp_path: Path) -> None:
