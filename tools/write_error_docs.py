@@ -56,7 +56,7 @@ def page(codes: Iterable[Code] = CODES.values()) -> str:
 
 
 def _sections(codes: Iterable[Code]) -> Iterator[str]:
-    for first_digit, group in groupby(sorted(codes, key=lambda code: code.id), key=lambda code: code.id[2]):
+    for first_digit, group in groupby(sorted(codes, key=lambda code: (_family(code), code.id)), key=_family):
         members = list(group)
         title, explanation = FAMILIES[first_digit]
         yield f"\n## {title}\n\n{explanation}\n\n"
@@ -64,6 +64,11 @@ def _sections(codes: Iterable[Code]) -> Iterator[str]:
         for code in members:
             yield f"| {code.id} | {code.title} | {code.jsonrpc} | {code.http} | {code.exit} |\n"
         yield from map(_explanation, members)
+
+
+def _family(code: Code) -> str:
+    """Codes of workflow files are spelled as the format has them; they belong to agent runs."""
+    return code.id[2] if code.id.startswith("TL") else "6"
 
 
 def _explanation(code: Code) -> str:

@@ -7,7 +7,8 @@ from tools.write_error_docs import PAGE, main, page
 from trunkline.core.errors import CODES, Code
 from trunkline.core.explanations import EXPLANATIONS
 
-ROW = re.compile(r"^\| (TL\d{3}) \| (.+?) \| (-?\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+ID = r"(?:TL[1-69]\d\d|USER\.MCP_PROXY\.[A-Z_]+)"
+ROW = re.compile(rf"^\| ({ID}) \| (.+?) \| (-?\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 
 
 def test_every_code_is_in_the_docs_with_its_numbers():
@@ -26,7 +27,7 @@ def test_a_new_code_makes_the_page_out_of_date():
 def test_codes_are_well_formed_and_keyed_by_their_id():
     for key, code in CODES.items():
         assert key == code.id
-        assert re.fullmatch(r"TL[1-69]\d\d", code.id)
+        assert re.fullmatch(ID, code.id)
         assert code.title and not code.title.endswith(".")
         assert code.exit in (0, 1, 2, 130)
         assert 400 <= code.http <= 599

@@ -1,0 +1,52 @@
+"""What an agent lets us know while it works, whichever agent it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The tools that the agent says it has, by the names that its model sees."""
+
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A call that the agent made of a tool of its own, not of ours: whether the tool ran, or was refused."""
+
+    tool: str
+    ran: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke:
+    """A piece of text of the model on the way."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The final answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens of the whole run so far. A later one replaces an earlier one."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complained:
+    """The agent says that it failed, and why."""
+
+    message: str
+
+
+Said = Offered | Used | Spoke | Answered | Spent | Complained

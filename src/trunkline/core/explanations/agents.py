@@ -1,0 +1,165 @@
+"""The codes 6xx, and those of workflow files: what went wrong with an agent that was started."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trunkline.core.explanations.explanation import Explanation
+
+_FILE: Final = {
+    "TL601": Explanation(
+        "The workflow file has a type of state, a provider or a field that this version does not run. Nothing was "
+        "started: a step that is left out silently would be worse.",
+        ("the file uses more of AWF than Trunkline runs", "a field is misspelled", "a field stands one level too deep"),
+        ("remove what is named, or run this file with AWF", "docs/workflows.md lists what is supported"),
+    ),
+    "TL602": Explanation(
+        "A state leads to a state that the file does not have, or `states.initial` names none.",
+        ("a state was renamed and its name was left where others lead to it", "a typing mistake"),
+        ("correct the name, or add the state",),
+    ),
+    "TL603": Explanation(
+        "The workflow wants inputs that were not given, or was given one that it does not know or that is of another "
+        "type.",
+        ("a required input has no `--input name=value`", "a name is misspelled", "text was given for a number"),
+        ("give each input as `--input name=value`; the message says which are known",),
+    ),
+    "TL604": Explanation(
+        "A text in the workflow refers to an input or a state that is not there, in a form that is not known, or to a "
+        "state that can never have run before.",
+        ("a misspelled name in `{{.inputs.NAME}}` or `{{.states.NAME.Output}}`", "another template function of AWF"),
+        ("write `{{.inputs.NAME}}` or `{{.states.NAME.Output}}`, with a name from the file",),
+    ),
+    "TL605": Explanation(
+        "`validate` starts a plugin to learn which operations it has, and this one did not start, so `expose` could "
+        "not be checked.",
+        ("the program is missing, or may not be run", "it ended, or did not answer in time", "grpcio is not installed"),
+        ("start it by itself and look at what it prints", "`pip install 'trunkline[plugins]'` where grpcio is missing"),
+    ),
+    "TL606": Explanation(
+        "The output of a step is put into a shell command as it is. Whoever can influence that output, as anyone can "
+        "whose text a model reads, can make the shell run other commands.",
+        ("`{{.states.NAME.Output}}` in the `command` of a step",),
+        ("let the command read a file that the step wrote, or check the output before it is used",),
+    ),
+}
+
+_AGENTS: Final = {
+    "TL610": Explanation(
+        "The program of the agent was not found, or does not say its version.",
+        ("it is not installed, or not in PATH", "the installation is broken"),
+        ("install it, and check that its command works in the same terminal",),
+    ),
+    "TL611": Explanation(
+        "The agent ended with an error, or ended without an answer.",
+        ("it is not logged in, or its key is not valid", "its model refused the request", "it was killed"),
+        ("read what it wrote, which is part of the message", "run the agent by itself with the same prompt"),
+    ),
+    "TL612": Explanation(
+        "The agent never asked for the tools it was given, so whatever it said, it said without them. The step counts "
+        "as failed, even where the agent reports success.",
+        ("a version of the agent that treats its configuration differently", "the agent gave up before its first turn"),
+        ("use a version that docs/agents says is verified", "see what the agent wrote about its MCP servers"),
+    ),
+    "TL613": Explanation(
+        "The agent was to have no tools but those of Trunkline, and was offered or used another one. It was stopped.",
+        ("a version of the agent with a new tool that its options do not switch off",),
+        (
+            "use a version that docs/agents says is verified",
+            "use `intercept_builtins: false` if its own tools may stay",
+        ),
+    ),
+    "TL614": Explanation(
+        "The step took longer than its `timeout` and was ended, with everything that it had started.",
+        ("the agent or its model hangs", "the work needs more time"),
+        ("raise the `timeout` of the step",),
+    ),
+    "TL615": Explanation(
+        "The run was interrupted by a signal, like that of Ctrl+C, and everything that it had started was ended. What "
+        "the agent said about its own end does not count: some report success after an interrupt.",
+        ("somebody pressed Ctrl+C", "the terminal was closed", "a service manager stopped it"),
+        ("start it again when you want it",),
+    ),
+    "TL616": Explanation(
+        "The command of a step ended with a status other than 0, or could not be started.",
+        ("the command itself failed", "the folder in `dir` does not exist"),
+        ("read its output, which is part of the message", "add `on_failure` where a failure is expected"),
+    ),
+    "TL617": Explanation(
+        "States lead to each other in a circle, and the run was ended after very many steps.",
+        ("no state of the circle ever leads to a terminal one",),
+        ("check `on_success` and `on_failure` of the states that are named",),
+    ),
+    "TL618": Explanation(
+        "This version of the agent is not one for which it was proven that none of its own tools is left. It was tried "
+        "out before the step, and the message says what came of that.",
+        ("the agent was updated", "an old version is installed"),
+        ("use a version that docs/agents says is verified", "use claude or openai_compatible where it must be certain"),
+    ),
+    "TL620": Explanation(
+        "The server of the model cannot be reached, or refuses the request, also after the retries that make sense.",
+        (
+            "`base_url` is wrong, or nothing listens there",
+            "the key is not valid",
+            "the model's name is not known there",
+        ),
+        ("check `base_url`, key and `model` in `options`", "the message holds what the server said"),
+    ),
+    "TL621": Explanation(
+        "The model's server began an answer that broke off, or that is not what chat completions look like.",
+        ("a proxy or a network that cuts long answers", "a server that speaks another protocol"),
+        ("try again", "check that `base_url` is that of a chat completions API, most often it ends with `/v1`"),
+    ),
+    "TL622": Explanation(
+        "The model's server said that the model wants to call tools, and named none. Asking again would never end.",
+        ("a server whose tool parser does not fit the model",),
+        ("start the server with the tool parser of this model", "use another model"),
+    ),
+    "TL623": Explanation(
+        "The model asked for tools again and again, more often than a step may.",
+        ("the model goes in a circle", "the work needs more turns"),
+        ("raise `options.max_turns`", "give the model a smaller task"),
+    ),
+    "TL624": Explanation(
+        "The step names an environment variable for the key of the model's server, and it is not set.",
+        ("the variable is not exported in this terminal", "its name is misspelled"),
+        ("export the variable, or leave out `api_key` where the server wants none",),
+    ),
+}
+
+_PROXY: Final = {
+    "USER.MCP_PROXY.UNKNOWN_KEY": Explanation(
+        "The `mcp_proxy` block has a key that it does not know. It knows `enable`, `intercept_builtins` and "
+        "`plugin_tools` with `plugin` and `expose`.",
+        ("a misspelled key", "a key of a later version of the format"),
+        ("correct or remove the key",),
+    ),
+    "USER.MCP_PROXY.UNKNOWN_PLUGIN": Explanation(
+        "`plugin_tools` names a plugin that is declared neither in `.awf/plugins.yaml` nor under `sources`.",
+        ("a misspelled name", "the workflow is run from another folder than that of its `.awf`"),
+        ("declare the plugin, or correct the name",),
+    ),
+    "USER.MCP_PROXY.UNKNOWN_OPERATION": Explanation(
+        "`expose` names an operation that the plugin does not have.",
+        ("a misspelled name", "another version of the plugin"),
+        ("the message lists the operations that the plugin has",),
+    ),
+    "USER.MCP_PROXY.NAME_COLLISION": Explanation(
+        "Two tools of one step would have the same name, so a call could mean either.",
+        ("one operation is exposed twice", "the names of a plugin and its operation make the name of another tool"),
+        ("expose it once, or rename the plugin",),
+    ),
+    "USER.MCP_PROXY.EMPTY_PROXY": Explanation(
+        "The proxy is enabled and has nothing to offer: the agent keeps its own tools, and no plugin's are added.",
+        ("`intercept_builtins: false` without `plugin_tools`",),
+        ("add `plugin_tools`, leave out `intercept_builtins: false`, or remove the block",),
+    ),
+    "USER.MCP_PROXY.UNSUPPORTED_PROVIDER": Explanation(
+        "The format knows this provider as one whose own tools cannot be switched off. Trunkline does switch them off, "
+        "and says here whether that was verified for the installed version.",
+        ("the step uses codex or opencode",),
+        ("nothing where the version is verified", "else use claude or openai_compatible where it must be certain"),
+    ),
+}
+
+AGENTS: Final = _FILE | _AGENTS | _PROXY

@@ -1,0 +1,96 @@
+"""A workflow that was read and found good: plain data for whoever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from trunkline.workflow.template import Template
+
+InputType = Literal["string", "integer", "number", "boolean"]
+InputValue = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    name: str
+    type: InputType = "string"
+    required: bool = False
+    default: InputValue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginTools:
+    """Operations of one plugin that become tools of a step, each under `<plugin>_<operation>`."""
+
+    plugin: str
+    expose: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """An enabled `mcp_proxy` block."""
+
+    intercept_builtins: bool = True
+    plugin_tools: tuple[PluginTools, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`options` of an agent. All but `model` are for `openai_compatible` alone."""
+
+    model: Template | None = None
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    """The key itself, which its reference in the file stood for."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    max_turns: int = 50
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    name: str
+    provider: str
+    """`claude`, `codex`, `gemini`, `opencode` or `openai_compatible`."""
+    prompt: Template
+    options: Options = Options()
+    timeout_s: float
+    proxy: Proxy | None = None
+    """None where the block is absent, empty or not enabled: the agent is run as it is."""
+    dir: Template | None = None
+    on_success: str = ""
+    on_failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandState:
+    name: str
+    command: Template
+    dir: Template | None = None
+    timeout_s: float
+    on_success: str = ""
+    on_failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalState:
+    name: str
+    success: bool = True
+    message: Template | None = None
+
+
+State = AgentState | CommandState | TerminalState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    path: Path
+    name: str
+    version: str
+    inputs: tuple[Input, ...]
+    initial: str
+    states: Mapping[str, State]
