@@ -83,3 +83,5 @@ class Plan:
     folders: tuple[str, ...] = ()
     links: Mapping[str, Path] = field(default_factory=dict[str, Path])
     stdin: str = ""
+    """The place for a prompt, where the agent reads one: an argument may look like an option, is seen by everybody who
+    lists processes, and may not be longer than 128 KiB."""

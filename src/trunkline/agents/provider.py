@@ -30,6 +30,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def install(self) -> str:
+        """The command that installs it, for a person who lacks it."""
+        ...
+
+    @property
     def verified(self) -> frozenset[str]:
         """Versions on which the end-to-end tests have shown that `intercept` leaves no tool of its own."""
         ...

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from trunkline.links.children import Child, Children
 from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
 from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.links.pipes import PipeReading
 from trunkline.links.platform import sees_all_processes, signal_group
 from trunkline.links.start_problem import LostWhileStarting
 
@@ -27,9 +28,6 @@ PROCESS_LIMIT: Final = 512
 _TERM_S: Final = 0.3  # enough to remove a lock file
 _GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody should wait for it
 _LOOK_S: Final = 0.1
-_READ_BYTES: Final = 1 << 18
-_READS_AT_THE_END: Final = 8  # two mebibytes, more than a pipe holds
-_BREATHER_S: Final = 0.002  # after each _READ_BYTES: a flood must not keep the event loop busy
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
 # Output and errors go into one pipe, in the order they are written. There is no input, and it is no pipe, which some
@@ -96,7 +94,7 @@ class Commands:
             return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stdin)
         os.close(child.stderr)  # the launcher joins it with the output
-        reading = _Reading(child.stdout, output)
+        reading = PipeReading(child.stdout, output.add)
         try:
             how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
             seconds = monotonic() - started_at
@@ -158,48 +156,3 @@ def _reachable(folder: str | int) -> str:
     if isinstance(folder, str):
         return folder
     return f"/proc/{os.getpid()}/fd/{folder}" if sees_all_processes() else path_of(folder)
-
-
-class _Reading:
-    """Reads a pipe into `output` as it comes, and never so fast that others have to wait."""
-
-    def __init__(self, pipe: int, output: HeadAndTail) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._pipe = pipe
-        self._output = output
-        self._since_breather = 0
-        self._breather: asyncio.TimerHandle | None = None
-        self._loop.add_reader(pipe, self._readable)
-
-    def close(self) -> None:
-        """Read what the pipe still holds, as nobody writes any more, and close it."""
-        if self._breather is not None:
-            self._breather.cancel()
-        self._loop.remove_reader(self._pipe)
-        for _ in range(_READS_AT_THE_END):
-            if self._read() <= 0:
-                break
-        os.close(self._pipe)
-
-    def _readable(self) -> None:
-        size = self._read()
-        if size == 0:
-            self._loop.remove_reader(self._pipe)
-        self._since_breather += max(size, 0)
-        if self._since_breather >= _READ_BYTES:
-            self._since_breather = 0
-            self._loop.remove_reader(self._pipe)
-            self._breather = self._loop.call_later(_BREATHER_S, self._go_on)
-
-    def _go_on(self) -> None:
-        self._breather = None
-        self._loop.add_reader(self._pipe, self._readable)
-
-    def _read(self) -> int:
-        """How much there was; 0 at the end, -1 where nothing has come."""
-        try:
-            data = os.read(self._pipe, _READ_BYTES)
-        except BlockingIOError:
-            return -1
-        self._output.add(data)
-        return len(data)

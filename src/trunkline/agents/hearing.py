@@ -1,0 +1,84 @@
+"""What a run comes to, from what the agent lets us know on the way: its answer, or why it may not go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from trunkline.agents.plan import Mode
+from trunkline.agents.provider import Provider
+from trunkline.agents.said import Answered, Complained, Offered, Said, Spent, Used
+from trunkline.core.errors import NATIVE_TOOL, TOOLS_NOT_LISTED, Problem
+
+
+class Hearing:
+    """Reads the agent's lines. `stopped` is done as soon as the run must not go on: with the reason, or with what went
+    wrong with us while we listened."""
+
+    def __init__(self, provider: Provider, mode: Mode, on_said: Callable[[Said], None]) -> None:
+        self._provider = provider
+        self._mode = mode
+        self._on_said = on_said
+        self._reader = provider.reader()
+        self.stopped: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
+        self.answer: str | None = None
+        self.complaint = ""
+        self.spent = Spent(0, 0)
+
+    def line(self, line: str) -> None:
+        if self.stopped.done():
+            return
+        try:
+            for said in self._reader.line(line):
+                self._hear(said)
+        except Exception as error:  # a callback of the loop: nobody else would hear of it
+            if not self.stopped.done():
+                self.stopped.set_exception(error)
+
+    def _hear(self, said: Said) -> None:
+        self._on_said(said)
+        match said:
+            case Offered(tools):
+                self._offered(tools)
+            case Used(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(tool):
+                self._stop(native_tool(self._provider.name, "used", (tool,)))
+            case Answered(text):
+                self.answer = text
+            case Spent():
+                self.spent = said
+            case Complained(message):
+                self.complaint = message
+            case _:
+                pass
+
+    def _offered(self, tools: tuple[str, ...]) -> None:
+        if self._mode == "native":
+            return
+        native = tuple(tool for tool in tools if not self._provider.is_ours(tool))
+        if self._mode == "intercept" and native:
+            self._stop(native_tool(self._provider.name, "was offered", native))
+        elif len(native) == len(tools):
+            self._stop(not_listed(self._provider.name, "began without the tools it was given"))
+
+    def _stop(self, problem: Problem) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(problem)
+
+
+def native_tool(agent: str, what: str, tools: tuple[str, ...]) -> Problem:
+    names = ", ".join(f"`{tool}`" for tool in tools[:5]) + (" …" if len(tools) > 5 else "")
+    return Problem(
+        code=NATIVE_TOOL,
+        message=f"`{agent}` {what} tools of its own: {names}",
+        where=agent,
+        hint="use a version that is verified, or `intercept_builtins: false` if its own tools may stay",
+    )
+
+
+def not_listed(agent: str, what: str) -> Problem:
+    return Problem(
+        code=TOOLS_NOT_LISTED,
+        message=f"`{agent}` {what}, so what it says counts for nothing",
+        where=agent,
+        hint="use a version that is verified; what it wrote to stderr may tell more",
+    )

@@ -1,0 +1,221 @@
+"""Runs one agent without a person at it: does what its provider planned, hears what it says, and believes no run in
+which our tools were not asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+from trunkline.agents.asking import ask_program
+from trunkline.agents.hearing import Hearing, not_listed
+from trunkline.agents.installed import Installed
+from trunkline.agents.plan import Asked, Home, Mode, Plan, ToolServer
+from trunkline.agents.process import AgentProcess
+from trunkline.agents.provider import Provider
+from trunkline.agents.run_files import existing, read_texts, write_plan
+from trunkline.agents.said import Said
+from trunkline.config.secrets import is_secret_name
+from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.links.child_output import exit_reason, harmless, stderr_hint
+from trunkline.links.children import Children
+from trunkline.links.environment import child_environment
+from trunkline.telemetry.redact import Redactor
+
+_LISTING_S: Final = 60.0
+_ANSWER_S: Final = 20.0
+_COMPLAINT_CHARACTERS: Final = 2048
+
+
+class Witness(Protocol):
+    """Whoever gives out our tools."""
+
+    @property
+    def listed(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What an agent is to do. `run` is its private folder, empty now; the caller makes it and removes it."""
+
+    mode: Mode
+    prompt: str | None
+    model: str
+    project: Path
+    run: Path
+    server: ToolServer | None
+    timeout_s: float
+    mitigation: str = ""
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """What came of it: without a `problem`, `output` is its answer. `status` is negative for a signal."""
+
+    output: str
+    status: int
+    input_tokens: int
+    output_tokens: int
+    problem: Problem | None
+    seconds: float
+
+
+class AgentRunner:
+    """Starts agents as `children`. `home` and `environ` are the user's, whose agents these are."""
+
+    def __init__(
+        self, children: Children, *, home: Path, environ: Mapping[str, str], listing_s: float = _LISTING_S
+    ) -> None:
+        self._children = children
+        self._home = home
+        self._environ = child_environment(environ, extra={}, inherit="all")
+        self._listing_s = listing_s
+        self._redact = Redactor(value for name, value in environ.items() if is_secret_name(name))
+
+    async def run(
+        self,
+        provider: Provider,
+        installed: Installed,
+        job: Job,
+        witness: Witness | None,
+        on_said: Callable[[Said], None],
+    ) -> AgentResult:
+        """Run it to its end, its timeout, or to where it may not go on; then nothing of it is left.
+
+        Raises GatewayError where it cannot be started. Cancelling this ends the agent, within seconds.
+        """
+        started_at = monotonic()
+        plan = await self.prepare(provider, installed, job)
+        hearing = Hearing(provider, job.mode, on_said)
+        process = await self._start(provider, plan, job, hearing)
+        try:
+            problem = await self._wait(process, hearing, witness, provider, job, started_at)
+        finally:
+            await process.end()
+        status = process.exited.result() if process.exited.done() else 0
+        return AgentResult(
+            output=hearing.answer or "",
+            status=status,
+            input_tokens=hearing.spent.input_tokens,
+            output_tokens=hearing.spent.output_tokens,
+            problem=problem or self._verdict(provider.name, process, hearing, witness),
+            seconds=monotonic() - started_at,
+        )
+
+    async def prepare(self, provider: Provider, installed: Installed, job: Job) -> Plan:
+        """The provider's plan for this job, with its files in place."""
+        plan = provider.plan(
+            Asked(
+                mode=job.mode,
+                program=installed.program,
+                version=installed.version,
+                run=job.run,
+                project=job.project,
+                home=await self._look_at_home(provider, installed),
+                prompt=job.prompt,
+                model=job.model,
+                server=job.server,
+                mitigation=job.mitigation,
+                args=job.args,
+            )
+        )
+        try:
+            write_plan(plan, job.run)
+        except OSError as error:
+            message = f"the files of the run cannot be written: {error.strerror or error}"
+            raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(job.run))) from error
+        return plan
+
+    def environment(self, plan: Plan, project: Path) -> dict[str, str]:
+        """The user's, without what is ours; some agents ask PWD where they are."""
+        kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
+        return kept | {"PWD": str(project)} | dict(plan.env)
+
+    async def _look_at_home(self, provider: Provider, installed: Installed) -> Home:
+        wants = provider.wants(self._home, self._environ)
+        answers: dict[str, str] = {}
+        for name, arguments in wants.answers.items():
+            argv = [installed.program, *arguments]
+            printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=_ANSWER_S)
+            if printed.status == 0:
+                answers[name] = printed.stdout
+        return Home(
+            folder=self._home,
+            environ=self._environ,
+            texts=read_texts(wants.texts),
+            answers=answers,
+            present=existing(wants.links),
+        )
+
+    async def _start(self, provider: Provider, plan: Plan, job: Job, hearing: Hearing) -> AgentProcess:
+        env = self.environment(plan, job.project)
+        try:
+            child = await self._children.spawn(plan.argv, env=env, cwd=str(job.project), label=provider.name)
+        except GatewayError as error:
+            if error.problem.code is DRAINING:
+                raise
+            raise GatewayError(replace(error.problem, code=AGENT_FAILED)) from error
+        return AgentProcess(child, stdin=plan.stdin, on_line=hearing.line, redact=self._redact)
+
+    async def _wait(
+        self,
+        process: AgentProcess,
+        hearing: Hearing,
+        witness: Witness | None,
+        provider: Provider,
+        job: Job,
+        started_at: float,
+    ) -> Problem | None:
+        """What ended it before it ended by itself."""
+        deadline = started_at + job.timeout_s
+        listing = deadline if witness is None else min(deadline, monotonic() + self._listing_s)
+        for until in (listing, deadline):
+            await asyncio.wait(
+                [process.exited, hearing.stopped],
+                timeout=max(0.0, until - monotonic()),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if hearing.stopped.done():
+                return hearing.stopped.result()
+            if process.exited.done():
+                return None
+            if until < deadline and witness is not None and not witness.listed:
+                return not_listed(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
+        return Problem(
+            code=STEP_TIMEOUT,
+            message=f"`{provider.name}` was not done after {job.timeout_s:g} s",
+            where=provider.name,
+            hint="raise the `timeout` of the step",
+        )
+
+    def _verdict(self, agent: str, process: AgentProcess, hearing: Hearing, witness: Witness | None) -> Problem | None:
+        """For one that ended by itself. Lines that came with its end may have been the ones that stop it."""
+        if hearing.stopped.done():
+            return hearing.stopped.result()
+        status = process.exited.result() if process.exited.done() else 0
+        unlisted = witness is not None and not witness.listed
+        if process.lost:
+            return self._failed(agent, process, "was lost with the process that held it")
+        if hearing.complaint:
+            return self._failed(agent, process, f"reports: {self._shown(hearing.complaint)}")
+        if status != 0:
+            return self._failed(agent, process, exit_reason(status) + (" before it had tools" if unlisted else ""))
+        if unlisted:
+            tail = str(process.stderr)
+            return replace(not_listed(agent, "ended without having asked for its tools"), stderr_tail=tail)
+        if hearing.answer is None:
+            return self._failed(agent, process, "ended without an answer")
+        return None
+
+    def _failed(self, agent: str, process: AgentProcess, what: str) -> Problem:
+        tail = str(process.stderr)
+        return Problem(
+            code=AGENT_FAILED, message=f"`{agent}` {what}", where=agent, hint=stderr_hint(tail), stderr_tail=tail
+        )
+
+    def _shown(self, text: str) -> str:
+        return harmless(text, self._redact)[:_COMPLAINT_CHARACTERS]
