@@ -10,12 +10,13 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.links.control import close_all
 from trunkline.links.platform import sees_all_processes
 from trunkline.links.start_problem import draining, failed_at, lost_while_starting, no_resources, start_failed
-from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, SupervisorLink, Ward
+from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, Held, SupervisorLink, Ward
 
 if TYPE_CHECKING:
     from trunkline.links.launch import Launch
@@ -78,6 +79,7 @@ class Children:
         self._on_fault = on_fault or _ignore
         self._spawning = asyncio.Semaphore(_SPAWNS_AT_ONCE)
         self._links: list[SupervisorLink] = []  # the last may be in use; those before it died and are being buried
+        self._held: dict[bytes, Held] = {}
         self._closed = False
 
     @property
@@ -99,6 +101,23 @@ class Children:
                 close_all(ours)
                 raise
         return Child(link, ward, ours)
+
+    def hold(self, folder: Path, label: str) -> None:
+        """Have this folder removed, after every child has ended, should we end without having done it.
+
+        Raises `GatewayError` when there is nobody to do it; `label` says whose it is.
+        """
+        status = folder.lstat()
+        held = Held(os.fsencode(folder), status.st_dev, status.st_ino)
+        self._link(label).hold(held)
+        self._held[held.path] = held
+
+    def release(self, folder: Path) -> None:
+        """It is gone, or no longer to be removed."""
+        path = os.fsencode(folder)
+        self._held.pop(path, None)
+        for link in self._links:
+            link.release(path)
 
     async def close(self) -> None:
         """End every child (SIGTERM, then SIGKILL) and the supervisor; nothing can be started afterwards."""
@@ -123,6 +142,8 @@ class Children:
                 self._links.append(SupervisorLink(portable=self._portable, on_fault=self._on_fault))
             except OSError as error:
                 raise no_resources(label, "cannot start the supervisor of child processes", error.errno or 0) from error
+            for held in self._held.values():
+                self._links[-1].hold(held)
         return self._links[-1]
 
     async def _wait_started(self, ward: Ward, command: str, cwd: str | None, label: str) -> None:

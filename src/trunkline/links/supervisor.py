@@ -1,8 +1,8 @@
 """The process that owns every child process of one gateway. A program of its own, started by `children.py`.
 
 It exists because only a parent that outlives the gateway can promise that nothing else does: when the control channel
-closes, for whatever reason, it kills everything below it and ends. It is one thread around one `poll`, and imports as
-little as it can, because it runs beside every gateway.
+closes, for whatever reason, it kills everything below it, removes the folders it was told of, and ends. It is one
+thread around one `poll`, and imports as little as it can, because it runs beside every gateway.
 
     supervisor.py CONTROL_FD RUN [portable]
 """
@@ -24,6 +24,7 @@ if __name__ == "__main__":  # started by its path, without site-packages
 from trunkline.links.control import Inbox, Outbox, close_all
 from trunkline.links.launch import fork_child
 from trunkline.links.platform import Prctl, signal_group
+from trunkline.links.tree_removal import is_folder_of_ours, remove_tree
 from trunkline.links.trees import NEVER, Descendants, Groups, Tree
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from trunkline.links.control import Received
     from trunkline.links.launch import Launch
 
 LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
@@ -46,6 +48,7 @@ class Supervisor:
         self._outbox = Outbox(control)
         self._trees: dict[int, Tree] = {}
         self._leaders: dict[int, Tree] = {}
+        self._folders: dict[bytes, tuple[int, int]] = {}
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
@@ -120,6 +123,7 @@ class Supervisor:
             return
         if self._inbox.ended:  # what a dead gateway asked for last is not begun any more
             self._ended = True
+            self._note_folders(requests)
             return
         for verb, child, value, descriptors in requests:
             if verb == "spawn":
@@ -128,6 +132,7 @@ class Supervisor:
                 self._stop(child, *value)
             elif verb == "kill":
                 self._kill(child)
+        self._note_folders(requests)
         self._flush()
 
     def _tell(self, verb: str, child: int, value: Any) -> None:
@@ -268,6 +273,30 @@ class Supervisor:
             self._census.kill_everything()
         self._census.kill_everything()  # what is left of groups whose leader was reaped
 
+    # --- folders
+
+    def _note_folders(self, requests: list[Received]) -> None:
+        for verb, _, value, _ in requests:
+            if verb == "hold":
+                folder, device, inode = value
+                self._folders[folder] = (device, inode)
+            elif verb == "release":
+                self._folders.pop(value, None)
+
+    def _read_last_words(self) -> None:
+        """The gateway's death may have been seen before them."""
+        try:
+            self._note_folders(self._inbox.read())
+        except EOFError:
+            return
+
+    def remove_folders(self) -> None:
+        """Those it was told of, with nobody left who could write into them: what the gateway would have done."""
+        self._read_last_words()
+        for folder, (device, inode) in self._folders.items():
+            if is_folder_of_ours(folder, device, inode):
+                remove_tree(folder)
+
 
 def _only_wake(number: int, frame: object) -> None:
     """A handler must exist for the signal to reach the wakeup pipe; the work is done there."""
@@ -288,6 +317,8 @@ def main(arguments: list[str]) -> None:
         _report_fault(control)
     finally:
         supervisor.end()
+        if status == 0:  # after a fault of ours the gateway is still there to do it
+            supervisor.remove_folders()
         os._exit(status)
 
 

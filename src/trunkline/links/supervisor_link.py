@@ -36,6 +36,14 @@ class StartFailure(NamedTuple):
     number: int
 
 
+class Held(NamedTuple):
+    """A folder that the supervisor removes at the end: where it is, and which one it is."""
+
+    path: bytes
+    device: int
+    inode: int
+
+
 class Ward:
     """What the supervisor has said about one child so far."""
 
@@ -91,6 +99,13 @@ class SupervisorLink:
 
     def kill(self, ward: Ward) -> None:
         self._send(("kill", ward.id, None))
+
+    def hold(self, folder: Held) -> None:
+        """Have the supervisor remove this folder when the channel closes."""
+        self._send(("hold", 0, tuple(folder)))
+
+    def release(self, path: bytes) -> None:
+        self._send(("release", 0, path))
 
     async def end(self) -> None:
         """Close the channel, upon which the supervisor kills what it has and ends. Returns when it has ended."""

@@ -1,82 +1,20 @@
-"""The private folder that a plugin puts its socket into, and those that are left of gateways that were killed.
-
-Each is locked as long as its gateway lives. The lock goes with the process, so whatever is not locked is nobody's.
-"""
+"""The private folder that a plugin puts its socket into."""
 
 from __future__ import annotations
 
-import fcntl
-import functools
-import os
-import shutil
-import tempfile
-import time
-from pathlib import Path
 from typing import Final
 
+from trunkline.links.private_folder import PrivateFolder
 from trunkline.links.start_problem import start_failed
 
-_PREFIX: Final = "trunkline-p-"
-_LONGEST_PARENT: Final = 60
-"""A socket's whole path has 103 bytes on some systems, and the plugin adds its own name to the folder's."""
-_NEW_S: Final = 60.0
-"""A folder this young may be one that is just about to be locked."""
+PREFIX: Final = "trunkline-p-"
 
 
-class SocketFolder:
-    """A folder only we can enter, with a short path. Raises GatewayError where none can be made."""
+class SocketFolder(PrivateFolder):
+    """Raises GatewayError where none can be made."""
 
     def __init__(self, name: str) -> None:
-        parent = tempfile.gettempdir()
-        parent = parent if len(os.fsencode(parent)) <= _LONGEST_PARENT else "/tmp"
-        _remove_left_once(parent)
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-            self._lock = _open(self.path)
+            super().__init__(PREFIX)
         except OSError as error:
             raise start_failed(name, f"no folder can be made for its socket: {error}", retryable=True) from None
-        _locked(self._lock)
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
-
-
-@functools.cache
-def _remove_left_once(parent: str) -> None:
-    remove_left(parent)
-
-
-def remove_left(parent: str) -> None:
-    """Remove the folders of gateways that are gone."""
-    try:
-        found = [entry.path for entry in os.scandir(parent) if entry.name.startswith(_PREFIX)]
-    except OSError:
-        return
-    for path in found:
-        try:
-            _remove_if_left(path)
-        except OSError:
-            continue  # somebody else's, or gone already
-
-
-def _remove_if_left(path: str) -> None:
-    lock = _open(path)
-    try:
-        status = os.fstat(lock)
-        if status.st_uid == os.getuid() and time.time() - status.st_mtime > _NEW_S and _locked(lock):
-            shutil.rmtree(path, ignore_errors=True)
-    finally:
-        os.close(lock)
-
-
-def _open(path: str | Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _locked(folder: int) -> bool:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

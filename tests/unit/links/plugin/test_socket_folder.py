@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.links.plugin.socket_folder import SocketFolder, remove_left
+from trunkline.links.plugin.socket_folder import PREFIX, SocketFolder
+from trunkline.links.private_folder import remove_left
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def test_one_of_a_gateway_that_is_gone_is_removed_and_no_other(place: Path) -> N
     link.symlink_to(other)
     for folder in (used.path, left, other):
         long_ago(folder)
-    remove_left(str(place))
+    remove_left(str(place), PREFIX)
     assert sorted(place.iterdir()) == sorted([used.path, fresh, other, link])
     used.remove()
 
