@@ -32,7 +32,9 @@ class Gateway:
         *,
         environ: Mapping[str, str] = os.environ,
         redact: Callable[[str], str] = str,
+        private: tuple[str, ...] = (),
     ) -> None:
+        """`private` are folders that its own tools keep away from, besides that of its state."""
         gateway = settings.gateway
         self.settings = settings
         self.events = events
@@ -52,7 +54,7 @@ class Gateway:
             redact=redact,
             session_tokens=self.session_tokens,
             on_fault=self._supervisor_fault,
-            private=(str(gateway.state_dir),),
+            private=(str(gateway.state_dir), *private),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
         )
         self.fleet = Fleet(self.router.roster, parts, events)

@@ -1,0 +1,79 @@
+"""A step that is a shell command: run in its folder, within its timeout, and nothing of it is left afterwards."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from trunkline.core.errors import COMMAND_FAILED, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.links.commands import Command, Commands, Ended
+from trunkline.links.environment import child_environment
+from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runs.step_result import StepResult
+from trunkline.workflow.document import CommandState
+
+_SHELL: Final = "/bin/sh"
+_QUOTED: Final = 500
+"""Characters of the output that a message about a failure shows."""
+
+
+class CommandSteps:
+    """Runs the commands of a workflow. They get the user's environment, but for our own tokens."""
+
+    def __init__(self, environ: Mapping[str, str], on_fault: Callable[[str], None] | None = None) -> None:
+        self._environ = child_environment(environ, extra={}, inherit="all")
+        self._commands = Commands(on_fault=on_fault)
+
+    async def run(self, state: CommandState, line: str, folder: Path) -> StepResult:
+        command = Command(
+            argv=[_SHELL, "-c", line],
+            env=self._environ,
+            folder=str(folder),
+            timeout_s=state.timeout_s,
+            label=state.name,
+        )
+        try:
+            ended = await self._commands.run(command)
+        except GatewayError as error:
+            return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
+        output = text_of(ended.output)
+        return StepResult(output=output, problem=_problem(state, ended, output))
+
+    async def close(self) -> None:
+        await self._commands.close()
+
+
+def text_of(output: HeadAndTail) -> str:
+    """What it wrote, with a line in place of what did not fit, and without the line end at the end."""
+    if output.dropped_bytes:
+        head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
+        return f"{head}\n[… {output.dropped_bytes:,} bytes left out …]\n{tail}".rstrip("\n")
+    return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
+
+
+def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:
+    match ended.how:
+        case "exited" if ended.code == 0:
+            return None
+        case "exited":
+            how = f"status {ended.code}" if ended.code > 0 else signal.Signals(-ended.code).name
+            return _failed(state, f"The command of step `{state.name}` ended with {how}{_quoted(output)}")
+        case "timed_out":
+            message = f"Step `{state.name}` took longer than {state.timeout_s:g} s and was ended"
+            return Problem(code=STEP_TIMEOUT, message=message, where=state.name, hint="raise the step's `timeout`")
+        case "too_many_processes":
+            return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
+        case "lost":
+            return _failed(state, f"The command of step `{state.name}` was lost: what looked after it was killed")
+
+
+def _quoted(output: str) -> str:
+    """The end of what it wrote: what went wrong stands there most often."""
+    end = output.strip()[-_QUOTED:]
+    return f": {end}" if end else " and wrote nothing"
+
+
+def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
+    return Problem(code=COMMAND_FAILED, message=message, where=state.name, hint=hint)

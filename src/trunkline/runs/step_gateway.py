@@ -1,0 +1,145 @@
+"""The gateway of one agent: started with what its step asks for, and good only once all of that is there.
+
+Nothing is dropped silently: a plugin that is down, an operation that is missing or two tools with one name end the step
+before its agent is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from trunkline.app import Gateway
+from trunkline.core.call import Caller
+from trunkline.core.errors import (
+    PROXY_NAME_COLLISION,
+    PROXY_UNKNOWN_OPERATION,
+    SOURCE_DOWN,
+    GatewayError,
+    Problem,
+)
+from trunkline.core.events import Events
+from trunkline.core.source import Health
+from trunkline.discovery.answers import offered
+from trunkline.router.gate import Gate
+from trunkline.runs.step_settings import StepSettings
+
+_UP: Final = frozenset({"ready", "degraded"})
+_SPARE_S: Final = 5.0
+"""Over what the slowest source may take by its own settings, which then says itself what is wrong."""
+
+
+class StepGateway:
+    """`private` are folders that none of its own tools may look into, besides those of every gateway."""
+
+    def __init__(
+        self,
+        wanted: StepSettings,
+        events: Events,
+        *,
+        caller: Caller,
+        environ: Mapping[str, str],
+        redact: Callable[[str], str],
+        private: tuple[str, ...] = (),
+    ) -> None:
+        self._wanted = wanted
+        self.caller = caller
+        self.settings = wanted.settings
+        self._events = events
+        self._gateway = Gateway(wanted.settings, events, environ=environ, redact=redact, private=private)
+        self.router = self._gateway.router
+        self.discovery = self._gateway.discovery
+        self._news = asyncio.Event()
+
+    async def start(self) -> None:
+        """Returns once everything that is wanted is there; raises GatewayError where something is not."""
+        self._events.health.append(self._health_changed)
+        self._gateway.start()
+        try:
+            async with asyncio.timeout(self._patience_s()):
+                await self._settled()
+        except TimeoutError:
+            pass  # whatever still starts is said to be missing below
+        self._check()
+
+    async def close(self) -> None:
+        if self._health_changed in self._events.health:
+            self._events.health.remove(self._health_changed)
+        await self._gateway.close()
+
+    def tools(self) -> tuple[str, ...]:
+        """The names that its agent sees, before the agent's own prefix."""
+        return tuple(entry.called for entry in offered(self.router.catalog))
+
+    def kind_of(self, source: str) -> str:
+        section = self.settings.sources.get(source)
+        return "" if section is None else section.kind
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def _patience_s(self) -> float:
+        return max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S
+
+    async def _settled(self) -> None:
+        """Until nothing starts any more, or something that is wanted failed."""
+        while self._unsettled():
+            self._news.clear()
+            await self._news.wait()
+
+    def _unsettled(self) -> bool:
+        states = {name: gate.health.state for name, gate in self.router.roster.servers().items()}
+        failed = any(states[name] not in _UP and states[name] != "starting" for name in self._wanted.operations)
+        return not failed and "starting" in states.values()
+
+    def _health_changed(self, source: str, health: Health) -> None:
+        self._news.set()
+
+    # -- what must be there ---------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        problems = [*self._not_up(), *self._missing(), *self._collisions()]
+        if problems:
+            raise GatewayError(problems[0], tuple(problems[1:]))
+
+    def _not_up(self) -> list[Problem]:
+        gates = self.router.roster.servers()
+        return [_down(name, gates[name]) for name in self._wanted.operations if gates[name].health.state not in _UP]
+
+    def _missing(self) -> list[Problem]:
+        catalog = self.router.catalog
+        there = {(entry.source, entry.name) for entry in catalog.entries()}
+        missing: list[Problem] = []
+        for source, operations in self._wanted.operations.items():
+            snapshot = catalog.snapshot(source)
+            if snapshot is None:
+                continue  # it is down, which has been said
+            known = tuple(tool.name for tool in snapshot.tools)
+            lacking = (name for name in operations if (source, name) not in there)
+            missing += [_lacks(source, name, known, snapshot.warnings) for name in lacking]
+        return missing
+
+    def _collisions(self) -> list[Problem]:
+        if not self._wanted.operations:
+            return []
+        hint = "rename one of the plugins, or leave one of the operations out"
+        return [
+            Problem(code=PROXY_NAME_COLLISION, message=problem.message, hint=hint)
+            for problem in self.router.catalog.collisions
+        ]
+
+
+def _down(name: str, gate: Gate) -> Problem:
+    health = gate.health
+    reason = health.reason or health.last_error or "it is not up after its start timeout"
+    message = f"Plugin `{name}` is {health.state}: {reason}"
+    return Problem(code=SOURCE_DOWN, message=message, source=name, hint=health.hint, stderr_tail=health.stderr_tail)
+
+
+def _lacks(source: str, name: str, known: tuple[str, ...], warnings: tuple[str, ...]) -> Problem:
+    if name in known:
+        message = f"Operation `{name}` of plugin `{source}` is denied by the configuration (`tools.deny`)"
+        return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name)
+    message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *warnings))
+    hint = f"it has: {', '.join(f'`{operation}`' for operation in known)}" if known else "it offers none at all"
+    return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name, hint=hint)

@@ -1,0 +1,32 @@
+"""What a step is given, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trunkline.core.errors import Problem
+from trunkline.workflow.template import Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """What texts of a workflow may refer to, as it is when a step begins."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+    def of(self, template: Template | None) -> str:
+        """The text that is meant; empty where there is none."""
+        return "" if template is None else template.render(self.inputs, self.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """`problem` is None where the step did what it was to do. What a failed step put out is kept too."""
+
+    output: str = ""
+    problem: Problem | None = None
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0

@@ -1,0 +1,104 @@
+"""Which sources a step's agent gets, as settings of a gateway of its own. Pure: nothing is started here."""
+
+from __future__ import annotations
+
+import glob
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from trunkline.agents.plan import LONGEST_TOOL_NAME
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection, ToolSelection
+from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_PLUGIN, GatewayError, Problem
+from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.workflow.document import Proxy
+
+BUILTIN: Final = "builtin"
+_SANDBOXES: Final = ("off", "auto", "required")
+"""Where the configuration has several built-in sources, the strictest of what they say holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSettings:
+    """A gateway for one agent. `operations` are the tools that must be there, by source: without one of them the agent
+    is not started."""
+
+    settings: Settings
+    operations: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceSection], folder: Path) -> StepSettings:
+    """What an `mcp_proxy` block asks for: the built-in tools at `folder` unless the agent keeps its own, and of each
+    plugin exactly the operations that are exposed. Raises GatewayError with the codes of `validate`."""
+    operations = _exposed(proxy, plugins)
+    sources: dict[str, SourceSection] = {}
+    if proxy.intercept_builtins:
+        sources[_free_name(plugins)] = _builtin(base, folder)
+    for plugin, exposed in operations.items():
+        sources[plugin] = _only(plugins[plugin], plugin, exposed)
+    return StepSettings(settings=_for_agent(base, sources), operations=operations)
+
+
+def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepSettings:
+    """Everything that a configuration has, and the built-in tools at `folder` where the agent loses its own. A source
+    that is down stops nothing here: the others are still of use."""
+    sources = dict(base.sources)
+    if builtin:
+        kept = {name: section for name, section in sources.items() if not isinstance(section, BuiltinSection)}
+        sources = {_free_name(kept): _builtin(base, folder), **kept}
+    return StepSettings(settings=_for_agent(base, sources))
+
+
+def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:
+    """The operations of each plugin, of all its entries together."""
+    exposed: dict[str, tuple[str, ...]] = {}
+    for entry in proxy.plugin_tools:
+        if entry.plugin not in plugins:
+            raise GatewayError(_unknown_plugin(entry.plugin, plugins))
+        exposed[entry.plugin] = (*exposed.get(entry.plugin, ()), *entry.expose)
+    twice = [f"{plugin}_{name}" for plugin, names in exposed.items() for name in _repeated(names)]
+    if twice:
+        message = f"Exposed more than once: {', '.join(f'`{name}`' for name in twice)}"
+        raise GatewayError(Problem(code=PROXY_NAME_COLLISION, message=message, hint="expose each operation once"))
+    return exposed
+
+
+def _repeated(names: tuple[str, ...]) -> Iterator[str]:
+    return (name for name, times in Counter(names).items() if times > 1)
+
+
+def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> SourceSection:
+    """What the operator denied stays denied; other names than `<plugin>_<operation>` would surprise the prompt."""
+    allow = tuple(glob.escape(name) for name in exposed)
+    tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
+    return section.replace(prefix=plugin, tools=tools)
+
+
+def _builtin(base: Settings, folder: Path) -> BuiltinSection:
+    said = [section.sandbox for section in base.sources.values() if isinstance(section, BuiltinSection)]
+    sandbox = max(said, key=_SANDBOXES.index, default="auto")
+    return BuiltinSection(root=folder, sandbox=sandbox).with_commands()
+
+
+def _free_name(taken: Mapping[str, SourceSection]) -> str:
+    name = BUILTIN
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _for_agent(base: Settings, sources: Mapping[str, SourceSection]) -> Settings:
+    """All tools in one list, under names that fit every agent, and none of our own among them."""
+    gateway = base.gateway.replace(
+        meta_tools=False, disclosure="all", naming="prefixed", max_name=LONGEST_TOOL_NAME, require_provisioning=False
+    )
+    return replace(base, gateway=gateway, sources=sources)
+
+
+def _unknown_plugin(plugin: str, plugins: Mapping[str, SourceSection]) -> Problem:
+    known = ", ".join(f"`{name}`" for name in plugins)
+    hint = f"plugins here: {known}" if known else "declare it in `.awf/plugins.yaml`, or under `sources:`"
+    return Problem(code=PROXY_UNKNOWN_PLUGIN, message=f"No plugin `{plugin}` is declared", hint=hint)
