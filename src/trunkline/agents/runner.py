@@ -50,6 +50,8 @@ class Job:
     timeout_s: float
     mitigation: str = ""
     args: tuple[str, ...] = ()
+    model_url: str = ""
+    """Where the model of a trial is; empty in a real run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,7 @@ class AgentRunner:
                 server=job.server,
                 mitigation=job.mitigation,
                 args=job.args,
+                model_url=job.model_url,
             )
         )
         try:
