@@ -36,17 +36,20 @@ class Home:
     answers: Mapping[str, str] = field(default_factory=dict[str, str])
     present: frozenset[Path] = frozenset()
     """Those of `Wants.links` that exist."""
+    entries: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, tuple[str, ...]])
+    """What is in those of `Wants.folders` that can be read, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wants:
     """What a provider has to know before it can plan: files of the user, what the agent's own commands print, and
-    whether files are there that a plan would link to."""
+    whether files are there that a plan would link to, or which there are in a folder."""
 
     texts: Mapping[str, Path] = field(default_factory=dict[str, Path])
     answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Arguments for the agent's program; what it prints on stdout is the answer."""
     links: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,8 @@ class Plan:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     folders: tuple[str, ...] = ()
     links: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    cwd: str = ""
+    """One of `folders`, where the agent is started in that; the project, where this is empty."""
     stdin: str = ""
     """The place for a prompt, where the agent reads one: an argument may look like an option, is seen by everybody who
     lists processes, and may not be longer than 128 KiB."""

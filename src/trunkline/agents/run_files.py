@@ -34,6 +34,19 @@ def existing(paths: Iterable[Path]) -> frozenset[Path]:
     return frozenset(path for path in paths if os.path.exists(path))  # noqa: PTH110  (never raises)
 
 
+def entries(folders: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
+    """What is in each of these folders; those that are not there, or cannot be read, are left out."""
+    found = ((folder, _names(folder)) for folder in folders)
+    return {folder: names for folder, names in found if names is not None}
+
+
+def _names(folder: Path) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208  (names, not paths)
+    except OSError:
+        return None
+
+
 def _place(run: Path, name: str) -> Path:
     place = run / name
     assert not Path(name).is_absolute(), name

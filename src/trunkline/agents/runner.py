@@ -16,7 +16,7 @@ from trunkline.agents.installed import Installed
 from trunkline.agents.plan import Asked, Home, Mode, Plan, ToolServer
 from trunkline.agents.process import AgentProcess
 from trunkline.agents.provider import Provider
-from trunkline.agents.run_files import existing, read_texts, write_plan
+from trunkline.agents.run_files import entries, existing, read_texts, write_plan
 from trunkline.agents.said import Said
 from trunkline.config.secrets import is_secret_name
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
@@ -133,10 +133,10 @@ class AgentRunner:
             raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(job.run))) from error
         return plan
 
-    def environment(self, plan: Plan, project: Path) -> dict[str, str]:
+    def environment(self, plan: Plan, cwd: Path) -> dict[str, str]:
         """The user's, without what is ours; some agents ask PWD where they are."""
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
-        return kept | {"PWD": str(project)} | dict(plan.env)
+        return kept | {"PWD": str(cwd)} | dict(plan.env)
 
     async def _look_at_home(self, provider: Provider, installed: Installed) -> Home:
         wants = provider.wants(self._home, self._environ)
@@ -152,12 +152,14 @@ class AgentRunner:
             texts=read_texts(wants.texts),
             answers=answers,
             present=existing(wants.links),
+            entries=entries(wants.folders),
         )
 
     async def _start(self, provider: Provider, plan: Plan, job: Job, hearing: Hearing) -> AgentProcess:
-        env = self.environment(plan, job.project)
+        cwd = started_in(plan, job)
+        env = self.environment(plan, cwd)
         try:
-            child = await self._children.spawn(plan.argv, env=env, cwd=str(job.project), label=provider.name)
+            child = await self._children.spawn(plan.argv, env=env, cwd=str(cwd), label=provider.name)
         except GatewayError as error:
             if error.problem.code is DRAINING:
                 raise
@@ -222,3 +224,7 @@ class AgentRunner:
 
     def _shown(self, text: str) -> str:
         return harmless(text, self._redact)[:_COMPLAINT_CHARACTERS]
+
+
+def started_in(plan: Plan, job: Job) -> Path:
+    return job.run / plan.cwd if plan.cwd else job.project

@@ -21,8 +21,8 @@ SERVER = ToolServer(command="/usr/bin/python3", args=("-m", "trunkline", "mcp-se
 
 
 def asked(provider: Provider, mode: Mode, **keys: Any) -> Asked:
-    """A run as a test asks for it; `home` fields are given as `texts`, `answers`, `present`, `environ`."""
-    fields = {name: keys.pop(name) for name in ("texts", "answers", "present", "environ") if name in keys}
+    """A run as a test asks for it; `home` fields are given as `texts`, `answers`, `present`, `entries`, `environ`."""
+    fields = {name: keys.pop(name) for name in ("texts", "answers", "present", "entries", "environ") if name in keys}
     home = Home(folder=HOME, **({"environ": {"PATH": "/usr/bin"}} | fields))
     given = {
         "program": f"/usr/bin/{provider.program}",
@@ -47,6 +47,7 @@ def written(plan: Plan) -> str:
     """One thing per line, the texts of JSON files indented."""
     lines = [*_section("argv", plan.argv), *_section("env", _pairs(plan.env)), *_section("unset", plan.unset)]
     lines += _section("folders", plan.folders)
+    lines += _section("cwd", [plan.cwd] if plan.cwd else [])
     lines += _section("links", [f"{name} -> {target}" for name, target in sorted(plan.links.items())])
     for name, text in sorted(plan.files.items()):
         lines += _section(f"file {name}", _readable(text).splitlines())
