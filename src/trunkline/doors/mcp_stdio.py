@@ -2,206 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
-from trunkline.core.call import PROGRESS, Caller, Json, Result
-from trunkline.core.errors import INTERNAL, Problem
-from trunkline.doors.batches import Batch, as_array
-from trunkline.doors.mcp.answer import Answer
-from trunkline.doors.mcp.conversation import Conversation
+from trunkline.core.call import Caller
+from trunkline.doors.line_client import LineClient
 from trunkline.doors.mcp.server import McpServer
-from trunkline.doors.stdio_pipes import LAST_ANSWERS_S, StdioPipes
-from trunkline.wire.batch import VERSION as BATCH_VERSION
-from trunkline.wire.batch import is_batch, split_batch
-from trunkline.wire.jsonrpc import (
-    BadMessage,
-    Message,
-    encode_error,
-    encode_notification,
-    error_message,
-    parse_message,
-    single_line,
-)
-from trunkline.wire.mcp.incoming import cancelled_id, is_modern
+from trunkline.doors.stdio_pipes import StdioPipes
 
 PRINCIPAL: Final = "local"
-SESSION: Final = "stdio"
-"""The session of a client that can be asked something."""
-_PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification("notifications/message")[:-1])
-"""What is of no use to a client that reads it much later."""
-_NOTIFICATION: Final = b'{"jsonrpc":"2.0","method":'
-_MAX_HELD: Final = 1000
+NAME: Final = "stdio"
 
 
-class StdioDoor:
+class StdioDoor(LineClient):
+    """The one client of its server, which ends with it."""
+
     def __init__(self, server: McpServer, *, limit_bytes: int, stdin_fd: int = 0, stdout_fd: int = 1) -> None:
-        self._server = server
-        self.pipes = StdioPipes(self, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-        self.write = self.pipes.write
-        self._conversation = Conversation(Caller(PRINCIPAL), server.max_calls, session_if_asked=SESSION)
-        self._conversation.push = self.tell
-        self._held: dict[bytes, None] = {}
-        self.unanswered = 0
-        self.stopped = False
-
-    async def serve(self) -> None:
-        """Until the client closes its end."""
-        await self.pipes.serve()
-        await self._finish()
+        pipes = partial(StdioPipes, limit_bytes=limit_bytes, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+        super().__init__(server, Caller(PRINCIPAL), NAME, pipes)
 
     async def _finish(self) -> None:
-        """What the client already asked gets a moment to be answered."""
         self._server.end_subscriptions()
-        try:
-            async with asyncio.timeout(LAST_ANSWERS_S):
-                while self.unanswered:
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            pass
-        self._server.end(self._conversation, "the gateway is shutting down" if self.stopped else "the client is gone")
+        await super()._finish()
         self._server.close()
-        await self.pipes.close()
-
-    def stop(self) -> None:
-        """The gateway is to end; what does not end in time is answered all the same."""
-        self.stopped = True
-        self.pipes.stop()
-
-    def unread(self, size_bytes: int) -> None:
-        """What a client asked for is its own to take; it can ask for no more meanwhile."""
-
-    def tell(self, message: bytes) -> None:
-        """News, or a question. Servers may have more to tell than memory holds: of what a client that does not read
-        has waiting each message is kept once, and progress and the log are left out."""
-        if not (self.pipes.crowded and message.startswith(_NOTIFICATION)):
-            self.write(message)
-        elif not message.startswith(_PASSING) and len(self._held) < _MAX_HELD:
-            self._held[message] = None
-
-    def room(self) -> None:
-        held, self._held = self._held, {}
-        for message in held:
-            self.write(message)
-
-    # -- messages -------------------------------------------------------------------------------------------------
-
-    def line(self, line: bytes) -> None:
-        try:
-            message = parse_message(line)
-        except BadMessage as error:
-            if not self._is_batch(line):
-                self.write(error_message(error.id_json, encode_error(error.problem)))
-            return
-        if message.method is None or message.id is None:
-            self._other(message)
-        else:
-            self._serve(message, StdioAnswer(self, message.id_json))
-
-    def _is_batch(self, line: bytes) -> bool:
-        """Whether it was several messages, which only one version allows; then they are served."""
-        if not is_batch(line) or self._conversation.version != BATCH_VERSION:
-            return False
-        try:
-            texts = split_batch(line)
-        except BadMessage as error:
-            self.write(error_message(error.id_json, encode_error(error.problem)))
-        else:
-            self.unanswered += 1
-            Batch(_StdioBatch(self)).serve(texts, self._serve, self._other)
-        return True
-
-    def _serve(self, message: Message, answer: Answer) -> None:
-        try:
-            self._request(message, answer)
-        except Exception as error:  # a bug of ours costs one request, not the conversation
-            self._server.router.events.note("error", "internal", f"{type(error).__name__}: {error}")
-            problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
-            answer.error(encode_error(problem), problem)
-
-    def _other(self, message: Message) -> None:
-        if message.method is None:
-            self._server.legacy_response(self._conversation, message)
-        else:
-            self._notification(message)
-
-    def _request(self, message: Message, answer: Answer) -> None:
-        if is_modern(message):
-            self._server.modern_request(message, answer, PRINCIPAL, ("stdio", message.id))
-        else:
-            self._server.legacy_request(self._conversation, message, answer)
-
-    def _notification(self, message: Message) -> None:
-        """`cancelled` may mean a request of either era: ids are unique among what this one client has in flight."""
-        self._server.legacy_notification(self._conversation, message)
-        request_id = cancelled_id(message)
-        if request_id is not None:
-            self._server.cancel_modern(PRINCIPAL, ("stdio", request_id), "the client took it back")
-
-
-class StdioAnswer:
-    __slots__ = ("_door", "_id_json", "_open")
-
-    def __init__(self, door: StdioDoor, id_json: bytes) -> None:
-        self._door = door
-        self._id_json = id_json
-        self._open = True
-        door.unanswered += 1
-
-    def result(self, result: Result) -> None:
-        text = result.raw if result.single_line else single_line(result.raw)
-        if self._close():
-            self._door.write(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id_json, text, b"}")
-
-    def error(self, raw: Json, problem: Problem | None) -> None:
-        if self._close():
-            self._door.write(error_message(self._id_json, single_line(raw)))
-
-    def notice(self, message: bytes) -> None:
-        if self._open:
-            self._door.tell(message)
-
-    def ask(self, message: bytes) -> bool:
-        if self._open:
-            self._door.write(message)
-        return self._open
-
-    def cancelled(self, problem: Problem) -> None:
-        """A client that took its request back expects no answer."""
-        if self._door.stopped:
-            self.error(encode_error(problem), problem)
-        else:
-            self._close()
-
-    def pause(self) -> None:
-        """A pipe stays open."""
-
-    def _close(self) -> bool:
-        was_open, self._open = self._open, False
-        if was_open:
-            self._door.unanswered -= 1
-        return was_open
-
-
-class _StdioBatch:
-    """The answers of a batch, as one line."""
-
-    one_by_one = False
-
-    def __init__(self, door: StdioDoor) -> None:
-        self._door = door
-
-    def say(self, message: bytes, *, last: bool) -> None:
-        self._door.write(message)
-
-    def notice(self, message: bytes) -> None:
-        self._door.tell(message)
-
-    def ask(self, message: bytes) -> bool:
-        self._door.write(message)
-        return True
-
-    def finish(self, answers: list[bytes]) -> None:
-        self._door.unanswered -= 1
-        if answers:
-            self._door.write(as_array(answers))

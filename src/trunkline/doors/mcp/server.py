@@ -38,6 +38,7 @@ _ROUTED: Final = (
     "tasks/cancel",
 )
 _ROUTED_LEGACY: Final = ("tasks/result", "tasks/list")
+LISTEN: Final = "subscriptions/listen"
 Handler = Callable[[Asked], None]
 
 
@@ -72,7 +73,7 @@ class McpServer:
         self._modern: Final[dict[str, Handler]] = {
             **common,
             "server/discover": self._hello.discover,
-            "subscriptions/listen": self.listens.open,
+            LISTEN: self.listens.open,
         }
 
     # -- the legacy era -------------------------------------------------------------------------------------------
@@ -136,8 +137,10 @@ class McpServer:
         principal: str,
         key: Hashable,
         check: Callable[[str, str, Members], None] | None = None,
+        calls: ClientCalls | None = None,
     ) -> None:
-        """A request that describes itself. `key` names it among those in flight; `check` compares headers."""
+        """A request that describes itself. `key` names it among those in flight; `check` compares headers; `calls`
+        are those of its connection, where it came by one that it shares with nobody."""
         try:
             params = {} if message.params is None else members_of(message.params, "`params`", message.id_json)
             meta = members_of(params["_meta"], "`_meta`", message.id_json) if "_meta" in params else {}
@@ -145,7 +148,8 @@ class McpServer:
             if check is not None:
                 check(version, message.method or "", params)
             check_version(version)
-            calls, caller = self._stateless.calls_of(principal), self._stateless.caller(principal, meta, version)
+            calls = self._stateless.calls_of(principal) if calls is None else calls
+            caller = self._stateless.caller(principal, meta, version)
             if message.method == "tools/call":
                 call = RoutedCall(message, params, meta, answer, caller, calls, key, None, self.parking)
                 call.call_tool(self.router)
@@ -156,10 +160,10 @@ class McpServer:
         except BadMessage as error:
             refuse(answer, error.problem)
 
-    def cancel_modern(self, principal: str, key: Hashable, why: str) -> None:
+    def cancel_modern(self, principal: str, key: Hashable, why: str, calls: ClientCalls | None = None) -> None:
         """The stream was closed, or over stdio a `cancelled` came: end what it stood for."""
         if not self.listens.close(key, Problem(code=CALL_CANCELLED, message=why)):
-            self._stateless.calls_of(principal).cancel(key, why)
+            (self._stateless.calls_of(principal) if calls is None else calls).cancel(key, why)
 
     def calls_of(self, principal: str) -> ClientCalls:
         """What a client without a session has in flight; other ways in count there too."""

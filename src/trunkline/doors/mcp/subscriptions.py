@@ -28,6 +28,9 @@ class Listens:
     def __len__(self) -> int:
         return len(self._open)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._open
+
     def open(self, asked: Asked) -> None:
         if len(asked.message.id_json) > MAX_CHARACTERS:  # it is said again with all news
             raise BadMessage(INVALID_REQUEST, f"`id` has more than {MAX_CHARACTERS} characters")

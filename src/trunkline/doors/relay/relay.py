@@ -12,12 +12,13 @@ from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, Problem
 from trunkline.core.events import Events
 from trunkline.doors.batches import Batch, as_array
+from trunkline.doors.line_wire import LAST_ANSWERS_S
 from trunkline.doors.relay.link import GatewayLink
 from trunkline.doors.relay.messages import refusal
 from trunkline.doors.relay.mirrored import MirroredArguments
 from trunkline.doors.relay.outgoing import Give, Notice, Request
 from trunkline.doors.relay.session import Session
-from trunkline.doors.stdio_pipes import LAST_ANSWERS_S, StdioPipes
+from trunkline.doors.stdio_pipes import StdioPipes
 from trunkline.wire.batch import VERSION as BATCH_VERSION
 from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.jsonrpc import (

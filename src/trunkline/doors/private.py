@@ -1,0 +1,150 @@
+"""The door of one run: a Unix socket for the agent's tool server, each connection one MCP client in lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from trunkline.core.call import Caller, Result
+from trunkline.discovery.discovery import Discovery
+from trunkline.doors.line_client import LineClient
+from trunkline.doors.line_wire import Lines, LineWire
+from trunkline.doors.mcp.answer import Answer
+from trunkline.doors.mcp.server import McpServer
+from trunkline.links.listener import Listener
+from trunkline.router.router import Router
+from trunkline.wire.jsonrpc import Message
+
+_LISTING: Final = "tools/list"
+_MAX_CLIENTS: Final = 64
+_PLACE: Final = "TMPDIR"
+"""What decides where the socket is, for people who cannot have it there."""
+
+
+class PrivateDoor:
+    """Its clients are all the same caller's: an agent may restart its server, or have several."""
+
+    def __init__(
+        self,
+        router: Router,
+        discovery: Discovery,
+        *,
+        path: Path,
+        caller: Caller,
+        limit_bytes: int,
+        max_calls: int,
+        question_s: float = 600.0,
+    ) -> None:
+        self.server = McpServer(router, discovery, max_calls_per_client=max_calls, question_s=question_s)
+        self.caller = caller
+        self.limit_bytes = limit_bytes
+        self.listed = False
+        """Whether a client was given a list with tools in it."""
+        self.on_listed: Callable[[], None] | None = None
+        self._path = path
+        self._listener: Listener | None = None
+        self._clients: dict[_PrivateClient, asyncio.Task[None]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+        return len(self._clients)
+
+    async def start(self) -> None:
+        """Listen; raises GatewayError where that cannot be."""
+        self._listener = await Listener.open(self._path, self._connected, _PLACE)
+
+    async def close(self) -> None:
+        """Nobody new comes, and those who came get what is answered within a moment."""
+        if self._listener is not None:
+            self._listener.close()
+        self.server.end_subscriptions()
+        for client in self._clients:
+            client.stop()
+        if self._clients:
+            await asyncio.wait(self._clients.values())
+        self.server.close()
+
+    def _connected(self) -> asyncio.Protocol:
+        if len(self._clients) >= _MAX_CLIENTS:
+            return _Refusal()
+        client = _PrivateClient(self)
+        task = self._clients[client] = self._loop.create_task(client.serve())
+        task.add_done_callback(lambda _: self._clients.pop(client))
+        return client.protocol
+
+    def note_listed(self, result: Result) -> None:
+        if not self.listed and json.loads(bytes(result.raw)).get("tools"):
+            self.listed = True
+            if self.on_listed is not None:
+                self.on_listed()
+
+
+class _PrivateClient(LineClient):
+    def __init__(self, door: PrivateDoor) -> None:
+        self._door = door
+        super().__init__(door.server, door.caller, f"private-{secrets.token_hex(8)}", self._make_wire)
+
+    def _make_wire(self, lines: Lines) -> LineWire:
+        self.protocol = _SocketWire(lines, limit_bytes=self._door.limit_bytes)
+        return self.protocol
+
+    def _request(self, message: Message, answer: Answer) -> None:
+        if message.method == _LISTING and not self._door.listed:
+            answer = _ListingAnswer(answer, self._door.note_listed)
+        super()._request(message, answer)
+
+
+class _SocketWire(LineWire, asyncio.Protocol):
+    """A socket is one way for both directions: a client that has said everything may still wait for answers."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._in = self._out = transport
+        self._read_or_wait()
+
+    def data_received(self, data: bytes) -> None:
+        self.received(data)
+
+    def eof_received(self) -> bool:
+        self.stop()
+        return True
+
+    def pause_writing(self) -> None:
+        self.pressure(True)
+
+    def resume_writing(self) -> None:
+        self.pressure(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.output_closed()
+
+    def _stop_reading(self) -> None:
+        if self._in is not None and not self._in.is_closing():
+            self._in.pause_reading()
+
+
+class _Refusal(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class _ListingAnswer:
+    """Sees that the tools were listed."""
+
+    def __init__(self, answer: Answer, note: Callable[[Result], None]) -> None:
+        self._answer = answer
+        self._note = note
+        self.error = answer.error
+        self.notice = answer.notice
+        self.ask = answer.ask
+        self.cancelled = answer.cancelled
+        self.pause = answer.pause
+
+    def result(self, result: Result) -> None:
+        self._answer.result(result)
+        self._note(result)
