@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from trunkline.config.listen import MAX_PORT, Listen, ListenAddress
 from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
-from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, TOKEN_REQUIRED, GatewayError, Problem
+from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
 
 STATE_DIR: Final = "~/.local/state/trunkline"
 _TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
@@ -29,6 +30,20 @@ def _wrong_with_token(token: str) -> str | None:
 
 def _wrong_with_tag(tag: str) -> str | None:
     return None if tag.strip() else "A tag is a word"
+
+
+def wrong_with_collector(url: str) -> tuple[str, str] | None:
+    """What is wrong, and what to do."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return "This is not a URL", "write it like `http://127.0.0.1:4318`"
+    if not usable:
+        return "A collector has a URL with `http://` or `https://` and a host", "write it like `http://127.0.0.1:4318`"
+    if parts.username is not None or parts.password is not None:
+        return "A collector's URL holds no credentials", "put them into `OTEL_EXPORTER_OTLP_HEADERS`"
+    return None
 
 
 class SearchSettings(Section):
@@ -62,6 +77,15 @@ class TelemetrySettings(Section):
 
     exporter: str = key(Choice("none", "otlp", "console", "file"), default="none", doc="How traces leave the gateway")
     endpoint: str = key(Text(), default="", doc="Where they go: a URL for `otlp`, a path for `file`")
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+        exporter, endpoint = values.get("exporter"), values.get("endpoint", "")
+        if exporter == "file" and not endpoint:
+            message = "`exporter: file` needs the path of a file"
+            places.reader.error(MISSING_KEY, places.of("exporter"), message, "set `endpoint` to it")
+        elif exporter == "otlp" and endpoint and (wrong := wrong_with_collector(endpoint)):
+            places.reader.error(BAD_VALUE, places.of("endpoint"), *wrong)
 
 
 class LimitSettings(Section):
@@ -158,9 +182,7 @@ class GatewaySettings(Section):
     )
     state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for what is kept between runs")
     log: LogSettings = key(Inner(LogSettings), default=LogSettings(), doc="What is logged, and how")
-    telemetry: TelemetrySettings = key(
-        Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go", later=True
-    )
+    telemetry: TelemetrySettings = key(Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
     socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
     limits: LimitSettings = key(Inner(LimitSettings), default=LimitSettings(), doc="How much is too much")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import os
+from typing import TYPE_CHECKING, Final
 
 from trunkline import app
+from trunkline.config.settings import Settings
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
 from trunkline.core.source import Health
@@ -16,6 +18,9 @@ from trunkline.embedding.results import Tool, tool_of
 from trunkline.embedding.settings import Config, read_config
 from trunkline.router.catalog import Catalog
 from trunkline.telemetry.redact import Redactor
+
+if TYPE_CHECKING:
+    from trunkline.telemetry.tracing import Tracer
 
 _STARTING: Final = "starting"
 _SEARCH_S: Final = 30.0
@@ -37,6 +42,9 @@ class Running:
         self._read: tuple[Catalog, int, list[Tool]] | None = None
         self._gateway = app.Gateway(settings, events, redact=redact)
         self.router = self._gateway.router
+        self._tracer = _tracer(settings, events, redact)
+        if self._tracer is not None:
+            self._tracer.attach(self.router)
         self._gateway.start()
 
     async def close(self) -> None:
@@ -46,7 +54,7 @@ class Running:
         for found in self._searches:
             if not found.done():
                 found.set_exception(RuntimeError("the gateway was closed while it searched"))
-        closing = self.loop.create_task(self._gateway.close())
+        closing = self.loop.create_task(self._close())
         cancelled: asyncio.CancelledError | None = None
         while not closing.done():
             try:
@@ -56,6 +64,11 @@ class Running:
         closing.result()
         if cancelled is not None:
             raise cancelled
+
+    async def _close(self) -> None:
+        await self._gateway.close()
+        if self._tracer is not None:
+            await self._tracer.close()
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -96,3 +109,14 @@ class Running:
                 return [tool_of(entry) for entry in (await found).entries[: max(limit, 0)]]
         finally:
             self._searches.discard(found)
+
+
+def _tracer(settings: Settings, events: Events, redact: Redactor) -> Tracer | None:
+    """None where nothing is traced; then nothing of it is loaded."""
+    gateway = settings.gateway
+    if gateway.telemetry.exporter == "none":
+        return None
+    from trunkline.telemetry.tracing import make_tracer
+
+    folder = settings.path.absolute().parent
+    return make_tracer(gateway.telemetry, environ=os.environ, redact=redact, events=events, folder=folder)

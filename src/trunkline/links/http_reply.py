@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from trunkline.links.http_client import Exchange, HttpPool
@@ -12,6 +13,7 @@ from trunkline.links.http_client import Exchange, HttpPool
 class Reply(NamedTuple):
     status: int
     body: bytes
+    headers: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class NoReply(Exception):
@@ -25,23 +27,25 @@ class NoReply(Exception):
 
 
 class _Waiting(Exchange):
-    __slots__ = ("_parts", "_status", "reply")
+    __slots__ = ("_headers", "_parts", "_status", "reply")
 
     def __init__(self, out: bytes) -> None:
         super().__init__(out)
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._status = 0
+        self._headers: Mapping[bytes, bytes] = {}
         self._parts: list[bytes] = []
 
     def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
         self._status = status
+        self._headers = headers
 
     def on_body(self, data: bytes) -> None:
         self._parts.append(data)
 
     def on_end(self) -> None:
         if not self.reply.done():
-            self.reply.set_result(Reply(self._status, b"".join(self._parts)))
+            self.reply.set_result(Reply(self._status, b"".join(self._parts), self._headers))
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:
         if not self.reply.done():

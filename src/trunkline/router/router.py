@@ -49,6 +49,8 @@ Ask = Callable[[Question], None]
 class Router:
     def __init__(self, options: RouterOptions, events: Events, definitions: Definitions) -> None:
         self.events = events
+        self.on_call: Callable[[Call], None] | None = None
+        """Told of every call before it is routed; may add to what travels on in its `meta`."""
         self.roster = Roster(options, events, definitions)
         self.roster.on_news.append(self._settle)
         self.gates = self.roster.gates
@@ -87,6 +89,22 @@ class Router:
     @property
     def in_flight(self) -> int:
         return self.roster.in_flight + self._checkpoint.looking_at
+
+    # -- what is there, for those who tell of it --------------------------------------------------------------------
+
+    @property
+    def names_version(self) -> int:
+        """Goes up whenever tools may have other names."""
+        return self.catalog.version
+
+    def kind_of(self, source: str) -> str:
+        gate = self.gates.get(source)
+        return "" if gate is None else gate.options.kind
+
+    def shown_name(self, source: str, tool: str) -> str:
+        """What callers call a source's tool; its own name where it is no longer there."""
+        entry = self.catalog.find(f"{source}.{tool}")
+        return tool if entry is None or entry.source != source else entry.called
 
     # -- lists ----------------------------------------------------------------------------------------------------
 
@@ -153,6 +171,8 @@ class Router:
         call.on_notice = notice
         call.on_question = ask
         call.wants_progress = progress
+        if self.on_call is not None:
+            self.on_call(call)
         self._route(call, name, members)
         return call
 
@@ -177,6 +197,8 @@ class Router:
         call.on_notice = notice
         call.on_question = ask
         call.wants_progress = progress
+        if self.on_call is not None:
+            self.on_call(call)
         self._requests.route(call, members)
         return call
 

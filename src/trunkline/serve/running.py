@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.app import Gateway
 from trunkline.config.load import plugins_file
@@ -23,6 +23,9 @@ from trunkline.telemetry.metrics import Metrics
 from trunkline.telemetry.redact import Redactor
 from trunkline.watch import FileWatch
 
+if TYPE_CHECKING:
+    from trunkline.telemetry.tracing import Tracer
+
 INTERRUPTED: Final = 130
 _YOUNG_OBJECTS: Final = 50_000
 
@@ -30,17 +33,20 @@ _YOUNG_OBJECTS: Final = 50_000
 class Running:
     """A gateway with its telemetry and its MCP server, for one door."""
 
-    def __init__(self, settings: Settings, load: Load) -> None:
+    def __init__(self, settings: Settings, load: Load, transport: str) -> None:
         log = settings.gateway.log
         self.settings = settings
         self.events = Events()
         self.redactor = Redactor(settings.secrets())
         self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=self.redactor)
-        self.log.attach(self.events)
+        self.tracer = self._make_tracer(transport)
+        self.log.attach(self.events, None if self.tracer is None else self.tracer.ids_of)
         self.metrics = Metrics()
         self.metrics.attach(self.events)
         self.metrics.counter("log_lines_dropped", "Log lines that could not be written", lambda: self.log.dropped)
         self.gateway = Gateway(settings, self.events, redact=self.redactor)
+        if self.tracer is not None:
+            self._trace(self.tracer)
         self.folder = gateway_folder(settings)
         self.operations = Operations(self.gateway, load, self.folder)
         self.operations.on_settings.append(lambda new: self.redactor.learn(new.secrets()))
@@ -54,6 +60,28 @@ class Running:
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []
         self._had_terminal = has_terminal()
+
+    def _make_tracer(self, transport: str) -> Tracer | None:
+        """None where nothing is traced; then nothing of it is loaded."""
+        gateway = self.settings.gateway
+        if gateway.telemetry.exporter == "none":
+            return None
+        from trunkline.telemetry.tracing import make_tracer
+
+        return make_tracer(
+            gateway.telemetry,
+            environ=os.environ,
+            redact=self.redactor,
+            events=self.events,
+            folder=self.settings.path.absolute().parent,
+            transport=transport,
+            log_format=gateway.log.format,
+        )
+
+    def _trace(self, tracer: Tracer) -> None:
+        tracer.attach(self.gateway.router)
+        self.metrics.counter("spans_exported", "Spans that were handed over", lambda: tracer.exported)
+        self.metrics.counter("spans_dropped", "Spans that nobody took", lambda: tracer.dropped)
 
     def start(self) -> None:
         """Start the servers, and follow the file from now on, and the one with plugins beside it."""
@@ -89,13 +117,16 @@ class Running:
         self.mcp.close()
         self.operations.close()
         await self.gateway.close()
+        if self.tracer is not None:
+            await self.tracer.close()
         self.events.note("info", "stopped", "stopped")
         self.log.close()
 
 
 @asynccontextmanager
-async def running_gateway(settings: Settings, load: Load) -> AsyncGenerator[Running, None]:
-    running = Running(settings, load)
+async def running_gateway(settings: Settings, load: Load, *, transport: str = "tcp") -> AsyncGenerator[Running, None]:
+    """`transport` is what clients talk over, as OpenTelemetry names it."""
+    running = Running(settings, load, transport)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -10,7 +10,7 @@ from trunkline.serve.running import running_gateway, settle_memory
 
 async def serve_stdio(settings: Settings, load: Load) -> int:
     """`trunkline stdio`."""
-    async with running_gateway(settings, load) as running:
+    async with running_gateway(settings, load, transport="pipe") as running:
         running.start()
         door = StdioDoor(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
         running.stopping.add_done_callback(lambda _: door.stop())

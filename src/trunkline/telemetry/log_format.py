@@ -65,6 +65,10 @@ class LineFormat(Protocol):
         """Everything after the duration, line feed included."""
         ...
 
+    def traced(self, tail: str, trace_id: str, span_id: str, /) -> str:
+        """The same tail for a call that has a span."""
+        ...
+
     def note(self, note: Note, /) -> str:
         """Everything after the stamp, for a line that is not about a call."""
         ...
@@ -95,6 +99,9 @@ class JsonFormat:
 
     def tail(self, client: Client) -> str:
         return f",{self._members(client.fields(), NAME_LIMIT)}}}\n"
+
+    def traced(self, tail: str, trace_id: str, span_id: str) -> str:
+        return f'{tail[:-2]},"trace_id":"{trace_id}","span_id":"{span_id}"}}\n'
 
     def note(self, note: Note) -> str:
         fields = [("level", note.level), ("event", note.event), ("message", note.message), *note.fields]
@@ -134,6 +141,9 @@ class HumanFormat:
 
     def tail(self, client: Client) -> str:
         return f" ms{self._pairs(client.fields(), NAME_LIMIT)}\n"
+
+    def traced(self, tail: str, trace_id: str, span_id: str) -> str:
+        return f"{tail[:-1]} trace_id={trace_id} span_id={span_id}\n"
 
     def note(self, note: Note) -> str:
         message = one_line(self._redact(note.message), TEXT_LIMIT)

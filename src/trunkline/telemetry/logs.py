@@ -7,6 +7,8 @@ redacted and escaped once and not once per call. Arguments, results and servers'
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from time import time
 from typing import Final, Literal
 
@@ -14,7 +16,7 @@ from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import INTERNAL
 from trunkline.core.events import Events, Level, Note
 from trunkline.core.source import Health
-from trunkline.telemetry.log_format import TEXT_LIMIT, Client, HumanFormat, JsonFormat, LineFormat, Target
+from trunkline.telemetry.log_format import TEXT_LIMIT, Client, HumanFormat, JsonFormat, LineFormat, Redact, Target
 from trunkline.telemetry.outcome import outcome_word
 from trunkline.telemetry.redact import Redactor
 from trunkline.telemetry.writer import LineWriter
@@ -28,6 +30,7 @@ _KEPT_PARTS: Final = 4096
 _LONGEST_KEPT_NAME: Final = 256
 """Longer names come from broken or hostile clients; they are formatted each time, so that nobody fills our memory."""
 
+IdsOf = Callable[[Call], tuple[str, str] | None]
 _What = tuple[str, str, str, str] | tuple[str, str, str, str, str]
 _Who = tuple[str, str | None, str]
 
@@ -44,7 +47,7 @@ class CallLog:
         redactor: Redactor | None = None,
     ) -> None:
         self._redact = redactor or Redactor()
-        self._format = _choose_format(format, stream_fd, self._redact)
+        self._format = choose_format(format, stream_fd, self._redact)
         self._lowest_rank = _RANK[level]
         self._writer = LineWriter(stream_fd, loss_line=self._loss_line)
         self._put = self._writer.put
@@ -58,15 +61,19 @@ class CallLog:
         """Lines that could not be written."""
         return self._writer.dropped
 
-    def attach(self, events: Events) -> None:
-        events.call_done.append(self._call_done)
+    def attach(self, events: Events, ids_of: IdsOf | None = None) -> None:
+        """`ids_of` tells the trace and the span of a call, where calls are traced."""
+        events.call_done.append(self._call_done if ids_of is None else partial(self._traced_call_done, ids_of))
         events.health.append(self._health_changed)
         events.noted.append(self._noted)
 
     def close(self) -> None:
         self._writer.close()
 
-    def _call_done(self, call: Call, seconds: float) -> None:
+    def _traced_call_done(self, ids_of: IdsOf, call: Call, seconds: float) -> None:
+        self._call_done(call, seconds, ids_of(call))
+
+    def _call_done(self, call: Call, seconds: float, ids: tuple[str, str] | None = None) -> None:
         outcome = call.outcome
         if type(outcome) is Result:
             what = (call.source, call.tool, call.method, "ok")
@@ -85,6 +92,8 @@ class CallLog:
         tail = self._tails.get(who)
         if tail is None:
             tail = self._make_tail(who)
+        if ids is not None:
+            tail = self._format.traced(tail, *ids)
         now = time()
         if not self._stamp_from <= now < self._stamp_until:
             self._renew_stamp(now)
@@ -149,7 +158,7 @@ def _call_level(outcome: str) -> Level:
     return "error" if outcome == INTERNAL.id else "warning"
 
 
-def _choose_format(wanted: LogFormat, fd: int, redact: Redactor) -> LineFormat:
+def choose_format(wanted: LogFormat, fd: int, redact: Redact) -> LineFormat:
     if wanted == "human" or (wanted == "auto" and _is_terminal(fd)):
         return HumanFormat(redact)
     return JsonFormat(redact)

@@ -60,14 +60,18 @@ class LineWriter:
         if not self._woken:
             self._wake()
 
-    def close(self, deadline_s: float = 1.0) -> None:
-        """Write what is queued, as far as the stream takes it before the deadline; later lines are dropped."""
+    def close(self, deadline_s: float = 1.0) -> bool:
+        """Write what is queued, as far as the stream takes it before the deadline; later lines are dropped.
+
+        Whether nothing writes to the stream any more.
+        """
         self._limit_lines = 0
         self._closing.set()
         self._work.set()
         if self._thread is not None:
             # A thread stuck in write(2) cannot be interrupted. It is a daemon: the process ends without it.
             self._thread.join(deadline_s)
+        return self._thread is None or not self._thread.is_alive()
 
     def _wake(self) -> None:
         self._woken = True

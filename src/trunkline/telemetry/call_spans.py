@@ -1,0 +1,147 @@
+"""One span per call of a router: whose child it is when the call begins, and what is said of it when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from trunkline.core.call import Call, Json
+from trunkline.core.events import Events
+from trunkline.telemetry.call_attributes import (
+    PROMPTS_GET,
+    TOOLS_CALL,
+    CallAttributes,
+    Kept,
+    What,
+    Who,
+    prompt_of,
+    what_of,
+)
+from trunkline.telemetry.span import SERVER, Span, new_trace_id
+from trunkline.telemetry.trace_context import TRACEPARENT, TRACESTATE, read_parent, read_state
+
+_KEPT_PARTS: Final = 4096
+_LONGEST_KEPT: Final = 1024
+
+
+class TracedRouter(Protocol):
+    """What tracing needs of a router: to be told of calls, and by which names callers know tools."""
+
+    events: Events
+    on_call: Callable[[Call], None] | None
+
+    @property
+    def names_version(self) -> int: ...
+    def kind_of(self, source: str, /) -> str: ...
+    def shown_name(self, source: str, tool: str, /) -> str: ...
+
+
+class CallSpans:
+    """`steps` are the spans that calls of some callers belong to; `calls` are the calls that are under way."""
+
+    def __init__(
+        self,
+        router: TracedRouter,
+        kind_of: Callable[[str], str],
+        steps: Mapping[str, Span],
+        calls: dict[Call, Span],
+        leave: Callable[[Span], None],
+        redact: Callable[[str], str],
+        transport: str,
+    ) -> None:
+        self._router = router
+        self._steps = steps
+        self._calls = calls
+        self._leave = leave
+        self._redact = redact
+        self._make = CallAttributes(redact, kind_of, transport)
+        self._names: dict[tuple[str, str], str] = {}
+        self._names_version = -1
+        self._whats: dict[What, Kept] = {}
+        self._whos: dict[Who, Kept] = {}
+
+    def began(self, call: Call) -> None:
+        """Its server is told of the span, so that what it records is a child of ours."""
+        meta = call.meta
+        if meta is not None and (TRACEPARENT in meta or TRACESTATE in meta):
+            span = self._within(call, meta)
+        else:
+            step = self._steps.get(call.caller.principal)
+            span = self._root() if step is None else self._child(step)
+        if span is None:
+            return
+        own = b'"%b"' % span.traceparent.encode()
+        call.meta = {TRACEPARENT: own} if meta is None else {**(call.meta or {}), TRACEPARENT: own}
+        self._calls[call] = span
+
+    def _root(self) -> Span:
+        return Span("", new_trace_id(), "", self._leave, kind=SERVER)
+
+    def _child(self, step: Span) -> Span:
+        return Span("", step.trace_id, step.span_id, self._leave, kind=SERVER)
+
+    def _within(self, call: Call, meta: Mapping[str, Json]) -> Span | None:
+        """A call whose client says which span it comes from. None where that span is not recorded: then neither is
+        this one, and the client's context travels on as it came."""
+        step = self._steps.get(call.caller.principal)
+        remote = read_parent(meta)
+        if remote is None or (step is not None and step.trace_id != remote.trace_id):
+            # A state belongs to its trace, and this is another one.
+            call.meta = {name: value for name, value in meta.items() if name != TRACESTATE}
+            span = self._root() if step is None else self._child(step)
+            span.link = None if remote is None else (remote.trace_id, remote.span_id)
+            return span
+        if not remote.sampled and step is None:
+            return None
+        span = Span("", remote.trace_id, remote.span_id, self._leave, kind=SERVER)
+        span.parent_is_remote = True
+        state = read_state(meta)
+        span.trace_state = state if self._redact(state) == state else ""
+        return span
+
+    def ended(self, call: Call, seconds: float) -> None:
+        span = self._calls.pop(call, None)
+        if span is None:
+            return
+        what = what_of(call, self._name_of(call))
+        caller = call.caller
+        who = (caller.version, caller.session, caller.client)
+        kept = self._whats.get(what) or self._keep_what(what)
+        span.kept = (kept, self._whos.get(who) or self._keep_who(who))
+        span.name, span.error, span.message = kept.name, kept.error, kept.message
+        if call.method == TOOLS_CALL:
+            span.attributes["tool.duration_ms"] = round(seconds * 1000, 3)
+        span.end(span.start_ns + int(seconds * 1e9))
+
+    def _name_of(self, call: Call) -> str:
+        """The name that callers know, however this one spelled it, and whatever tool stood for it."""
+        if call.method != TOOLS_CALL:
+            return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
+        if not call.source:
+            return call.tool
+        router = self._router
+        if self._names_version != router.names_version or len(self._names) >= _KEPT_PARTS:
+            self._names.clear()
+            self._names_version = router.names_version
+        place = (call.source, call.tool)
+        name = self._names.get(place)
+        if name is None:
+            name = self._names[place] = router.shown_name(*place)
+        return name
+
+    def _keep_what(self, what: What) -> Kept:
+        made = self._make.of_what(what)
+        if sum(map(len, what)) <= _LONGEST_KEPT:
+            if len(self._whats) >= _KEPT_PARTS:
+                self._whats.clear()
+            self._whats[what] = made
+        return made
+
+    def _keep_who(self, who: Who) -> Kept:
+        made = self._make.of_whom(who)
+        version, session, client = who
+        if len(version) + len(session or "") + len(client) <= _LONGEST_KEPT:
+            if len(self._whos) >= _KEPT_PARTS:
+                self._whos.clear()
+            self._whos[who] = made
+        return made

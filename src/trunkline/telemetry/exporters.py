@@ -1,0 +1,111 @@
+"""Which exporter the configuration and the environment ask for, and what it is told about where spans go.
+
+The environment variables are those that every OpenTelemetry program understands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import unquote, urlsplit
+
+from trunkline.config.gateway import TelemetrySettings, wrong_with_collector
+from trunkline.core.source import Level
+from trunkline.telemetry.logs import LogFormat
+from trunkline.telemetry.otlp_export import OtlpExporter
+from trunkline.telemetry.otlp_json import Envelope, clean
+from trunkline.telemetry.span import Value
+from trunkline.telemetry.span_lines import ConsoleExporter, FileExporter
+from trunkline.telemetry.tracing import Exporter
+from trunkline.version import __version__
+
+Redact = Callable[[str], str]
+Say = Callable[[Level, str], None]
+LOCAL_COLLECTOR: Final = "http://127.0.0.1:4318"
+TRACES_PATH: Final = "/v1/traces"
+_TIMEOUT_S: Final = 10.0
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OWN_HEADERS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
+
+
+def make_exporter(
+    settings: TelemetrySettings,
+    *,
+    environ: Mapping[str, str],
+    redact: Redact,
+    say: Say,
+    folder: Path,
+    log_format: str,
+) -> Exporter:
+    if settings.exporter == "console":
+        return ConsoleExporter(redact=redact, log_format=cast(LogFormat, log_format))
+    envelope = Envelope(clean(resource_of(environ), redact))
+    if settings.exporter == "file":
+        return FileExporter(folder / Path(settings.endpoint).expanduser(), envelope, say=say)
+    place = collector_of(settings.endpoint, environ, say)
+    return OtlpExporter(place.url, place.headers, envelope, say=say, timeout_s=place.timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Where spans are sent. The headers may hold credentials."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    timeout_s: float
+
+
+def collector_of(endpoint: str, environ: Mapping[str, str], say: Say) -> Collector:
+    """What the configuration names comes first; then the environment; then the collector of this machine."""
+    traces, general = (environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT", "").strip() for name in ("TRACES_", ""))
+    url = with_path(endpoint) or traces or (f"{general.rstrip('/')}{TRACES_PATH}" if general else "")
+    if url and (wrong := wrong_with_collector(url)):
+        say("warning", f"The endpoint for traces in the environment is not used: {wrong[0]}; {wrong[1]}")
+        url = ""
+    headers = environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS") or environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
+    return Collector(url or LOCAL_COLLECTOR + TRACES_PATH, tuple(_headers(headers)), _timeout_s(environ))
+
+
+def with_path(endpoint: str) -> str:
+    """An endpoint that is a host alone means its usual path."""
+    return endpoint.rstrip("/") + TRACES_PATH if endpoint and urlsplit(endpoint).path in ("", "/") else endpoint
+
+
+def resource_of(environ: Mapping[str, str]) -> dict[str, Value]:
+    """Who sends the spans."""
+    resource: dict[str, Value] = {
+        "service.name": "trunkline",
+        "service.version": __version__,
+        "process.pid": os.getpid(),
+        "telemetry.sdk.name": "trunkline",
+        "telemetry.sdk.language": "python",
+        "telemetry.sdk.version": __version__,
+    }
+    resource |= dict(_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
+    if name := environ.get("OTEL_SERVICE_NAME", "").strip():
+        resource["service.name"] = name
+    return resource
+
+
+def _headers(text: str) -> list[tuple[str, str]]:
+    return [
+        (name, value)
+        for name, value in _pairs(text)
+        if _HEADER_NAME.fullmatch(name) and value.isprintable() and value.isascii() and name.lower() not in _OWN_HEADERS
+    ]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """`key=value,key=value`, with what would be misread written as `%2C`."""
+    pairs = (item.partition("=") for item in text.split(","))
+    return [(unquote(key.strip()), unquote(value.strip())) for key, equals, value in pairs if equals and key.strip()]
+
+
+def _timeout_s(environ: Mapping[str, str]) -> float:
+    """In milliseconds, as everywhere."""
+    said = environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", "")
+    return min(max(int(said) / 1000, 0.1), 60.0) if said.strip().isdecimal() else _TIMEOUT_S

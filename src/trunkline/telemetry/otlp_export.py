@@ -1,0 +1,202 @@
+"""Sends spans to a collector in batches, over OTLP/HTTP in JSON.
+
+Whatever the collector does, calls go on: what it does not take is kept up to a limit, tried again for a while, and
+then dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from trunkline.core.source import Level
+from trunkline.links.http_client import HttpPool, Target
+from trunkline.links.http_reply import NoReply, Reply, ask
+from trunkline.telemetry.otlp_json import Envelope, encode_span
+from trunkline.telemetry.span import Span
+from trunkline.version import __version__
+
+QUEUE_LIMIT: Final = 4096
+BATCH: Final = 512
+DELAY_S: Final = 1.0
+CLOSE_S: Final = 3.0
+_CONNECT_S: Final = 5.0
+_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+_LONGEST_PAUSE_S: Final = 60.0
+_REPLY_BYTES: Final = 1_048_576
+_TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
+
+
+class _Answer(NamedTuple):
+    """`problem` is empty where the collector took the batch, but for so many that it `rejected`."""
+
+    problem: str = ""
+    again: bool = False
+    wait_s: float = 0.0
+    rejected: int = 0
+
+
+class OtlpExporter:
+    def __init__(
+        self,
+        url: str,
+        headers: Iterable[tuple[str, str]],
+        envelope: Envelope,
+        *,
+        say: Callable[[Level, str], None],
+        timeout_s: float = 10.0,
+        delay_s: float = DELAY_S,
+        pauses_s: tuple[float, ...] = _PAUSES_S,
+    ) -> None:
+        target = Target(url)
+        self._pool = HttpPool(target, connect_timeout_s=_CONNECT_S, limit_bytes=_REPLY_BYTES, max_connections=1)
+        self._head = _head(target, headers)
+        self._envelope = envelope
+        self._say = say
+        self._timeout_s, self._delay_s, self._pauses_s = timeout_s, delay_s, pauses_s
+        self._queue: deque[str] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._in_trouble = False
+        self.exported = 0
+        self.dropped = 0
+
+    def take(self, span: Span) -> None:
+        queue = self._queue
+        if len(queue) >= QUEUE_LIMIT or self._closing.is_set():
+            self.dropped += 1
+            self._trouble("too many wait to be sent")
+            return
+        queue.append(encode_span(span))
+        if self._sending is None and (self._timer is None or len(queue) >= BATCH):
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(0 if len(self._queue) >= BATCH else self._delay_s, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        self._sending = self._loop.create_task(self._send_queue())
+        self._sending.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending = None
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._trouble(f"{type(fault).__name__}: {fault}")
+        if self._queue and not self._closing.is_set():
+            self._schedule()
+
+    async def _send_queue(self) -> None:
+        """What there is now, and full batches while there are some; at the end everything."""
+        queue = self._queue
+        while True:
+            batch = [queue.popleft() for _ in range(min(len(queue), BATCH))]
+            taken = 0
+            try:
+                taken = await self._deliver(batch)
+            finally:
+                self.exported += taken
+                self.dropped += len(batch) - taken
+            if not queue or (len(queue) < BATCH and not self._closing.is_set()):
+                return
+            if self._closing.is_set() and not taken:
+                return
+
+    async def _deliver(self, batch: list[str]) -> int:
+        """How many the collector took."""
+        body = self._envelope.around(batch).encode()
+        request = b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
+        for pause_s in (*self._pauses_s, None):
+            answer = await self._try(request)
+            if not answer.problem:
+                self._no_trouble()
+                return max(len(batch) - answer.rejected, 0)
+            self._trouble(answer.problem)
+            if not answer.again or pause_s is None or self._closing.is_set():
+                break
+            await self._pause(max(answer.wait_s, pause_s * (0.5 + random() / 2)))
+        return 0
+
+    async def _try(self, request: bytes) -> _Answer:
+        try:
+            reply = await ask(self._pool, request, self._timeout_s)
+        except NoReply as fault:
+            return _Answer(str(fault), again=not fault.too_large)
+        if reply.status // 100 == 2:
+            return _Answer(rejected=_rejected(reply.body))
+        again = reply.status in _TRY_AGAIN
+        return _Answer(f"the collector answered {reply.status}", again, _retry_after_s(reply) if again else 0.0)
+
+    async def _pause(self, seconds: float) -> None:
+        """Shorter when we are told to end."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        except TimeoutError:
+            pass
+
+    def _trouble(self, reason: str) -> None:
+        if not self._in_trouble:
+            self._in_trouble = True
+            self._say("warning", f"Spans do not reach {self._pool.target.place}: {reason}")
+
+    def _no_trouble(self) -> None:
+        if self._in_trouble:
+            self._in_trouble = False
+            self._say("info", f"Spans reach {self._pool.target.place} again; {self.dropped} were dropped so far")
+
+    async def close(self) -> None:
+        """One more attempt for what is left, within the deadline."""
+        self._closing.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._sending is None and self._queue:
+            self._send()
+        sending = self._sending
+        if sending is not None:
+            await asyncio.wait([sending], timeout=CLOSE_S)
+            sending.cancel()
+            await asyncio.wait([sending])
+        self.dropped += len(self._queue)
+        self._queue.clear()
+        await self._pool.close()
+
+
+def _head(target: Target, headers: Iterable[tuple[str, str]]) -> bytes:
+    lines = [
+        b"POST %b HTTP/1.1" % target.path,
+        b"Host: %b" % target.authority,
+        b"Content-Type: application/json",
+        b"User-Agent: trunkline/%b" % __version__.encode(),
+        *(f"{name}: {value}".encode("ascii") for name, value in headers),
+    ]
+    return b"".join(line + b"\r\n" for line in lines)
+
+
+def _retry_after_s(reply: Reply) -> float:
+    said = reply.headers.get(b"retry-after", b"").strip()
+    return min(float(int(said)), _LONGEST_PAUSE_S) if said.isdigit() and len(said) < 10 else 0.0
+
+
+def _rejected(body: bytes) -> int:
+    try:
+        return int(msgspec.json.decode(body, type=_Exported, strict=False).partial_success.rejected_spans)
+    except (msgspec.MsgspecError, ValueError):
+        return 0
+
+
+class _Partial(msgspec.Struct, rename="camel"):
+    rejected_spans: int = 0
+
+
+class _Exported(msgspec.Struct, rename="camel"):
+    partial_success: _Partial = msgspec.field(default_factory=_Partial)

@@ -1,0 +1,97 @@
+"""One span: what was done, when, within what, and how it ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from random import Random
+from time import time_ns
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from trunkline.telemetry.call_attributes import Kept
+
+Value = str | int | float | bool
+INTERNAL: Final = 1
+SERVER: Final = 2
+"""Kinds of spans, as OTLP numbers them."""
+
+# Ids have to be different, not secret: the operating system is asked once, and not for every span.
+_bits: Final = Random(os.urandom(32)).getrandbits
+
+
+def new_trace_id() -> str:
+    return f"{_bits(128) or 1:032x}"
+
+
+def new_span_id() -> str:
+    return f"{_bits(64) or 1:016x}"
+
+
+class Span:
+    """`kept` holds what a call's span shares with others like it; all else is its own. `link` is the context
+    (trace, span) that a caller named and that is not its parent. It leaves for its exporter when it ends."""
+
+    __slots__ = (
+        "_leave",
+        "attributes",
+        "end_ns",
+        "error",
+        "kept",
+        "kind",
+        "link",
+        "message",
+        "name",
+        "parent_id",
+        "parent_is_remote",
+        "span_id",
+        "start_ns",
+        "trace_id",
+        "trace_state",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        trace_id: str,
+        parent_id: str,
+        leave: Callable[[Span], None],
+        *,
+        kind: int = INTERNAL,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.trace_id = trace_id
+        self.span_id = new_span_id()
+        self.parent_id = parent_id
+        self.parent_is_remote = False
+        self.trace_state = ""
+        self.link: tuple[str, str] | None = None
+        self.start_ns = time_ns()
+        self.end_ns = 0
+        self.error = ""
+        self.message = ""
+        self.attributes: dict[str, Value] = {}
+        self.kept: tuple[Kept, Kept] | None = None
+        self._leave = leave
+
+    @property
+    def traceparent(self) -> str:
+        """Its context as others are told it, to make spans of their own within this one."""
+        return f"00-{self.trace_id}-{self.span_id}-01"
+
+    def set(self, key: str, value: Value) -> None:
+        self.attributes[key] = value
+
+    def update(self, attributes: Mapping[str, Value]) -> None:
+        self.attributes.update(attributes)
+
+    def fail(self, kind: str, message: str = "") -> None:
+        """It did not come to a good end. `kind` is one of few words, a code say; `message` is for people."""
+        self.error, self.message = kind or "error", message
+
+    def end(self, at_ns: int = 0) -> None:
+        """It is over and leaves; what is said about it later is not heard."""
+        if not self.end_ns:
+            self.end_ns = at_ns or time_ns()
+            self._leave(self)
