@@ -44,7 +44,8 @@ def _plain(problem: Problem) -> dict[str, Any]:
     file = _file_of(problem)
     span = problem.span if isinstance(problem, FileProblem) else None
     line, column, end_line, end_column = span or (None, None, None, None)
-    return {
+    step = problem.step if isinstance(problem, FileProblem) else ""
+    place = {
         "code": problem.code.id,
         "severity": problem.severity,
         "message": _showable(problem.message),
@@ -56,6 +57,7 @@ def _plain(problem: Problem) -> dict[str, Any]:
         "endLine": end_line,
         "endColumn": end_column,
     }
+    return place | {"step": _showable(step)} if step else place
 
 
 def _file_of(problem: Problem) -> str:

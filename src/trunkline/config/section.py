@@ -6,7 +6,7 @@ usually does, takes about a millisecond per class at every start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
@@ -91,6 +91,12 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
     def check(cls, values: Mapping[str, Any], places: Places) -> None:
         """Look at keys that depend on each other. `values` has the defaults too, but no key that is wrong by itself."""
 
+    @classmethod
+    def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
+        """Report a key that is not among those that are known."""
+        hint = hint_for(unknown.text, known, "keys here")
+        return reader.error(UNKNOWN_KEY, unknown, f"Unknown key `{unknown.text}`", hint)
+
 
 class Places:
     """Where the keys of one section stand, for a section's own checks."""
@@ -148,8 +154,7 @@ def _read_entry(kind: type[Section], entry: Entry, reader: Reader, also_known: t
     name = entry.key.text
     declared = kind.declared.get(name)
     if declared is None:
-        hint = hint_for(name, (*also_known, *kind.declared), "keys here")
-        raise reader.error(UNKNOWN_KEY, entry.key, f"Unknown key `{name}`", hint)
+        raise kind.refuse(entry.key, reader, (*also_known, *kind.declared))
     if declared.later:
         reader.warn(NO_EFFECT_YET, entry.key, f"`{name}` has no effect in this version")
     if isinstance(entry.value, Scalar) and entry.value.kind == "null" and declared.default is None:

@@ -49,6 +49,8 @@ class Options:
     max_turns: int = 50
     max_tokens: int | None = None
     temperature: float | None = None
+    lacking: tuple[str, ...] = ()
+    """What must be there before the step can be run, and is not: sentences, such as that a variable is not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,32 @@
-"""Text with references to inputs and to outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`."""
+"""Text with references to inputs and to outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
+
+As in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is plain text.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, NamedTuple
+
+_OPEN: Final = "{{"
+_CLOSE: Final = "}}"
+_BRACES: Final = '"{{"'
+_REFERENCE: Final = re.compile(r"\.(?:inputs\.(?P<input>[^\s.{}]+)|states\.(?P<state>[^\s.{}]+)\.Output)\Z")
+_NEARLY: Final = re.compile(
+    r"-?\s*\.?(?:(?P<inputs>inputs?)\.(?P<input>[^\s.{}]+)|(?P<states>states?|steps?)\.(?P<state>[^\s.{}]+)\.output)\s*-?\Z",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     kind: Literal["inputs", "states"]
     name: str
+
+    def __str__(self) -> str:
+        return f"{{{{.inputs.{self.name}}}}}" if self.kind == "inputs" else f"{{{{.states.{self.name}.Output}}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +39,62 @@ class Template:
         """The text with everything in its place. What a state did not say yet is empty."""
         return "".join(part if isinstance(part, str) else self._value(part, inputs, outputs) for part in self.parts)
 
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Reference))
+
     @staticmethod
     def _value(reference: Reference, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         return inputs[reference.name] if reference.kind == "inputs" else outputs.get(reference.name, "")
+
+
+class TemplateFault(NamedTuple):
+    """Something in braces that is no reference, and what may be meant by it."""
+
+    written: str
+    meant: str = ""
+
+
+def parse_template(text: str) -> tuple[Template, tuple[TemplateFault, ...]]:
+    """The template, and everything in braces that it could not take."""
+    parts: list[str | Reference] = []
+    faults: list[TemplateFault] = []
+    plain, at = "", 0
+    while (start := text.find(_OPEN, at)) >= 0:
+        plain += text[at:start]
+        end = text.find(_CLOSE, start + len(_OPEN))
+        written = text[start:] if end < 0 else text[start : end + len(_CLOSE)]
+        at = start + len(written)
+        found = _meaning(written)
+        if isinstance(found, TemplateFault):
+            faults.append(found)
+        elif isinstance(found, str):
+            plain += found
+        else:
+            parts += [plain, found] if plain else [found]
+            plain = ""
+    plain += text[at:]
+    return Template((*parts, plain) if plain else tuple(parts)), tuple(faults)
+
+
+def escape(text: str) -> str:
+    """A template that is just this text."""
+    return text.replace(_OPEN, f"{_OPEN}{_BRACES}{_CLOSE}")
+
+
+def _meaning(written: str) -> str | Reference | TemplateFault:
+    if not written.endswith(_CLOSE):
+        return TemplateFault(written.partition("\n")[0], "")
+    body = written[len(_OPEN) : -len(_CLOSE)].strip()
+    if body == _BRACES:
+        return _OPEN
+    match = _REFERENCE.match(body)
+    if match is None:
+        return TemplateFault(written, _guess(body))
+    return Reference("inputs", match["input"]) if match["input"] else Reference("states", match["state"])
+
+
+def _guess(body: str) -> str:
+    match = _NEARLY.match(body)
+    if match is None:
+        return ""
+    return str(Reference("inputs", match["input"]) if match["inputs"] else Reference("states", match["state"]))

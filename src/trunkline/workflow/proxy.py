@@ -1,0 +1,186 @@
+"""The `mcp_proxy` block of an agent step: its keys, the names its tools get, and that no two of them are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from trunkline.config.reader import Reader
+from trunkline.config.section import key, read_section
+from trunkline.config.shapes import Boolean, JsonSchema, ListOf, Shape, Text
+from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.core.errors import PROXY_EMPTY, PROXY_NAME_COLLISION
+from trunkline.core.names import exposed_name, is_source_name, slug
+from trunkline.workflow.document import PluginTools, Proxy
+from trunkline.workflow.reader import attempt
+from trunkline.workflow.unsupported import ProxySection
+
+BUILTINS: Final = ("Read", "Write", "Edit", "Bash", "Glob", "Grep")
+"""The names of the tools that stand in for the agent's own."""
+_UNCUT: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """One operation as `expose` names it, and where."""
+
+    plugin: Scalar
+    operation: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyUse:
+    """What an enabled block asks for, with its places: for checks that need more than the file. It is there even where
+    something else about the step is wrong."""
+
+    step: str
+    provider: Scalar | None
+    intercepts: bool
+    plugins: tuple[Scalar, ...]
+    exposed: tuple[Exposed, ...]
+
+
+class Place(Shape[Scalar]):
+    """Some text, with its place."""
+
+    def read(self, node: Node, reader: Reader) -> Scalar:
+        Text(may_be_empty=False).read(node, reader)
+        assert isinstance(node, Scalar)
+        return node
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "minLength": 1}
+
+
+class PluginToolsKeys(ProxySection):
+    """One entry of `plugin_tools`."""
+
+    called: ClassVar[str] = "An entry of `plugin_tools`"
+
+    plugin: Scalar = key(Place(), doc="The plugin: its name in `.awf/plugins.yaml` or under `sources`")
+    expose: tuple[Scalar, ...] = key(ListOf(Place()), doc="The operations that become tools")
+
+
+class ProxyKeys(ProxySection):
+    enable: bool = key(Boolean(), default=False, doc="Whether the agent gets its tools from Trunkline")
+    intercept_builtins: bool = key(
+        Boolean(), default=True, doc="Whether ours replace the agent's own; `false` adds those of plugins only"
+    )
+
+
+def tool_name(plugin: str, operation: str) -> str:
+    """How the operation is called as a tool of a step."""
+    return exposed_name(source_name(plugin), operation, "", _UNCUT)
+
+
+def source_name(plugin: str) -> str:
+    """The name that a plugin has as a source: AWF takes any, and we make ours of them."""
+    return plugin if is_source_name(plugin) else slug(plugin)
+
+
+def read_proxy(
+    node: Node | None, step: str, provider: Node | None, reader: Reader
+) -> tuple[Proxy | None, ProxyUse | None]:
+    """The block, and what it asks for; both None where it is absent, empty or not enabled. What is wrong with it is in
+    the report."""
+    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+        return None, None
+    if not isinstance(node, Table):
+        reader.wrong_type(node, "a group of keys")
+        return None, None
+    keys = attempt(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
+    entries = list(_entries(node.get("plugin_tools"), reader))
+    _warn_without_enable(node, reader)
+    if not _enabled(node):
+        return None, None
+    intercepts = _flag(node, "intercept_builtins", default=True)
+    use = ProxyUse(
+        step=step,
+        provider=provider if isinstance(provider, Scalar) else None,
+        intercepts=intercepts,
+        plugins=tuple(entry.plugin for entry in entries),
+        exposed=tuple(Exposed(entry.plugin, operation) for entry in entries for operation in entry.expose),
+    )
+    _check_names(use, reader)
+    _check_not_empty(node, use, reader)
+    return (None if keys is None else _proxy(keys, entries)), use
+
+
+def _proxy(keys: ProxyKeys, entries: list[PluginToolsKeys]) -> Proxy:
+    tools = tuple(
+        PluginTools(plugin=source_name(entry.plugin.text), expose=tuple(operation.text for operation in entry.expose))
+        for entry in entries
+    )
+    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools)
+
+
+def _entries(node: Node | None, reader: Reader) -> Iterator[PluginToolsKeys]:
+    if node is None or (isinstance(node, Scalar) and node.kind == "null"):
+        return
+    if not isinstance(node, Items):
+        reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
+        return
+    for item in node.items:
+        entry = attempt(lambda item=item: read_section(PluginToolsKeys, item, reader))
+        if entry is not None:
+            yield entry
+
+
+def _flag(table: Table, name: str, *, default: bool) -> bool:
+    """A switch as far as it is clear; what is wrong with it is reported by whoever reads it."""
+    node = table.get(name)
+    return node.text.lower() == "true" if isinstance(node, Scalar) and node.kind == "boolean" else default
+
+
+def _enabled(table: Table) -> bool:
+    return _flag(table, "enable", default=False)
+
+
+def _warn_without_enable(table: Table, reader: Reader) -> None:
+    if table.entries and table.get("enable") is None:
+        message = "`mcp_proxy` has no effect without `enable: true`: the agent keeps its own tools"
+        reader.warn(
+            PROXY_EMPTY, table.entries[0].key, message, "add `enable: true`, or `enable: false` if that is meant"
+        )
+
+
+def _check_names(use: ProxyUse, reader: Reader) -> None:
+    owners: dict[str, str] = dict.fromkeys(BUILTINS, "a built-in tool") if use.intercepts else {}
+    for exposed in use.exposed:
+        plugin, operation = exposed.plugin.text, exposed.operation.text
+        name = tool_name(plugin, operation)
+        this = f"`{operation}` of `{plugin}`"
+        if name in owners:
+            _report_collision(exposed.operation, this, name, owners[name], reader)
+        else:
+            owners[name] = f"{this} on line {exposed.operation.span.line}"
+
+
+def _report_collision(node: Scalar, this: str, name: str, other: str, reader: Reader) -> None:
+    reader.error(
+        PROXY_NAME_COLLISION,
+        node,
+        f"{this} would be the tool `{name}`, which {other} is already",
+        "expose it once, or rename the plugin",
+    )
+
+
+def _check_not_empty(table: Table, use: ProxyUse, reader: Reader) -> None:
+    if use.intercepts or not _exposes_nothing(table.get("plugin_tools")):
+        return
+    place = next(entry.key for entry in table.entries if entry.key.text == "enable")
+    message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"
+    reader.error(PROXY_EMPTY, place, message, "add `plugin_tools`, or leave out `intercept_builtins: false`")
+
+
+def _exposes_nothing(plugin_tools: Node | None) -> bool:
+    """Whether that is what it says; something that cannot be read is reported elsewhere."""
+    if isinstance(plugin_tools, Items):
+        return all(_is_empty_entry(item) for item in plugin_tools.items)
+    return plugin_tools is None or (isinstance(plugin_tools, Scalar) and plugin_tools.kind == "null")
+
+
+def _is_empty_entry(item: Node) -> bool:
+    expose = item.get("expose") if isinstance(item, Table) else None
+    return isinstance(expose, Items) and not expose.items

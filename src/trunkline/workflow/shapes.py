@@ -1,0 +1,165 @@
+"""The shapes of values that only workflows have: templates, timeouts, providers, keys by reference."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic, TypeVar
+
+from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid, Span
+from trunkline.config.shapes import JsonSchema, Shape, Text
+from trunkline.config.sources import ONE_DAY_S
+from trunkline.config.suggest import hint_for
+from trunkline.config.tree import Node, Scalar
+from trunkline.core.errors import BAD_NAME, BAD_REFERENCE, BAD_VALUE, LITERAL_SECRET, MODEL_KEY, WORKFLOW_UNSUPPORTED
+from trunkline.workflow.duration import parse_duration
+from trunkline.workflow.reader import Mention, WorkflowReader
+from trunkline.workflow.template import Template, TemplateFault, parse_template
+
+T = TypeVar("T")
+OPENAI_COMPATIBLE: Final = "openai_compatible"
+PROVIDERS: Final = ("claude", "codex", "gemini", "opencode", OPENAI_COMPATIBLE)
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
+
+
+def own(reader: Reader) -> WorkflowReader:
+    assert isinstance(reader, WorkflowReader)
+    return reader
+
+
+def check_name(node: Scalar, reader: Reader) -> str:
+    """The name of a state or an input: one that a reference can hold."""
+    if _NAME.match(node.text) is None:
+        message = f"`{node.text}` is not a name: use up to 64 letters, digits, `_` and `-`"
+        raise reader.error(BAD_NAME, node, message)
+    return node.text
+
+
+class TemplateText(Shape[Template]):
+    """Text with references; every reference is kept for the check of the whole file."""
+
+    def __init__(self, *, shell: bool = False, may_be_empty: bool = False) -> None:
+        self._shell = shell
+        self._text = Text(written=True, may_be_empty=may_be_empty)
+
+    def read(self, node: Node, reader: Reader) -> Template:
+        text = self._text.read(node, reader)
+        assert isinstance(node, Scalar)
+        template, faults = parse_template(text)
+        workflow = own(reader)
+        for fault in faults:
+            _report(fault, workflow.source.place(node, fault.written), reader)
+        for reference in dict.fromkeys(template.references()):
+            place = workflow.source.place(node, reference)
+            workflow.mentions.append(Mention(workflow.step, place, reference, self._shell))
+        if faults:
+            raise Invalid
+        return template
+
+    def schema(self) -> JsonSchema:
+        return self._text.schema()
+
+
+def _report(fault: TemplateFault, place: Span, reader: Reader) -> None:
+    if not fault.written.endswith("}}"):
+        message = f"`{fault.written}` has no end: `}}}}` is missing"
+        reader.error(BAD_REFERENCE, place, message, 'write `{{"{{"}}` for two plain braces')
+        return
+    known = "known are `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`"
+    hint = f"did you mean `{fault.meant}`?" if fault.meant else known
+    reader.error(BAD_REFERENCE, place, f"`{fault.written}` is not a reference that can be followed here", hint)
+
+
+class Timeout(Shape[float]):
+    """Whole seconds, or a duration like `1m30s`; the value is in seconds."""
+
+    def read(self, node: Node, reader: Reader) -> float:
+        seconds = self._seconds(node, reader)
+        if seconds <= 0:
+            raise reader.error(BAD_VALUE, node, "The timeout must be more than 0")
+        if seconds > ONE_DAY_S:
+            raise reader.error(BAD_VALUE, node, "The timeout must be at most a day")
+        return seconds
+
+    @staticmethod
+    def _seconds(node: Node, reader: Reader) -> float:
+        if not isinstance(node, Scalar) or node.kind not in ("number", "text"):
+            raise reader.wrong_type(node, "seconds, or a duration like `1m30s`")
+        text = reader.text(node)
+        if node.kind == "number":
+            if text.removeprefix("+").isdigit():
+                return float(text)
+            hint = f'write `"{text}s"`' if not text.startswith("-") and "e" not in text.lower() else ""
+            raise reader.error(BAD_VALUE, node, "A number of seconds is a whole one, in digits only", hint)
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            hint = "leave the quotes away for seconds" if text.isdigit() else "write it like `1m30s`, `500ms` or `2h`"
+            raise reader.error(BAD_VALUE, node, str(error), hint) from None
+
+    def schema(self) -> JsonSchema:
+        return {"type": ["integer", "string"]}
+
+
+class ProviderName(Shape[str]):
+    """One of the providers, whichever way its name is spelled."""
+
+    def read(self, node: Node, reader: Reader) -> str:
+        written = Text(may_be_empty=False).read(node, reader)
+        name = written.replace("-", "_")
+        if name not in PROVIDERS:
+            hint = hint_for(written, PROVIDERS, "providers")
+            raise reader.error(WORKFLOW_UNSUPPORTED, node, f"The provider `{written}` is not supported", hint)
+        return name
+
+    def schema(self) -> JsonSchema:
+        return {"enum": [*PROVIDERS, "openai-compatible"]}
+
+
+class FromEnvironment(Shape[T], Generic[T]):
+    """A value in which `${NAME}` is a variable of the environment. Where that is not set the step lacks something, and
+    `instead` is the value."""
+
+    def __init__(self, shape: Shape[T], instead: T) -> None:
+        self._shape = shape
+        self._instead = instead
+
+    def read(self, node: Node, reader: Reader) -> T:
+        expanding = own(reader).expanding
+        errors_before = reader.report.errors
+        expanding.obstacles = []
+        try:
+            return self._shape.read(node, expanding)
+        except Invalid:
+            if reader.report.errors > errors_before:
+                raise
+            for what in expanding.obstacles:
+                own(reader).lacks(what)
+            return self._instead
+        finally:
+            expanding.obstacles = None
+
+    def schema(self) -> JsonSchema:
+        return self._shape.schema()
+
+
+class KeyReference(Shape[str]):
+    """A secret, which the file may only refer to: `${NAME}`."""
+
+    def read(self, node: Node, reader: Reader) -> str:
+        if not isinstance(node, Scalar) or node.kind == "null":
+            raise reader.wrong_type(node, "a reference like `${NAME}`")
+        match = _VARIABLE.match(node.text)
+        if match is None:
+            hint = "keep it in the environment, and write `${NAME}` with the variable's name"
+            raise reader.error(LITERAL_SECRET, node, "A key is not written into a file, but referred to", hint)
+        key = own(reader).environ.get(match[1], "")
+        if not key:
+            message = f"Environment variable `{match[1]}` is not set"
+            reader.warn(MODEL_KEY, node, message, "set it before this is run")
+            own(reader).lacks(message)
+        return key
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "pattern": _VARIABLE.pattern.replace(r"\Z", "$")}

@@ -1,0 +1,38 @@
+"""Groups of keys of a workflow: what is not among them is refused by its name, never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid
+from trunkline.config.section import Section
+from trunkline.config.suggest import hint_for, listed, nearest
+from trunkline.config.tree import Scalar
+from trunkline.core.errors import PROXY_UNKNOWN_KEY, WORKFLOW_UNSUPPORTED
+
+
+class WorkflowSection(Section):
+    """`called` is what the group is in messages; `elsewhere` says where keys belong that do not belong here."""
+
+    called: ClassVar[str] = "a workflow"
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
+        name = unknown.text
+        hint = cls.elsewhere.get(name, "") or hint_for(name, known, "keys here")
+        return reader.error(WORKFLOW_UNSUPPORTED, unknown, f"`{name}` is not supported in {cls.called}", hint)
+
+
+class ProxySection(Section):
+    """A part of `mcp_proxy`."""
+
+    called: ClassVar[str] = "`mcp_proxy`"
+
+    @classmethod
+    def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
+        guess = nearest(unknown.text, known)
+        hint = f"did you mean `{guess}`?" if guess else f"keys here: {listed(known)}"
+        return reader.error(PROXY_UNKNOWN_KEY, unknown, f"{cls.called} has no key `{unknown.text}`", hint)
