@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
-from trunkline.cli.main import main
+import sys
 
 __all__ = ["main"]
+
+_PUMP = "mcp-serve"
+
+
+def main() -> None:
+    """The installed script. An agent waits for its MCP server, so that one gets by without the rest where it can."""
+    if sys.argv[1:2] == [_PUMP]:
+        from trunkline.links.pump import join, socket_of
+
+        path = socket_of(sys.argv[2:])
+        if path is not None:
+            join(path)
+    from trunkline.cli.main import main as commands
+
+    commands()

@@ -18,6 +18,7 @@ COMMANDS: Final[dict[str, str]] = {
     "connect": "trunkline.cli.connect:connect",
     "demo": "trunkline.cli.demo:demo",
     "explain": "trunkline.cli.explain:explain",
+    "mcp-serve": "trunkline.cli.mcp_serve:mcp_serve",
     "remove": "trunkline.cli.edit:remove",
     "servers": "trunkline.cli.servers:servers",
     "stdio": "trunkline.cli.stdio:stdio",

@@ -61,8 +61,6 @@ def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
 
 
 def _join_or_serve(settings: Settings, *, alone: bool) -> int:
-    from trunkline.serve.loop import run
-
     if not alone:
         from trunkline.config.state import gateway_folder
         from trunkline.links.running import find_running
@@ -70,9 +68,16 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
         running = find_running(gateway_folder(settings))
         if running is not None:
             from trunkline.doors.relay.attach import attach
+            from trunkline.serve.loop import run
 
             how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"
             return run(lambda: attach(_target(running), token=client_token(settings), settings=settings, how=how))
+    return serve_alone(settings)
+
+
+def serve_alone(settings: Settings) -> int:
+    """With servers of our own, until the client leaves; the exit status."""
+    from trunkline.serve.loop import run
     from trunkline.serve.stdio import serve_stdio
 
     return run(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
