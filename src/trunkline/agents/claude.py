@@ -1,0 +1,244 @@
+"""Claude Code: how it is started so that its tools are ours, or ours beside its own. docs/agents/claude.md says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from trunkline.agents.claude_output import ClaudeReader
+from trunkline.agents.json_lines import mapping, object_of
+from trunkline.agents.plan import SERVER, Asked, Home, Plan, Wants
+
+_PREFIX: Final = f"mcp__{SERVER}__"
+_MCP_FILE: Final = "mcp.json"
+_SETTINGS_FILE: Final = "settings.json"
+_CONFIG: Final = "claude"
+_CONNECT_MS: Final = "60000"
+_STATE: Final = ".claude.json"
+_OLD_STATE: Final = ".config.json"
+_OWN_PLACES: Final = (
+    *("CLAUDE.md", "agents", "commands", "hooks", "keybindings.json", "output-styles", "plugins", "rules", "skills"),
+    *("themes", "workflows"),
+)
+"""What in the user's folder of Claude Code makes it the user's own, and is only read."""
+_SESSIONS: Final = "projects"
+_LOGIN_SETTINGS: Final = (
+    *("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh", "env", "forceLoginMethod"),
+    *("forceLoginOrgUUID", "model", "proxyAuthHelper"),
+)
+"""Of the user's settings, those by which it comes to its model. The others may bring hooks, servers and plugins."""
+_APPROVALS: Final = ("enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers")
+"""Which servers of a repository the user lets in. Claude Code would move them from its state into the repository."""
+_TRUST: Final = ("hasTrustDialogAccepted", "hasCompletedProjectOnboarding")
+_OUTER_SESSION: Final = (
+    *("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_EXECPATH"),
+    *("CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"),
+)
+"""Set by a Claude Code, or an editor, that we ourselves were started from; the last one brings the editor's tools."""
+
+_REAL_MODEL: Final = (
+    *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_ANTHROPIC_AWS", "CLAUDE_CODE_USE_BEDROCK"),
+    *("CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_USE_VERTEX", "HTTPS_PROXY", "HTTP_PROXY"),
+    *("http_proxy", "https_proxy"),
+)
+"""The ways to a real model, which a trial must not go."""
+
+
+class Claude:
+    name: Final = "claude"
+    program: Final = "claude"
+    install: Final = "npm install -g @anthropic-ai/claude-code"
+    verified: Final = frozenset({"2.1.197"})
+    result_chars: Final = 50_000
+
+    def tool_name(self, tool: str, /) -> str:
+        return _PREFIX + tool
+
+    def is_ours(self, tool: str, /) -> bool:
+        return tool.startswith(_PREFIX)
+
+    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
+        config, state = _places(home, environ)
+        texts = {"settings": config / _SETTINGS_FILE, "old_state": config / _OLD_STATE, "state": state}
+        return Wants(texts=texts, links=tuple(config / name for name in (*_OWN_PLACES, _SESSIONS)))
+
+    def plan(self, asked: Asked, /) -> Plan:
+        if asked.mode == "native":
+            return Plan(argv=_argv(asked, ()), unset=_OUTER_SESSION, stdin=asked.prompt or "")
+        env = _environment(asked)
+        config, _ = _places(asked.home.folder, asked.home.environ)
+        files = {_MCP_FILE: _servers(asked), f"{_CONFIG}/{_STATE}": _state(asked)}
+        links: dict[str, Path] = {}
+        if asked.mode == "intercept":
+            files[_SETTINGS_FILE] = _login_settings(asked, env)
+        else:
+            files |= _own_settings(asked)
+            links |= {f"{_CONFIG}/{name}": config / name for name in _OWN_PLACES if config / name in asked.home.present}
+        if asked.prompt is None and config / _SESSIONS in asked.home.present:
+            links[f"{_CONFIG}/{_SESSIONS}"] = config / _SESSIONS
+        return Plan(
+            argv=_argv(asked, _options(asked)),
+            env=env,
+            unset=(*_OUTER_SESSION, *_REAL_MODEL) if asked.model_url else _OUTER_SESSION,
+            files=files,
+            links=links,
+            stdin=_prompt(asked),
+        )
+
+    def reader(self) -> ClaudeReader:
+        return ClaudeReader(self.is_ours)
+
+
+PROVIDER: Final = Claude()
+
+
+def _places(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """The user's folder of Claude Code, and the file beside it that it keeps its state in."""
+    own = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(own), Path(own) / _STATE) if own else (home / ".claude", home / _STATE)
+
+
+# The command line -----------------------------------------------------------------------------------------------------
+
+
+def _argv(asked: Asked, options: tuple[str, ...]) -> tuple[str, ...]:
+    """What the user gave comes first, so that ours counts where both say something."""
+    given, end, rest = _split(asked.args)
+    headless = () if asked.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
+    return (asked.program, *given, *headless, *options, *_wishes(asked), *end, *rest)
+
+
+def _split(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """After `--` nothing is an option any more."""
+    if "--" not in args:
+        return args, (), ()
+    place = args.index("--")
+    return args[:place], ("--",), args[place + 1 :]
+
+
+def _options(asked: Asked) -> tuple[str, ...]:
+    ours = ("--mcp-config", str(asked.run / _MCP_FILE), "--allowedTools", f"mcp__{SERVER}")
+    kept = () if asked.prompt is None else ("--no-session-persistence",)
+    if asked.mode == "additive":
+        return (*ours, *kept)
+    isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--disable-slash-commands")
+    return (*ours, *isolated, "--settings", str(asked.run / _SETTINGS_FILE), "--no-chrome", *kept)
+
+
+def _wishes(asked: Asked) -> tuple[str, ...]:
+    model = ("--model", asked.model) if asked.model else ()
+    told = ("--append-system-prompt", asked.mitigation) if asked.mitigation else ()
+    return (*model, *told)
+
+
+def _prompt(asked: Asked) -> str:
+    """A text that begins with a slash would be taken for a command, which an isolated one does not have: it would answer
+    so, without asking its model, and report success."""
+    prompt = asked.prompt or ""
+    return f"\n{prompt}" if asked.mode == "intercept" and prompt.startswith("/") else prompt
+
+
+# The environment ------------------------------------------------------------------------------------------------------
+
+
+def _environment(asked: Asked) -> dict[str, str]:
+    """It waits for our server before its first turn, and finds a folder of this run's where its own would be, with the
+    user's login all the same."""
+    assert asked.server is not None
+    environ = asked.home.environ
+    login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
+    env = {
+        "CLAUDE_CONFIG_DIR": str(asked.run / _CONFIG),
+        "CLAUDE_SECURESTORAGE_CONFIG_DIR": login,
+        "DISABLE_AUTOUPDATER": "1",
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_CONNECT_TIMEOUT_MS": _CONNECT_MS,
+        "MCP_TIMEOUT": _CONNECT_MS,
+        "MCP_TOOL_TIMEOUT": str(_call_ms(asked)),
+    }
+    if asked.mode == "intercept":
+        env |= {
+            "CLAUDE_CODE_AUTO_CONNECT_IDE": "false",
+            "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+            "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
+            "XDG_CACHE_HOME": str(asked.run / "cache"),
+        }
+    if asked.model_url:
+        own = str(asked.run / _CONFIG)
+        env |= {
+            "ANTHROPIC_BASE_URL": asked.model_url,
+            "ANTHROPIC_API_KEY": "trial",
+            "CLAUDE_SECURESTORAGE_CONFIG_DIR": own,
+        }
+    return env
+
+
+def _call_ms(asked: Asked) -> int:
+    """Longer than our own deadline, which says more about what went wrong."""
+    assert asked.server is not None
+    return int(asked.server.call_s * 1000) + 10_000
+
+
+# The files ------------------------------------------------------------------------------------------------------------
+
+
+def _servers(asked: Asked) -> str:
+    assert asked.server is not None
+    entry = {
+        "type": "stdio",
+        "command": asked.server.command,
+        "args": asked.server.args,
+        "alwaysLoad": True,
+        "timeout": _call_ms(asked),
+    }
+    return _json({"mcpServers": {SERVER: entry}})
+
+
+def _state(asked: Asked) -> str:
+    """A copy of the user's, as it writes there at every start. An isolated one has no servers in it."""
+    state = dict(_user_state(asked.home))
+    projects = mapping(state.get("projects")).items()
+    if asked.mode == "intercept":
+        state.pop("mcpServers", None)
+        state["projects"] = {path: _only(_TRUST, mapping(project)) for path, project in projects}
+    else:
+        state["projects"] = {path: _without(_APPROVALS, mapping(project)) for path, project in projects}
+    return _json(state)
+
+
+def _user_state(home: Home) -> Mapping[str, Any]:
+    return object_of(home.texts.get("old_state") or home.texts.get("state", ""))
+
+
+def _login_settings(asked: Asked, env: Mapping[str, str]) -> str:
+    """Its `env` would count more than its environment, so what we set is taken out of it. A trial needs no login."""
+    text = "" if asked.model_url else asked.home.texts.get("settings", "")
+    settings = _only(_LOGIN_SETTINGS, object_of(text))
+    if "env" in settings:
+        settings["env"] = _without(tuple(env), mapping(settings["env"]))
+    return _json(settings | {"disableAllHooks": True})
+
+
+def _own_settings(asked: Asked) -> dict[str, str]:
+    """The user's as they are, with the approvals that the state holds for this project."""
+    projects = mapping(_user_state(asked.home).get("projects"))
+    approvals = _only(_APPROVALS, mapping(projects.get(str(asked.project))))
+    text = asked.home.texts.get("settings", "")
+    if any(approvals.values()):
+        text = _json(approvals | dict(object_of(text)))
+    return {f"{_CONFIG}/{_SETTINGS_FILE}": text} if text else {}
+
+
+def _only(names: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}
+
+
+def _without(names: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

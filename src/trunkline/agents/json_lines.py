@@ -1,0 +1,35 @@
+"""Lines of JSON as agents print them: whatever a line holds, reading it gives an object or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def object_of(line: str) -> Mapping[str, Any]:
+    """The object in this line; empty for anything else."""
+    try:
+        return mapping(_decode(line))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value where it is an object, else an empty one: what should be one need not be."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def listed(value: object) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, list) else ()
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
