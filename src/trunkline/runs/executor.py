@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED, TOO_MANY_STEPS, GatewayError, Problem
+from trunkline.runs.agent_task import mode_of
 from trunkline.runs.interrupt import ORDERLY_S, Interrupt
 from trunkline.runs.run_events import RunEnded, RunStarted, Status, StepEnded, StepStarted, Tell
 from trunkline.runs.step_result import StepResult, Values
@@ -145,12 +146,6 @@ def _started(state: Step) -> StepStarted:
     return StepStarted(
         step=state.name, kind="agent", provider=state.provider, mode=mode_of(state), timeout_s=state.timeout_s
     )
-
-
-def mode_of(state: AgentState) -> str:
-    if state.proxy is None:
-        return "native"
-    return "intercept" if state.proxy.intercept_builtins else "additive"
 
 
 def _ended(state: Step, result: StepResult, seconds: float) -> StepEnded:

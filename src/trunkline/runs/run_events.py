@@ -53,12 +53,14 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEnded:
-    """`outcome` is the word of the log: `ok`, `error` (the server's own), or the code of what failed."""
+    """`outcome` is the word of the log: `ok`, `error` (the server's own), or the code of what failed. `is_error` says
+    that the tool did run and reports a failure, which is no failure of the call."""
 
     step: str
     tool: str
     source: str
     outcome: str
+    is_error: bool
     ms: float
 
 

@@ -15,6 +15,7 @@ from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_PLUGIN, GatewayError, Problem
 from trunkline.sources.builtin.section import BuiltinSection
 from trunkline.workflow.document import Proxy
+from trunkline.workflow.proxy import source_name
 
 BUILTIN: Final = "builtin"
 _SANDBOXES: Final = ("off", "auto", "required")
@@ -56,9 +57,10 @@ def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tu
     """The operations of each plugin, of all its entries together."""
     exposed: dict[str, tuple[str, ...]] = {}
     for entry in proxy.plugin_tools:
-        if entry.plugin not in plugins:
+        source = source_name(entry.plugin)
+        if source not in plugins:
             raise GatewayError(_unknown_plugin(entry.plugin, plugins))
-        exposed[entry.plugin] = (*exposed.get(entry.plugin, ()), *entry.expose)
+        exposed[source] = (*exposed.get(source, ()), *entry.expose)
     twice = [f"{plugin}_{name}" for plugin, names in exposed.items() for name in _repeated(names)]
     if twice:
         message = f"Exposed more than once: {', '.join(f'`{name}`' for name in twice)}"

@@ -40,6 +40,10 @@ class Waiting:
         if message:
             self._message = message
 
+    def begin(self, message: str) -> None:
+        """Something else is waited for from now on."""
+        self._message, self._since = message, time.monotonic()
+
     def draw(self) -> None:
         if not self._watched:
             return

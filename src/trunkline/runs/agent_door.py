@@ -1,0 +1,52 @@
+"""The way from an agent to its gateway: a private socket, and the program that the agent starts to reach it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from trunkline.agents.plan import ToolServer
+from trunkline.doors.private import PrivateDoor
+from trunkline.links.pump import serve_command
+from trunkline.runs.step_gateway import StepGateway
+
+_SOCKET: Final = "s"
+_CONFIG: Final = "serve.json"
+
+
+class AgentDoor:
+    """In `folder`, which is private and stays as long as this does. It is also the witness of what the agent does:
+    `listed` says whether it asked for its tools."""
+
+    def __init__(self, gateway: StepGateway, folder: Path) -> None:
+        limits = gateway.settings.gateway.limits
+        self._call_s = limits.call_seconds
+        self._folder = folder
+        self._door = PrivateDoor(
+            gateway.router,
+            gateway.discovery,
+            path=folder / _SOCKET,
+            caller=gateway.caller,
+            limit_bytes=limits.request_bytes,
+            max_calls=limits.in_flight_per_client,
+            question_s=limits.question_seconds,
+        )
+
+    @property
+    def listed(self) -> bool:
+        return self._door.listed
+
+    async def open(self) -> ToolServer:
+        """What the agent has to start."""
+        await self._door.start()
+        config = self._folder / _CONFIG
+        with os.fdopen(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode({"socket": str(self._folder / _SOCKET)}))
+        command, args = serve_command(config)
+        return ToolServer(command=command, args=args, call_s=self._call_s)
+
+    async def close(self) -> None:
+        await self._door.close()

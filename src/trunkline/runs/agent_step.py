@@ -1,0 +1,111 @@
+"""A step that is an agent: its tools are made ready, it is run with them, and everything that was made for it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from trunkline.agents import PROVIDERS
+from trunkline.agents.said import Said, Spoke
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.core.errors import GatewayError
+from trunkline.links.children import Children
+from trunkline.runs.agent_task import AgentTask
+from trunkline.runs.call_watch import CallWatch
+from trunkline.runs.model_step import run_model
+from trunkline.runs.program_step import ProgramSteps
+from trunkline.runs.run_events import AgentReady, ModelSpoke, Tell
+from trunkline.runs.run_telemetry import RunTelemetry
+from trunkline.runs.step_gateway import StepGateway
+from trunkline.runs.step_result import StepResult
+from trunkline.runs.step_settings import settings_of_step
+
+
+class AgentSteps:
+    """Runs the agent steps of a workflow. `plugins` are those that steps may expose operations of."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        plugins: Mapping[str, SourceSection],
+        telemetry: RunTelemetry,
+        tell: Tell,
+        *,
+        children: Children,
+        environ: Mapping[str, str],
+        home: Path,
+    ) -> None:
+        self._settings = settings
+        self._plugins = plugins
+        self._telemetry = telemetry
+        self._tell = tell
+        self._environ = environ
+        state_dir = settings.gateway.state_dir
+        self._programs = ProgramSteps(children, home=home, environ=environ, state_dir=state_dir)
+
+    async def run(self, task: AgentTask) -> StepResult:
+        """Cancelling this ends the agent, and everything that was started for it."""
+        watch = CallWatch(task.name, self._tell)
+        try:
+            result = await self._run(task, watch)
+        except GatewayError as error:
+            for detail in error.details:
+                self._telemetry.warn(task.name, detail)
+            result = StepResult(problem=error.problem)
+        return replace(result, tool_calls=watch.calls)
+
+    async def _run(self, task: AgentTask, watch: CallWatch) -> StepResult:
+        async with AsyncExitStack() as stack:
+            if task.state.provider not in PROVIDERS:
+                gateway = await self._gateway(task, watch, stack)
+                self._ready(task, gateway, "")
+                return await run_model(task, gateway, lambda said: self._said(task, said))
+            folder = self._programs.folder(task)
+            stack.callback(folder.remove)
+            gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
+            return await self._programs.run(
+                task,
+                folder.path,
+                gateway,
+                lambda said: self._said(task, said),
+                warn=lambda problem: self._telemetry.warn(task.name, problem),
+                ready=lambda version: self._ready(task, gateway, version),
+            )
+
+    async def _gateway(
+        self, task: AgentTask, watch: CallWatch, stack: AsyncExitStack, private: tuple[str, ...] = ()
+    ) -> StepGateway | None:
+        """The step's tools, all of them there; none where the agent is run as it is. `stack` ends them."""
+        if task.state.proxy is None:
+            return None
+        wanted = settings_of_step(self._settings, task.state.proxy, self._plugins, task.folder)
+        events = self._telemetry.events_of(task.name)
+        gateway = StepGateway(
+            wanted,
+            events,
+            caller=task.caller,
+            environ=self._environ,
+            redact=self._telemetry.redact,
+            private=private,
+        )
+        stack.push_async_callback(gateway.close)
+        tracer = self._telemetry.tracer
+        if tracer is not None and task.span is not None:
+            tracer.attach(gateway.router)
+            tracer.calls_of(task.caller.principal, task.span)
+            stack.callback(tracer.calls_of, task.caller.principal, None)
+        watch.attach(events, gateway.router)
+        async with task.in_time():
+            await gateway.start()
+        return gateway
+
+    def _ready(self, task: AgentTask, gateway: StepGateway | None, version: str) -> None:
+        tools = () if gateway is None else gateway.tools()
+        self._tell(AgentReady(step=task.name, version=version, model=task.model, tools=tools))
+
+    def _said(self, task: AgentTask, said: Said) -> None:
+        if isinstance(said, Spoke) and said.text.strip():
+            self._tell(ModelSpoke(step=task.name, text=said.text))

@@ -1,0 +1,79 @@
+"""Whether an agent that is to have our tools alone really has no others, as far as that is known before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from trunkline.agents.hearing import native_tool
+from trunkline.agents.installed import Installed
+from trunkline.agents.plan import SERVER, Mode
+from trunkline.agents.provider import Provider
+from trunkline.agents.trial.trial import Tried
+from trunkline.agents.trial.verdicts import Verdicts
+from trunkline.core.errors import ISOLATION_UNVERIFIED, PROXY_PROVIDER, GatewayError, Problem
+
+DOUBTED: Final = frozenset({"codex", "opencode"})
+"""Those that the format knows as providers whose own tools cannot be switched off."""
+MITIGATION: Final = (
+    f"Use only the tools of the MCP server `{SERVER}`. "
+    "Never use built-in tools, whatever else you were told about them."
+)
+_HINT: Final = "use a version that docs/agents says is verified"
+
+TryOut = Callable[[], Awaitable[Tried]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """`warnings` are for people; `mitigation` is for the agent, empty where none of its own tools is left."""
+
+    warnings: tuple[Problem, ...] = ()
+    mitigation: str = ""
+
+
+async def judge(provider: Provider, installed: Installed, mode: Mode, verdicts: Verdicts, try_out: TryOut) -> Isolation:
+    """A version that is not verified is tried, once. Raises GatewayError where a trial has shown that the agent keeps
+    tools of its own: nothing would hold those back."""
+    name, version = provider.name, installed.version
+    if mode == "native":
+        return Isolation()
+    if mode == "additive":
+        return Isolation(warnings=_doubt(name, f"{name} {version} keeps its own tools, as the step wants"))
+    if version in provider.verified:
+        return Isolation(warnings=_doubt(name, f"isolation is verified for {name} {version}"))
+    tried = verdicts.of(name, version)
+    if tried is None:
+        tried = await try_out()
+        verdicts.keep(name, version, tried)
+    if tried.own_tools:
+        raise GatewayError(native_tool(name, f"{version} was tried out and offered", tried.own_tools))
+    if tried.isolated:
+        message = f"{name} {version} is not among the verified versions; it was tried out, and had no tools of its own"
+        return Isolation(warnings=(*_doubt(name, message), _unverified(message)))
+    return Isolation(warnings=(_unknown(name, version, tried.why),), mitigation=MITIGATION)
+
+
+def _doubt(provider: str, message: str) -> tuple[Problem, ...]:
+    if provider not in DOUBTED:
+        return ()
+    return (Problem(code=PROXY_PROVIDER, message=message, severity="warning"),)
+
+
+def _unverified(message: str) -> Problem:
+    return Problem(code=ISOLATION_UNVERIFIED, message=message, severity="warning", hint=_HINT)
+
+
+def _unknown(provider: str, version: str, why: str) -> Problem:
+    if provider not in DOUBTED:
+        return _unverified(
+            f"{provider} {version} is not among the verified versions; trying it out came to nothing: {why}"
+        )
+    # The first sentence is the one that the format promises.
+    message = (
+        f"mcp_proxy on provider={provider} runs in coexistence mode. It is not known whether all built-in tools of "
+        f"{provider} {version} are disabled ({why}), and those that are not may bypass the proxy. Use 'claude' or "
+        "'openai-compatible' for guaranteed MCP-only isolation."
+    )
+    return Problem(code=PROXY_PROVIDER, message=message, severity="warning", hint=_HINT)

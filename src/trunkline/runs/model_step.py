@@ -1,0 +1,46 @@
+"""A model behind a chat completions API: we are its agent, and its tools are those of the step and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trunkline.agents.openai.endpoint import Endpoint
+from trunkline.agents.openai.loop import converse
+from trunkline.agents.openai.toolbox import Toolbox
+from trunkline.agents.said import Said
+from trunkline.core.errors import MODEL_KEY, GatewayError, Problem
+from trunkline.runs.agent_task import AgentTask
+from trunkline.runs.step_gateway import StepGateway
+from trunkline.runs.step_result import StepResult
+from trunkline.runs.toolbox import NO_TOOLS, RouterToolbox
+
+
+async def run_model(task: AgentTask, gateway: StepGateway | None, on_said: Callable[[Said], None]) -> StepResult:
+    """Cancelling this ends the conversation, and the calls that are under way."""
+    endpoint = endpoint_of(task)
+    async with task.in_time():
+        conversed = await converse(endpoint, task.prompt, _toolbox(gateway), on_said)
+    return StepResult(output=conversed.text, input_tokens=conversed.input_tokens, output_tokens=conversed.output_tokens)
+
+
+def endpoint_of(task: AgentTask) -> Endpoint:
+    """Raises GatewayError where something is not there that the file only refers to."""
+    options = task.state.options
+    if options.lacking:
+        raise GatewayError(Problem(code=MODEL_KEY, message="; ".join(options.lacking), where=task.name))
+    return Endpoint(
+        base_url=options.base_url,
+        api_key=options.api_key,
+        headers=options.headers,
+        model=task.model,
+        max_turns=options.max_turns,
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+    )
+
+
+def _toolbox(gateway: StepGateway | None) -> Toolbox:
+    if gateway is None:
+        return NO_TOOLS
+    limit_bytes = gateway.settings.gateway.limits.request_bytes
+    return RouterToolbox(gateway.router, gateway.caller, limit_bytes=limit_bytes)

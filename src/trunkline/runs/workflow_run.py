@@ -1,0 +1,139 @@
+"""One run of one workflow with everything it needs, from its first step until nothing of it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.core.errors import AGENT_FAILED, COMMAND_FAILED, Problem
+from trunkline.links.children import Children
+from trunkline.runs.agent_step import AgentSteps
+from trunkline.runs.agent_task import AgentTask
+from trunkline.runs.command_step import CommandSteps
+from trunkline.runs.executor import Executor, Step
+from trunkline.runs.interrupt import listening
+from trunkline.runs.run_events import RunEnded, RunEvent, Tell
+from trunkline.runs.run_spans import RunSpans, StepSpan
+from trunkline.runs.run_telemetry import RunTelemetry
+from trunkline.runs.step_result import StepResult, Values
+from trunkline.telemetry.redact import Redactor
+from trunkline.workflow.document import AgentState, CommandState, Workflow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlace:
+    """Where a run takes place: the folder its steps work in, and the user whose it is."""
+
+    folder: Path
+    home: Path
+    environ: Mapping[str, str]
+    log_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """`stuck` says that something did not end in time: it ends with this process, which must end now."""
+
+    ended: RunEnded
+    stuck: bool
+
+
+async def run_workflow(
+    workflow: Workflow,
+    inputs: Mapping[str, str],
+    settings: Settings,
+    plugins: Mapping[str, SourceSection],
+    place: RunPlace,
+    tell: Tell,
+    redact: Redactor,
+) -> RunOutcome:
+    """Run it to its end, or to the first signal. `tell` hears of everything as it happens."""
+    with listening() as interrupt:
+        telemetry = RunTelemetry(settings, tell, redact=redact, log_file=place.log_file, environ=place.environ)
+
+        def tell_all(event: RunEvent) -> None:
+            telemetry.hear(event)
+            tell(event)
+
+        steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all)
+        executor = Executor(workflow, steps.run, tell_all, interrupt)
+        try:
+            ended = await executor.run(inputs)
+            steps.spans.ended(ended)
+        finally:
+            if not executor.stuck:
+                await steps.close()
+            await telemetry.close()
+        return RunOutcome(ended=ended, stuck=executor.stuck)
+
+
+def secrets_of(workflow: Workflow, settings: Settings) -> Redactor:
+    """Hides what neither people nor logs may see: of the configuration, and of the workflow's options."""
+    options = [state.options for state in workflow.states.values() if isinstance(state, AgentState)]
+    keys = [secret for option in options for secret in (option.api_key, *option.headers.values()) if secret]
+    return Redactor([*settings.secrets(), *keys])
+
+
+class _Steps:
+    """Whatever runs steps, for one run."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        settings: Settings,
+        plugins: Mapping[str, SourceSection],
+        place: RunPlace,
+        telemetry: RunTelemetry,
+        tell: Tell,
+    ) -> None:
+        self._place = place
+        self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
+        self._commands = CommandSteps(place.environ)
+        self.spans = RunSpans(telemetry.tracer, workflow)
+        self._agents = AgentSteps(
+            settings,
+            plugins,
+            telemetry,
+            tell,
+            children=self._children,
+            environ=place.environ,
+            home=place.home,
+        )
+
+    async def run(self, step: Step, values: Values) -> StepResult:
+        folder = _folder(self._place.folder, values.of(step.dir))
+        model = values.of(step.options.model) if isinstance(step, AgentState) else ""
+        with self.spans.step(step, model) as span:
+            result = (
+                StepResult(problem=_no_folder(step, values.of(step.dir)))
+                if folder is None
+                else await self._run(step, values, folder, model, span)
+            )
+            if result.problem is not None and not result.problem.where:
+                result = replace(result, problem=replace(result.problem, where=step.name))
+            span.ended(result)
+            return result
+
+    async def _run(self, step: Step, values: Values, folder: Path, model: str, span: StepSpan) -> StepResult:
+        if isinstance(step, CommandState):
+            return await self._commands.run(step, values.of(step.command), folder)
+        prompt = values.of(step.prompt)
+        return await self._agents.run(AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span.span))
+
+    async def close(self) -> None:
+        await self._commands.close()
+        await self._children.close()
+
+
+def _folder(base: Path, written: str) -> Path | None:
+    folder = (base / Path(written).expanduser()).resolve()
+    return folder if folder.is_dir() else None
+
+
+def _no_folder(step: Step, folder: str) -> Problem:
+    code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
+    message = f"The folder of step `{step.name}` is not there: {folder}"
+    return Problem(code=code, message=message, where=step.name, hint="`dir` is relative to where the run was started")
