@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, str]] = {
     "stdio": "trunkline.cli.stdio:stdio",
     "tools": "trunkline.cli.tools:tools",
     "up": "trunkline.cli.up:up",
+    "validate": "trunkline.cli.validate:validate",
 }
 """Where each command is that main.py does not define itself."""
 _INTERRUPTED: Final = 130

@@ -10,7 +10,6 @@ from trunkline.config.report import Span
 from trunkline.config.tree import LINE_BREAK, Scalar
 from trunkline.workflow.template import Reference
 
-
 _MOST: Final = 500
 """Looking for a piece takes longer the longer the text is: a file full of them is not worth that."""
 

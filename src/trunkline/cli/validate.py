@@ -1,0 +1,46 @@
+"""`trunkline validate`: every problem of a workflow file, before anything of it is run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from trunkline.cli.options import CONFIG
+
+_REFUSED: Final = 2
+
+
+@click.command()
+@click.argument("workflow", type=click.Path(path_type=Path))
+@CONFIG
+@click.option("--no-plugins", is_flag=True, help="Start no plugin to learn which operations it has.")
+@click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
+def validate(workflow: Path, config: Path | None, no_plugins: bool, as_json: bool) -> None:
+    """Check a workflow file and report every problem in it.
+
+    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names.
+    """
+    from trunkline.config.render import render_json, summarize
+    from trunkline.runs.checking import check_file
+    from trunkline.serve.loop import run
+
+    checked = run(
+        lambda: check_file(
+            workflow, config, cwd=Path(), home=Path.home(), environ=os.environ, start_plugins=not no_plugins
+        )
+    )
+    if as_json:
+        click.echo(render_json(checked.problems))
+    elif checked.problems:
+        click.echo(checked.shown(), err=True)
+    if checked.workflow is None:
+        if not as_json:
+            click.echo(f"\n{summarize(checked.problems)}", err=True)
+        sys.exit(_REFUSED)
+    if not as_json:
+        states = len(checked.workflow.states)
+        click.echo(f"{workflow}: fine, {states} state{'' if states == 1 else 's'}")

@@ -1,0 +1,170 @@
+"""What only the outside can say of a workflow: whether its plugins have the operations it exposes, and whether the
+installed agents are known to keep to our tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from trunkline.agents import provider_of
+from trunkline.agents.installed import find_installed
+from trunkline.config.sources import SourceSection, Unready
+from trunkline.config.suggest import hint_for, listed, nearest
+from trunkline.config.tree import Scalar
+from trunkline.core.errors import (
+    PLUGIN_NOT_CHECKED,
+    PROXY_PROVIDER,
+    PROXY_UNKNOWN_OPERATION,
+    PROXY_UNKNOWN_PLUGIN,
+    GatewayError,
+)
+from trunkline.links.children import Children
+from trunkline.router.options import NameRules
+from trunkline.runs.isolation import DOUBTED
+from trunkline.runs.plugins import PLUGIN, Plugins
+from trunkline.runs.probing import Probed, probe_plugins
+from trunkline.workflow.load import LoadedWorkflow
+from trunkline.workflow.proxy import ProxyUse, source_name
+
+_MOST_LISTED: Final = 20
+
+
+async def check_outside(
+    loaded: LoadedWorkflow,
+    plugins: Plugins,
+    *,
+    environ: Mapping[str, str],
+    redact: Callable[[str], str] = str,
+    start_plugins: bool = True,
+) -> None:
+    """Put into the workflow's report what its file alone does not tell. Whatever is started for that has ended when
+    this returns."""
+    wanted = _wanted(loaded, plugins)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_check_providers(loaded, environ))
+        if start_plugins and wanted:
+            group.create_task(_check_operations(loaded, plugins, wanted, environ, redact))
+    _check_plugins(loaded, plugins)
+
+
+# -- plugins ----------------------------------------------------------------------------------------------------------
+
+
+def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection]:
+    """The plugins that can be asked, of those that the workflow exposes."""
+    names = dict.fromkeys(source_name(plugin.text) for use in loaded.uses for plugin in use.plugins)
+    sections = {name: plugins.sections[name] for name in names if name in plugins.sections}
+    return {name: section for name, section in sections.items() if not _obstacle(section)}
+
+
+def _obstacle(section: SourceSection) -> str:
+    """Why it cannot be started at all, or nothing."""
+    if not section.enabled:
+        return "it is switched off (`enabled: false`)"
+    return "; ".join(section.obstacles) if isinstance(section, Unready) else ""
+
+
+def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for plugin in _each_once(use):
+                name = source_name(plugin.text)
+                if name not in plugins.sections:
+                    _unknown_plugin(loaded, plugin, plugins)
+                elif obstacle := _obstacle(plugins.sections[name]):
+                    _not_checked(loaded, plugin, obstacle)
+
+
+def _each_once(use: ProxyUse) -> list[Scalar]:
+    """Its plugins, each where it is named first."""
+    first: dict[str, Scalar] = {}
+    for plugin in use.plugins:
+        first.setdefault(plugin.text, plugin)
+    return list(first.values())
+
+
+def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: Plugins) -> None:
+    kind = plugins.other_kinds.get(plugin.text)
+    message = f"`{plugin.text}` is a source of the kind `{kind}`, not a {PLUGIN}" if kind else ""
+    hint = hint_for(plugin.text, plugins.sections, "plugins") or "declare it in `.awf/plugins.yaml` or under `sources`"
+    loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message or f"There is no plugin `{plugin.text}`", hint)
+
+
+def _not_checked(loaded: LoadedWorkflow, plugin: Scalar, why: str, hint: str = "") -> None:
+    message = f"The plugin `{plugin.text}` cannot be asked what it has: {why}"
+    loaded.report.error(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
+
+
+async def _check_operations(
+    loaded: LoadedWorkflow,
+    plugins: Plugins,
+    wanted: Mapping[str, SourceSection],
+    environ: Mapping[str, str],
+    redact: Callable[[str], str],
+) -> None:
+    probed = await probe_plugins(wanted, loaded.path, environ=environ, redact=redact)
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for plugin in _each_once(use):
+                found = probed.get(source_name(plugin.text))
+                if found is not None and found.trouble:
+                    _not_checked(loaded, plugin, found.trouble, found.hint)
+            for exposed in use.exposed:
+                name = source_name(exposed.plugin.text)
+                if name in probed and not probed[name].trouble:
+                    deny = plugins.sections[name].tools.deny
+                    _check_operation(loaded, exposed.operation, exposed.plugin.text, probed[name], deny)
+
+
+def _check_operation(
+    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: Probed, deny: tuple[str, ...]
+) -> None:
+    name = operation.text
+    if name in found.operations:
+        if not NameRules(prefix="", deny=deny).shows(name):
+            message = f"`{name}` of the plugin `{plugin}` is denied by the configuration (`tools.deny`)"
+            loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message)
+        return
+    unusable = next((warning for warning in found.warnings if f"`{name}`" in warning), "")
+    message = f"The plugin `{plugin}` has no operation `{name}`{f' to offer: {unusable}' if unusable else ''}"
+    loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message, _known(name, found.operations))
+
+
+def _known(name: str, operations: tuple[str, ...]) -> str:
+    guess = nearest(name, operations)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
+    more = f" and {len(operations) - _MOST_LISTED} more" if len(operations) > _MOST_LISTED else ""
+    return f"it has: {listed(operations[:_MOST_LISTED])}{more}" if operations else "it has none"
+
+
+# -- providers --------------------------------------------------------------------------------------------------------
+
+
+async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -> None:
+    doubted = [(use, use.provider) for use in loaded.uses if use.provider is not None and use.provider.text in DOUBTED]
+    if not doubted:
+        return
+    children = Children()
+    try:
+        told = {name: await _told_of(name, children, environ) for name in {provider.text for _, provider in doubted}}
+    finally:
+        await children.close()
+    for use, provider in doubted:
+        with loaded.report.of_step(use.step):
+            loaded.report.warn(PROXY_PROVIDER, provider.span, told[provider.text])
+
+
+async def _told_of(name: str, children: Children, environ: Mapping[str, str]) -> str:
+    """What is known of the agent on this machine."""
+    provider = provider_of(name)
+    verified = ", ".join(sorted(provider.verified)) or "none yet"
+    try:
+        version = (await find_installed(provider, children, environ)).version
+    except GatewayError as error:
+        why = error.problem.message
+        return f"Isolation of {name} is verified for {verified}; which version is here is not known: {why}"
+    if version in provider.verified:
+        return f"Isolation of {name} is verified for the installed version {version}"
+    return f"Isolation of {name} is not verified for the installed version {version}, only for {verified}"

@@ -1,0 +1,79 @@
+"""Which plugins a workflow may expose operations of: those of the configuration, and those of AWF's own file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.awf_plugins import read_awf_plugins
+from trunkline.config.load import plugins_file
+from trunkline.config.report import FileProblem
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection, Unready
+from trunkline.sources import section_kinds
+
+PLUGIN: Final = "plugin"
+_FILE: Final = Path(".awf", "plugins.yaml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugins:
+    """`sections` are the plugins by name, also those that are disabled or lack something; `other_kinds` are the sources
+    that are no plugins, with their kinds. `texts` are the files that `problems` are about."""
+
+    sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
+    other_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    problems: tuple[FileProblem, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def failed(self) -> bool:
+        return any(problem.severity == "error" for problem in self.problems)
+
+
+def plugin_sections(
+    settings: Settings | None, workflow_path: Path, cwd: Path, *, environ: Mapping[str, str]
+) -> Plugins:
+    """The plugins of our file, then those of AWF's; a name that both have is ours."""
+    sources: Mapping[str, SourceSection] = {} if settings is None else settings.sources
+    kinds = {name: _kind_of(section) for name, section in sources.items()}
+    sections = {name: section for name, section in sources.items() if kinds[name] == PLUGIN}
+    others = {name: kind for name, kind in kinds.items() if kind != PLUGIN}
+    file = find_plugins_file(workflow_path, cwd)
+    if file is None:
+        return Plugins(sections=sections, other_kinds=others)
+    # beside our file it has been read already, and its plugins are not there twice
+    read_before = settings is not None and file == plugins_file(settings.path)
+    found = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=() if read_before else sources)
+    return Plugins(
+        sections={**found.found, **sections},
+        other_kinds=others,
+        problems=found.problems,
+        texts={str(file): found.text},
+    )
+
+
+def find_plugins_file(workflow_path: Path, cwd: Path) -> Path | None:
+    """AWF's file: that of the working folder, else that of the nearest folder above the workflow."""
+    return next((file for file in _candidates(workflow_path, cwd) if _is_there(file)), None)
+
+
+def _candidates(workflow_path: Path, cwd: Path) -> Iterator[Path]:
+    yield cwd.absolute() / _FILE
+    for folder in workflow_path.absolute().parents:
+        yield folder / _FILE
+
+
+def _is_there(file: Path) -> bool:
+    """Also where it cannot be read: that has to be said, not passed over."""
+    try:
+        file.lstat()
+    except OSError:
+        return False
+    return True
+
+
+def _kind_of(section: SourceSection) -> str:
+    return section.of_kind if isinstance(section, Unready) else section.kind
