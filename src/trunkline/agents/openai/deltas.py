@@ -1,0 +1,179 @@
+"""Puts a turn together from the pieces it is streamed in, whatever make of server cut it up.
+
+Servers disagree on everything here: whether a call has an id, an index, a name in each piece or in the first, and
+whether arguments are text. What is missing, null or empty is therefore treated alike, and a piece belongs to: the call
+of its id; else that of its index; else the last one. It begins another call where it names one while the call it would
+continue is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from trunkline.agents.openai.conversed import ModelTurn, ToolCall
+from trunkline.agents.openai.request import sendable
+
+_ECHOED: Final = ("extra_content", "reasoning_content")
+"""Google's servers want their signature of a thought again, DeepSeek's the thought itself."""
+
+Json = Mapping[str, Any]
+
+
+def mapping(value: object) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def entries(value: object) -> list[Json]:
+    return [mapping(entry) for entry in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+class _Call:
+    __slots__ = ("_arguments", "extra", "id", "index", "name")
+
+    def __init__(self, call_id: str, index: int | None) -> None:
+        self.id = call_id
+        self.index = index
+        self.name = ""
+        self.extra: dict[str, Any] = {}
+        self._arguments: list[str] = []
+
+    @property
+    def arguments(self) -> str:
+        if len(self._arguments) > 1:
+            self._arguments = ["".join(self._arguments)]
+        return self._arguments[0] if self._arguments else ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing can follow: its arguments are a whole object."""
+        if not self._arguments or not self._arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+    def add(self, piece: Json) -> None:
+        function = mapping(piece.get("function"))
+        self.name = self.name or text(function.get("name"))
+        self.extra |= {name: piece[name] for name in _ECHOED if piece.get(name)}
+        arguments = function.get("arguments")
+        if isinstance(arguments, str):
+            self._arguments.append(arguments)
+        elif arguments is not None:  # a value instead of its text, never in pieces
+            self._arguments = [json.dumps(arguments, ensure_ascii=False)]
+
+
+class TurnPieces:
+    """One turn, while it arrives. `turn` makes up ids for calls that have none: `number` tells turns apart there."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Call] = []
+        self._extra: dict[str, Any] = {}
+        self._usage: Json = {}
+        self.finish_reason = ""
+        self.begun = False
+        """Whether anything came that belongs to an answer."""
+
+    def add(self, chunk: Json) -> None:
+        """A chunk of a stream, or a whole answer of a server that does not stream."""
+        self._usage = mapping(chunk.get("usage")) or self._usage
+        for choice in entries(chunk.get("choices")):
+            if not choice.get("index"):
+                self._add_choice(choice)
+
+    def _add_choice(self, choice: Json) -> None:
+        self.begun = True
+        self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
+        delta = mapping(choice.get("delta")) or mapping(choice.get("message"))
+        self._said += _texts(delta.get("content"))
+        self._refusal += _texts(delta.get("refusal"))
+        self._add_extra(delta)
+        pieces = entries(delta.get("tool_calls"))
+        if legacy := mapping(delta.get("function_call")):
+            pieces.append({"index": 0, "function": legacy})
+        touched: list[_Call] = []
+        for piece in pieces:
+            call = self._call_of(piece, touched)
+            call.add(piece)
+            touched.append(call)
+
+    def _add_extra(self, delta: Json) -> None:
+        for name in _ECHOED:
+            value, before = delta.get(name), self._extra.get(name)
+            if value:
+                self._extra[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
+
+    def _call_of(self, piece: Json, touched: list[_Call]) -> _Call:
+        """`touched` are the calls of the same chunk: of two entries with a name, neither continues the other."""
+        call_id, index = text(piece.get("id")), _index(piece)
+        function = mapping(piece.get("function"))
+        name = text(function.get("name"))
+        call = self._known(call_id, index, name)
+        if call is None or (not call_id and name and (call in touched or _begins_another(call, function))):
+            call = _Call(call_id, index)
+            self._calls.append(call)
+        call.id = call.id or call_id
+        return call
+
+    def _known(self, call_id: str, index: int | None, name: str) -> _Call | None:
+        """The call that a piece continues, if any: the latest that fits."""
+        for call in reversed(self._calls):
+            if call_id and call.id == call_id:
+                return call
+        for call in reversed(self._calls):
+            if index is None or call.index == index:
+                late_id = not call.id and not (name and call.name)
+                return call if not call_id or late_id else None
+        return None
+
+    def turn(self, number: int) -> ModelTurn:
+        said = "".join(self._said) or "".join(self._refusal)
+        return ModelTurn(
+            text=sendable(said),
+            calls=tuple(_finished(call, number, place) for place, call in enumerate(self._calls)),
+            finish_reason=self.finish_reason,
+            extra={name: sendable(value) if isinstance(value, str) else value for name, value in self._extra.items()},
+            input_tokens=_count(self._usage, "prompt_tokens"),
+            output_tokens=_count(self._usage, "completion_tokens"),
+        )
+
+
+def _index(piece: Json) -> int | None:
+    index = piece.get("index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
+
+
+def _begins_another(call: _Call, function: Json) -> bool:
+    """Whether a piece with a name and no id cannot belong to this call. Some servers repeat the name in a last piece
+    without arguments: that one can."""
+    if call.name not in ("", function.get("name")):
+        return True
+    return function.get("arguments") not in (None, "") and call.is_complete
+
+
+def _finished(call: _Call, number: int, place: int) -> ToolCall:
+    """A made-up id has nine letters and digits: what the strictest server takes."""
+    call_id = call.id or f"tl{number % 1000:03d}{place % 10000:04d}"
+    return ToolCall(id=call_id, name=call.name, arguments=sendable(call.arguments), extra=call.extra)
+
+
+def _texts(content: object) -> list[str]:
+    """Text, or the texts among parts of several kinds."""
+    if isinstance(content, str):
+        return [content]
+    return [text(part.get("text")) for part in entries(content) if part.get("type", "text") == "text"]
+
+
+def _count(usage: Json, name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,141 @@
+"""The conversation: turns of the model, and the calls it wants in between, until it wants no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from trunkline.agents.openai.asking import Asking
+from trunkline.agents.openai.conversed import Conversed, ModelTurn, ToolCall
+from trunkline.agents.openai.endpoint import PATIENCE, Endpoint, Patience
+from trunkline.agents.openai.request import (
+    Message,
+    arguments_of,
+    assistant_message,
+    tool_message,
+    user_message,
+)
+from trunkline.agents.openai.toolbox import Toolbox, ToolOffer
+from trunkline.agents.said import Answered, Offered, Said, Spent, Spoke
+from trunkline.core.errors import MODEL_LOOP, MODEL_REFUSED, MODEL_STREAM, TURN_LIMIT, Code, GatewayError, Problem
+
+CALLS_AT_ONCE: Final = 64
+_ANNOUNCED: Final = frozenset({"tool_calls", "function_call"})
+_SHOWN_CHARACTERS: Final = 200
+
+
+async def converse(
+    endpoint: Endpoint,
+    prompt: str,
+    toolbox: Toolbox,
+    on_said: Callable[[Said], None],
+    *,
+    patience: Patience = PATIENCE,
+) -> Conversed:
+    """Have the model work on the prompt with these tools. Raises GatewayError; whoever cancels this closes the
+    connection and ends the calls that run."""
+    asking = Asking(endpoint, patience)
+    try:
+        return await _Conversation(endpoint, asking, toolbox, on_said).go_on(prompt)
+    finally:
+        await asking.close()
+
+
+class _Conversation:
+    def __init__(self, endpoint: Endpoint, asking: Asking, toolbox: Toolbox, on_said: Callable[[Said], None]) -> None:
+        self._max_turns = endpoint.max_turns
+        self._asking = asking
+        self._toolbox = toolbox
+        self._on_said = on_said
+        self._input_tokens = 0
+        self._output_tokens = 0
+        self._calls = 0
+
+    async def go_on(self, prompt: str) -> Conversed:
+        messages: list[Message] = [user_message(prompt)]
+        self._on_said(Offered(tuple(offer.name for offer in self._toolbox.offers())))
+        for number in range(self._max_turns):
+            offers = self._toolbox.offers()
+            turn = await self._asking.turn(number, messages, offers)
+            self._count(turn)
+            _refuse_unusable(turn)
+            if not turn.calls:
+                return self._over(turn, number + 1)
+            if turn.text:
+                self._on_said(Spoke(turn.text))
+            if number + 1 < self._max_turns:  # else nobody would see what they came to
+                messages += [assistant_message(turn), *await self._results(turn.calls, offers)]
+        raise _failed(
+            TURN_LIMIT,
+            f"the model still asks for tools after {self._max_turns} turns",
+            "Raise `options.max_turns`, or give the model a smaller task",
+        )
+
+    def _count(self, turn: ModelTurn) -> None:
+        self._input_tokens += turn.input_tokens
+        self._output_tokens += turn.output_tokens
+        self._calls += len(turn.calls)
+        self._on_said(Spent(self._input_tokens, self._output_tokens))
+
+    def _over(self, turn: ModelTurn, turns: int) -> Conversed:
+        self._on_said(Answered(turn.text))
+        return Conversed(
+            text=turn.text,
+            input_tokens=self._input_tokens,
+            output_tokens=self._output_tokens,
+            turns=turns,
+            calls=self._calls,
+        )
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    async def _results(self, calls: Sequence[ToolCall], offers: Sequence[ToolOffer]) -> list[Message]:
+        """The answers in the order of the calls, which run side by side."""
+        gate, known = asyncio.Semaphore(CALLS_AT_ONCE), [offer.name for offer in offers]
+
+        async def result(call: ToolCall) -> Message:
+            async with gate:
+                return tool_message(call, await self._text_of(call, known))
+
+        loop = asyncio.get_running_loop()
+        running = [loop.create_task(result(call)) for call in calls]
+        try:
+            return list(await asyncio.gather(*running))
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _text_of(self, call: ToolCall, known: Sequence[str]) -> str:
+        """A model that got a call wrong is told so: it can do better in its next turn."""
+        if call.name not in known:
+            return f"Error: there is no tool `{call.name}`. The tools are: {', '.join(known) or 'none'}"
+        arguments = arguments_of(call)
+        if arguments is None:
+            return f"Error: the arguments are not a JSON object: {call.arguments[:_SHOWN_CHARACTERS]}"
+        return (await self._toolbox.call(call.name, arguments)).text
+
+
+def _refuse_unusable(turn: ModelTurn) -> None:
+    """Turns that cannot be answered, or that are not what the model would have said."""
+    cut = turn.finish_reason == "length"
+    if turn.finish_reason == "content_filter":
+        raise _failed(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
+    if cut and (not turn.calls or arguments_of(turn.calls[-1]) is None):
+        raise _failed(MODEL_STREAM, "the model reached its longest answer in the middle of it", _LENGTH)
+    if not turn.calls and turn.finish_reason in _ANNOUNCED:
+        raise _failed(
+            MODEL_LOOP,
+            f"the model's turn ended with `{turn.finish_reason}` and has no call in it",
+            "Start its server with the tool parser of this model, or use another model",
+        )
+    if any(not call.name for call in turn.calls):
+        raise _failed(MODEL_STREAM, "the model calls a tool without a name", "")
+
+
+_LENGTH: Final = "Raise `options.max_tokens`, or give the model a smaller task"
+
+
+def _failed(code: Code, message: str, hint: str) -> GatewayError:
+    return GatewayError(Problem(code=code, message=message, hint=hint))

@@ -1,0 +1,36 @@
+"""Tools for a model in tests: each is a coroutine function, and what was called is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from trunkline.agents.openai.toolbox import ToolAnswer, ToolOffer
+
+Tool = Callable[[dict[str, Any]], Awaitable[str]]
+SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {"n": {}}}
+
+
+async def echo(arguments: dict[str, Any]) -> str:
+    return "got " + json.dumps(arguments, sort_keys=True)
+
+
+class Tools:
+    def __init__(self, **tools: Tool) -> None:
+        self.tools = tools or {"echo": echo}
+        self.called: list[tuple[str, dict[str, Any]]] = []
+        self.cancelled: list[str] = []
+
+    def offers(self) -> list[ToolOffer]:
+        return [ToolOffer(name=name, description=f"the tool {name}", parameters=SCHEMA) for name in self.tools]
+
+    async def call(self, name: str, arguments: bytes) -> ToolAnswer:
+        given = json.loads(arguments)
+        self.called.append((name, given))
+        try:
+            return ToolAnswer(await self.tools[name](given))
+        except asyncio.CancelledError:
+            self.cancelled.append(name)
+            raise
