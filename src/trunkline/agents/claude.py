@@ -48,11 +48,11 @@ _REAL_MODEL: Final = (
 
 
 class Claude:
-    name: Final = "claude"
-    program: Final = "claude"
-    install: Final = "npm install -g @anthropic-ai/claude-code"
-    verified: Final = frozenset({"2.1.197"})
-    result_chars: Final = 50_000
+    name = "claude"
+    program = "claude"
+    install = "npm install -g @anthropic-ai/claude-code"
+    verified = frozenset({"2.1.197"})
+    result_chars = 50_000
 
     def tool_name(self, tool: str, /) -> str:
         return _PREFIX + tool
@@ -135,8 +135,8 @@ def _wishes(asked: Asked) -> tuple[str, ...]:
 
 
 def _prompt(asked: Asked) -> str:
-    """A text that begins with a slash would be taken for a command, which an isolated one does not have: it would answer
-    so, without asking its model, and report success."""
+    """A text that begins with a slash would be taken for a command. An isolated one has none: it would say so without
+    asking its model, and report success."""
     prompt = asked.prompt or ""
     return f"\n{prompt}" if asked.mode == "intercept" and prompt.startswith("/") else prompt
 

@@ -17,7 +17,7 @@ from trunkline.links.children import Children
 from trunkline.links.environment import child_environment
 
 _VERSION_S: Final = 10.0
-_VERSION: Final = re.compile(r"(?<![\w.])\d+\.\d+\.\d+(?:[-+][\w.+-]+)?")
+_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:[-+][\w.+-]+)?)")
 _WORDS_SHOWN: Final = 300
 
 
@@ -59,7 +59,7 @@ async def _ask_version(provider: Provider, program: str, children: Children, env
     version = _VERSION.search(printed.stdout)
     if printed.status != 0 or version is None:
         raise _not_found(provider, f"`{program} --version` {_what_became(printed)}")
-    return version.group()
+    return version.group(1)
 
 
 def _what_became(printed: Printed) -> str:

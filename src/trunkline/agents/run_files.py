@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.plan import Plan
+from trunkline.config.state import make_private_folder
 
 _LARGEST_TEXT_BYTES: Final = 16 << 20
 
@@ -15,12 +16,12 @@ _LARGEST_TEXT_BYTES: Final = 16 << 20
 def write_plan(plan: Plan, run: Path) -> None:
     """Files (0600), folders (0700) and links, all below `run`. Raises OSError."""
     for name in plan.folders:
-        _place(run, name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(_place(run, name))
     for name, text in plan.files.items():
         _write(_place(run, name), text)
     for name, target in plan.links.items():
         link = _place(run, name)
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(link.parent)
         link.symlink_to(target)
 
 
@@ -55,7 +56,7 @@ def _place(run: Path, name: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
         file.write(text)

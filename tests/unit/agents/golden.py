@@ -23,8 +23,9 @@ SERVER = ToolServer(command="/usr/bin/python3", args=("-m", "trunkline", "mcp-se
 def asked(provider: Provider, mode: Mode, **keys: Any) -> Asked:
     """A run as a test asks for it; `home` fields are given as `texts`, `answers`, `present`, `entries`, `environ`."""
     fields = {name: keys.pop(name) for name in ("texts", "answers", "present", "entries", "environ") if name in keys}
-    home = Home(folder=HOME, **({"environ": {"PATH": "/usr/bin"}} | fields))
-    given = {
+    environ = fields.pop("environ", {"PATH": "/usr/bin"})
+    home = Home(folder=HOME, environ=environ, **fields)
+    given: dict[str, Any] = {
         "program": f"/usr/bin/{provider.program}",
         "version": sorted(provider.verified)[-1],
         "prompt": "Do as planned",

@@ -1,0 +1,307 @@
+"""How an agent is run: with processes that answer, hang, flood, fork and ignore what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from tests.support.child_trees import MARK, new_mark, survivors
+from tests.support.waiting import until
+from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
+
+from trunkline.agents.plan import Wants
+from trunkline.agents.runner import AgentResult, AgentRunner, Job
+from trunkline.agents.said import Offered, Said, Spoke
+from trunkline.core.errors import AGENT_FAILED, NATIVE_TOOL, STEP_TIMEOUT, TOOLS_NOT_LISTED, GatewayError
+from trunkline.links.children import Children
+
+SHORT_S = 5.0
+PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
+HANG = PRINT + "out(say='up')\ntime.sleep(1000)"
+DEAF = PRINT + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nout(say='up')\nwhile True: time.sleep(1)"
+FAMILY = PRINT + (
+    "import subprocess\n"
+    "subprocess.Popen(['setsid', 'sh', '-c', 'trap \"\" TERM; sleep 1000 & sleep 1000'])\n"
+    "subprocess.Popen(['sleep', '1000'])\n"
+    "out(say='up')\ntime.sleep(1000)"
+)
+
+
+@dataclass
+class Witness:
+    listed: bool = True
+
+
+@dataclass
+class Stage:
+    """A runner in a folder, and what it heard."""
+
+    runner: AgentRunner
+    folder: Path
+    mark: str
+    said: list[Said] = field(default_factory=list[Said])
+    on_said: Callable[[Said], None] | None = None
+
+    def heard(self, said: Said) -> None:
+        self.said.append(said)
+        if self.on_said is not None:
+            self.on_said(said)
+
+    async def run(self, agent: FakeAgent, *, listed: bool | None = True, **keys: Any) -> AgentResult:
+        witness = None if listed is None else Witness(listed)
+        given = {"mode": "intercept", "prompt": "Do it", "model": "", "server": None, "timeout_s": 30.0}
+        job = Job(project=self.folder / "project", run=self.folder / "run", **(given | keys))
+        return await self.runner.run(agent, PYTHON, job, witness, self.heard)
+
+    async def begin(self, agent: FakeAgent, **keys: Any) -> asyncio.Future[AgentResult]:
+        """One that certainly runs."""
+        running = asyncio.ensure_future(self.run(agent, **keys))
+        await until(lambda: Spoke("up") in self.said, "the agent is up")
+        return running
+
+
+@asynccontextmanager
+async def stage_in(folder: Path, *, listing_s: float = 60.0, **environ: str) -> AsyncIterator[Stage]:
+    for name in ("home", "project", "run"):
+        (folder / name).mkdir()
+    mark = new_mark()
+    children = Children()
+    given = {"PATH": os.environ["PATH"], MARK: mark, **environ}
+    runner = AgentRunner(children, home=folder / "home", environ=given, listing_s=listing_s)
+    try:
+        yield Stage(runner, folder, mark)
+    finally:
+        await children.close()
+
+
+# What comes of it -----------------------------------------------------------------------------------------------------
+
+
+async def test_its_answer_its_words_and_its_tokens_are_heard(tmp_path: Path) -> None:
+    script = PRINT + "out(say='Hm'); out(spent=[5, 6]); out(answer='Done.')"
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+    assert (result.output, result.status, result.problem) == ("Done.", 0, None)
+    assert (result.input_tokens, result.output_tokens) == (5, 6)
+    assert Spoke("Hm") in stage.said
+
+
+async def test_a_last_line_without_an_end_counts(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent("print('{\"answer\": \"Done.\"}', end='')"))
+    assert (result.output, result.problem) == ("Done.", None)
+
+
+async def test_everything_it_prints_is_heard_however_much(tmp_path: Path) -> None:
+    script = PRINT + "for n in range(20000): out(say='x' * 200)\nout(answer='Done.')"
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+    assert result.problem is None
+    assert len(stage.said) == 20_001
+
+
+async def test_a_line_beyond_all_measure_is_skipped_and_the_rest_heard(tmp_path: Path) -> None:
+    script = PRINT + "out(say='before'); print('x' * (40 << 20)); out(answer='Done.')"
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+    assert (result.output, result.problem) == ("Done.", None)
+    assert len(stage.said) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (PRINT + "out(answer='Done.'); sys.exit(3)", 3),
+        (PRINT + "os.kill(os.getpid(), 9)", -9),
+        (PRINT + "out(say='nothing')", 0),
+        (PRINT + "out(complaint='no login'); out(answer='Done.')", 0),
+    ],
+)
+async def test_a_bad_end_or_no_answer_is_a_failure(tmp_path: Path, script: str, status: int) -> None:
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+    assert result.problem is not None
+    assert (result.problem.code, result.status) == (AGENT_FAILED, status)
+
+
+async def test_what_it_wrote_to_stderr_is_told_without_secrets(tmp_path: Path) -> None:
+    script = "import sys; print('my key is sesame-sesame', file=sys.stderr); sys.exit(1)"
+    async with stage_in(tmp_path, FAKE_API_KEY="sesame-sesame") as stage:
+        result = await stage.run(FakeAgent(script))
+    assert result.problem is not None
+    assert result.problem.stderr_tail == "my key is ***"
+
+
+async def test_one_that_cannot_be_started_is_a_failure_of_the_agent(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        agent = FakeAgent("x" * 200_000)  # longer than an argument may be
+        with pytest.raises(GatewayError) as caught:
+            await stage.run(agent)
+    assert caught.value.problem.code is AGENT_FAILED
+
+
+# Runs that are not believed -------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_never_asked_for_its_tools_failed_whatever_it_answers(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(), listed=False)
+    assert result.problem is not None
+    assert result.problem.code is TOOLS_NOT_LISTED
+
+
+async def test_one_that_does_not_ask_for_its_tools_in_time_is_ended(tmp_path: Path) -> None:
+    async with stage_in(tmp_path, listing_s=0.5) as stage:
+        result = await stage.run(FakeAgent(HANG), listed=False)
+        assert survivors(stage.mark) == []
+    assert result.problem is not None
+    assert result.problem.code is TOOLS_NOT_LISTED
+    assert result.seconds < 30
+
+
+@pytest.mark.parametrize(
+    ("event", "mode", "code"),
+    [
+        ("offer=['ours_Read', 'Bash']", "intercept", NATIVE_TOOL),
+        ("offer=['ours_Read', 'Bash']", "additive", None),
+        ("offer=['ours_Read']", "intercept", None),
+        ("offer=['Bash']", "additive", TOOLS_NOT_LISTED),
+        ("offer=[]", "intercept", TOOLS_NOT_LISTED),
+        ("offer=['Bash']", "native", None),
+        ("used='Bash', ran=True", "intercept", NATIVE_TOOL),
+        ("used='Bash', ran=False", "intercept", None),
+        ("used='Bash', ran=True", "additive", None),
+    ],
+)
+async def test_its_own_tools_are_not_suffered_where_there_should_be_only_ours(
+    tmp_path: Path, event: str, mode: str, code: Any
+) -> None:
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(f"{PRINT}out({event}); out(answer='Done.')"), mode=mode)
+    assert (None if result.problem is None else result.problem.code) == code
+
+
+async def test_it_is_ended_as_soon_as_it_has_tools_of_its_own(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(PRINT + "out(offer=['Bash'])\ntime.sleep(1000)"))
+        assert survivors(stage.mark) == []
+    assert result.problem is not None
+    assert (result.problem.code, result.status) == (NATIVE_TOOL, -15)
+    assert isinstance(stage.said[0], Offered)
+
+
+# Its end --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", [HANG, DEAF, FAMILY], ids=["hangs", "is deaf", "has a family"])
+async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path, script: str) -> None:
+    async with stage_in(tmp_path) as stage:
+        began = monotonic()
+        result = await stage.run(FakeAgent(script), timeout_s=1.0)
+        assert survivors(stage.mark) == []
+        assert monotonic() - began < 1.0 + SHORT_S
+    assert result.problem is not None
+    assert result.problem.code is STEP_TIMEOUT
+
+
+@pytest.mark.parametrize("script", [HANG, DEAF, FAMILY], ids=["hangs", "is deaf", "has a family"])
+async def test_an_interrupt_ends_it_and_everything_it_started(tmp_path: Path, script: str) -> None:
+    async with stage_in(tmp_path) as stage:
+        running = await stage.begin(FakeAgent(script))
+        assert survivors(stage.mark) != []
+        running.cancel()
+        began = monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert survivors(stage.mark) == []
+        assert monotonic() - began < SHORT_S
+
+
+async def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        running = await stage.begin(FakeAgent(DEAF))
+        running.cancel()
+        await asyncio.sleep(0.05)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await until(lambda: survivors(stage.mark) == [], "it is gone")
+
+
+async def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
+    script = PRINT + "import subprocess; subprocess.Popen(['setsid', 'sleep', '1000']); out(answer='Done.')"
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+        assert survivors(stage.mark) == []
+    assert result.problem is None
+
+
+async def test_a_fault_of_ours_while_listening_ends_it_and_is_told(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        with pytest.raises(ValueError, match="not an event"):
+            await stage.run(FakeAgent(PRINT + "out(what='not an event')\ntime.sleep(1000)"))
+        assert survivors(stage.mark) == []
+
+
+# What it is given -----------------------------------------------------------------------------------------------------
+
+
+async def test_its_prompt_comes_by_stdin_however_long_and_is_read_to_its_end(tmp_path: Path) -> None:
+    script = PRINT + "out(answer=str(len(sys.stdin.read())))"
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script, stdin="x" * 3_000_000))
+    assert result.output == "3000000"
+
+
+async def test_one_that_does_not_read_its_input_ends_all_the_same(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(ANSWER, stdin="x" * 5_000_000))
+    assert result.problem is None
+
+
+async def test_it_has_the_users_environment_without_our_tokens(tmp_path: Path) -> None:
+    script = (
+        PRINT
+        + "out(answer=' '.join(f'{n}={os.environ.get(n)}' for n in ('LOGIN', 'TRUNKLINE_X', 'GONE', 'NEW', 'PWD')))"
+    )
+    agent = FakeAgent(script, env={"NEW": "1"}, unset=("GONE",))
+    async with stage_in(tmp_path, LOGIN="ada", TRUNKLINE_X="secret", GONE="1") as stage:
+        result = await stage.run(agent)
+    assert result.output == f"LOGIN=ada TRUNKLINE_X=None GONE=None NEW=1 PWD={tmp_path / 'project'}"
+
+
+async def test_its_files_are_private_and_its_links_point_where_the_plan_says(tmp_path: Path) -> None:
+    agent = FakeAgent(files={"a/b/settings.json": "{}"}, folders=("tmp/x",), links={"home/own": tmp_path / "home"})
+    async with stage_in(tmp_path) as stage:
+        await stage.run(agent)
+    run = tmp_path / "run"
+    assert (run / "a/b/settings.json").read_text() == "{}"
+    assert stat.S_IMODE((run / "a/b/settings.json").stat().st_mode) == 0o600
+    assert {stat.S_IMODE((run / name).stat().st_mode) for name in ("a", "a/b", "tmp/x")} == {0o700}
+    assert (run / "home/own").readlink() == tmp_path / "home"
+
+
+async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    wants = Wants(
+        texts={"there": home / "there", "missing": home / "missing", "binary": home / "binary"},
+        answers={"one": ("-c", "print(1)"), "fails": ("-c", "raise SystemExit(1)")},
+        links=(home / "there", home / "missing"),
+    )
+    agent = FakeAgent(wants=wants)
+    async with stage_in(tmp_path) as stage:
+        (home / "there").write_text("text")
+        (home / "binary").write_bytes(b"\xff\xfe")
+        os.mkfifo(home / "pipe")
+        await stage.run(agent)
+    known = agent.asked[0].home
+    assert (known.texts, known.answers) == ({"there": "text"}, {"one": "1\n"})
+    assert known.present == {home / "there"}
