@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, str]] = {
     "explain": "trunkline.cli.explain:explain",
     "mcp-serve": "trunkline.cli.mcp_serve:mcp_serve",
     "remove": "trunkline.cli.edit:remove",
+    "run": "trunkline.cli.run:run",
     "servers": "trunkline.cli.servers:servers",
     "stdio": "trunkline.cli.stdio:stdio",
     "tools": "trunkline.cli.tools:tools",

@@ -64,9 +64,11 @@ class RunTelemetry:
             case StepEnded():
                 code = "" if event.problem is None else event.problem.code.id
                 level: Level = "info" if event.problem is None else "warning"
-                self._write(level, "step_ended", event.status, step=event.step, code=code, seconds=event.seconds)
+                self._write(
+                    level, "step_ended", event.status, step=event.step, code=code, seconds=round(event.seconds, 3)
+                )
             case RunEnded():
-                self._write("info", "run_ended", event.status, steps=event.steps, seconds=event.seconds)
+                self._write("info", "run_ended", event.status, steps=event.steps, seconds=round(event.seconds, 3))
             case _:
                 pass
 

@@ -1,0 +1,126 @@
+"""`trunkline run WORKFLOW`: a workflow from its first state to its last."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from trunkline.cli.options import CONFIG
+
+if TYPE_CHECKING:
+    from trunkline.config.settings import Settings
+    from trunkline.runs.checking import Checked
+    from trunkline.runs.workflow_run import RunOutcome
+
+_STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
+_REFUSED: Final = 2
+
+
+@click.command(short_help="Run a workflow.")
+@click.argument("workflow", type=click.Path(path_type=Path))
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of the workflow; once for each.")
+@CONFIG
+@click.option("--json", "as_json", is_flag=True, help="For programs: what happens, one JSON object per line on stdout.")
+@click.option(
+    "--log",
+    "log_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append a JSON line for every call and every step to this file.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=".",
+    help="The folder that steps work in; without it the one this is run in.",
+)
+def run(
+    workflow: Path, inputs: tuple[str, ...], config: Path | None, as_json: bool, log_file: Path | None, folder: Path
+) -> None:
+    """Run a workflow file: agents, commands, and the way between them.
+
+    The file is checked first, as `trunkline validate` does. Progress goes to stderr, and what the last step put out to
+    stdout.
+
+    Ctrl+C ends the step and everything that it started. The exit status is 0 if the run ended in success, 1 if it
+    ended in failure, 2 if the file or the inputs are not good, 130 if it was interrupted.
+    """
+    given = _pairs(inputs)
+    from trunkline.cli.ask.run import report
+    from trunkline.core.errors import GatewayError
+
+    checked = _checked(workflow, config, folder, as_json=as_json)
+    try:
+        outcome = _run(checked, given, folder.resolve(), log_file, as_json=as_json)
+    except GatewayError as error:
+        sys.exit(report(error))
+    status = _STATUS[outcome.ended.status]
+    if outcome.stuck:
+        sys.stdout.flush()
+        os._exit(status)  # our end is what ends the rest
+    sys.exit(status)
+
+
+def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for pair in inputs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"`--input {pair}` is not `name=value`")
+        if name in given:
+            raise click.UsageError(f"the input `{name}` is given twice")
+        given[name] = value
+    return given
+
+
+def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> Checked:
+    """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
+    from trunkline.config.render import summarize
+    from trunkline.runs.checking import check_file
+    from trunkline.serve.loop import run as run_loop
+
+    checked = run_loop(lambda: check_file(workflow, config, cwd=folder, home=Path.home(), environ=os.environ))
+    if checked.problems and (checked.failed or not as_json):
+        click.echo(checked.shown(), err=True)
+    if checked.workflow is None:
+        click.echo(f"\n{summarize(checked.problems)}", err=True)
+        sys.exit(_REFUSED)
+    return checked
+
+
+def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, *, as_json: bool) -> RunOutcome:
+    from trunkline.cli.ask.waiting import sign_of_life
+    from trunkline.cli.run_screen import JsonScreen, PeopleScreen
+    from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
+    from trunkline.serve.loop import run as run_loop
+    from trunkline.workflow.inputs import bind_inputs
+
+    workflow = checked.workflow
+    assert workflow is not None
+    settings = checked.settings or _defaults(folder)
+    inputs = bind_inputs(workflow, given)
+    redact = secrets_of(workflow, settings)
+    screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
+    place = RunPlace(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
+
+    async def main() -> RunOutcome:
+        async with sign_of_life(screen.waiting):
+            return await run_workflow(workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact)
+
+    outcome = run_loop(main)
+    screen.close(outcome.ended)
+    return outcome
+
+
+def _defaults(folder: Path) -> Settings:
+    """What holds where there is no configuration file."""
+    from trunkline.config.gateway import STATE_DIR, GatewaySettings
+    from trunkline.config.settings import Settings
+
+    return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})

@@ -1,0 +1,85 @@
+"""Runs of workflows inside the test's own process, with everything that they told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from trunkline.config.gateway import GatewaySettings
+from trunkline.config.settings import Settings
+from trunkline.config.sources import SourceSection
+from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, Tell
+from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
+from trunkline.workflow.inputs import bind_inputs
+from trunkline.workflow.load import load_workflow_text
+
+E = TypeVar("E")
+
+
+@dataclass
+class Ran:
+    """A run that is over."""
+
+    events: list[RunEvent] = field(default_factory=list[RunEvent])
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def end(self) -> RunEnded:
+        [end] = self.of(RunEnded)
+        return end
+
+    @property
+    def way(self) -> list[tuple[str, str, str]]:
+        """Each step with its code and its output, in order."""
+        return [
+            (step.step, "" if step.problem is None else step.problem.code.id, step.output)
+            for step in self.of(StepEnded)
+        ]
+
+
+def settings_in(folder: Path, sources: Mapping[str, SourceSection] | None = None) -> Settings:
+    return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=folder / "state"), sources or {})
+
+
+async def run_text(
+    folder: Path,
+    text: str,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+    plugins: Mapping[str, SourceSection] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    also: Tell | None = None,
+    log_file: Path | None = None,
+) -> Ran:
+    """Run this text as a workflow in the folder; `also` hears what happens while it does."""
+    loaded = load_workflow_text(text, folder / "flow.yaml", environ=environ)
+    assert loaded.workflow is not None, loaded.problems
+    ran = Ran()
+    settings = settings or settings_in(folder)
+    outcome = await run_workflow(
+        loaded.workflow,
+        bind_inputs(loaded.workflow, inputs or {}),
+        settings,
+        plugins or {},
+        RunPlace(folder=folder, home=folder, environ=environ, log_file=log_file),
+        _both(ran.events.append, also),
+        secrets_of(loaded.workflow, settings),
+    )
+    assert not outcome.stuck
+    assert outcome.ended is ran.end
+    return ran
+
+
+def _both(first: Callable[[RunEvent], None], second: Tell | None) -> Tell:
+    def tell(event: RunEvent) -> None:
+        first(event)
+        if second is not None:
+            second(event)
+
+    return tell

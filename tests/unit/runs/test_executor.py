@@ -1,0 +1,191 @@
+"""The way through a workflow, with commands that really run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.processes import descendants
+from tests.support.runs import run_text
+from tests.support.waiting import until
+
+from trunkline.core.errors import COMMAND_FAILED, STEP_INTERRUPTED, STEP_TIMEOUT, TOO_MANY_STEPS
+from trunkline.runs.executor import MOST_STEPS
+from trunkline.runs.run_events import RunEvent, RunStarted, StepEnded, StepStarted
+
+
+async def test_inputs_and_outputs_reach_the_steps_that_name_them(tmp_path: Path) -> None:
+    ran = await run_text(
+        tmp_path,
+        """
+        name: greet
+        inputs: [{name: who, required: true}]
+        states:
+          initial: say
+          say: {type: step, command: "printf 'hello {{.inputs.who}}\\n\\n'", on_success: twice}
+          twice:
+            type: step
+            command: "echo '{{.states.say.Output}}' >&2; echo '{{.states.say.Output}}'"
+            on_success: end
+          end: {type: terminal, message: "said {{.states.twice.Output}}"}
+        """,
+        inputs={"who": "Ada"},
+    )
+    assert ran.way == [("say", "", "hello Ada"), ("twice", "", "hello Ada\nhello Ada")]
+    assert (ran.end.status, ran.end.state, ran.end.output) == ("success", "end", "hello Ada\nhello Ada")
+    assert ran.end.message == "said hello Ada\nhello Ada"
+    assert [type(event) for event in ran.events[:3]] == [RunStarted, StepStarted, StepEnded]
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "status", "state"), [("on_failure: mend,", "success", "end"), ("", "failure", "")]
+)
+async def test_a_failed_step_goes_where_on_failure_leads_and_ends_the_run_without(
+    tmp_path: Path, on_failure: str, status: str, state: str
+) -> None:
+    ran = await run_text(
+        tmp_path,
+        f"""
+        name: fails
+        states:
+          initial: break
+          break: {{type: step, command: "echo went wrong; exit 3", {on_failure} on_success: end}}
+          mend: {{type: step, command: "echo mended after {{{{.states.break.Output}}}}", on_success: end}}
+          end: {{type: terminal}}
+        """,
+    )
+    assert ran.way[0] == ("break", COMMAND_FAILED.id, "went wrong")
+    assert ran.way[1:] == ([("mend", "", "mended after went wrong")] if on_failure else [])
+    assert (ran.end.status, ran.end.state) == (status, state)
+    assert (ran.end.problem is None) == (status == "success")
+
+
+async def test_a_terminal_failure_is_one_whatever_came_before(tmp_path: Path) -> None:
+    ran = await run_text(
+        tmp_path,
+        """
+        name: gives up
+        states:
+          initial: fine
+          fine: {type: step, command: "true", on_success: never}
+          never: {type: terminal, status: failure, message: not today}
+        """,
+    )
+    assert (ran.end.status, ran.end.state, ran.end.message) == ("failure", "never", "not today")
+
+
+async def test_a_last_step_without_on_success_ends_the_run_in_success(tmp_path: Path) -> None:
+    ran = await run_text(tmp_path, "{name: short, states: {initial: only, only: {type: step, command: echo done}}}")
+    assert (ran.end.status, ran.end.state, ran.end.output) == ("success", "", "done")
+
+
+async def test_a_step_runs_in_its_folder_and_one_that_is_not_there_fails_it(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    ran = await run_text(
+        tmp_path,
+        """
+        name: folders
+        states:
+          initial: there
+          there: {type: step, command: pwd, dir: inside, on_success: nowhere}
+          nowhere: {type: step, command: pwd, dir: outside}
+        """,
+    )
+    assert ran.way == [("there", "", str(tmp_path / "inside")), ("nowhere", COMMAND_FAILED.id, "")]
+
+
+async def test_a_step_over_its_time_is_ended_with_everything_it_started(tmp_path: Path) -> None:
+    ran = await run_text(
+        tmp_path,
+        """
+        name: slow
+        states:
+          initial: wait
+          wait: {type: step, command: "echo begun; sleep 600 & sleep 600", timeout: 500ms, on_failure: end}
+          end: {type: terminal, status: failure}
+        """,
+    )
+    assert ran.way == [("wait", STEP_TIMEOUT.id, "begun")]
+    assert ran.end.problem is not None
+    assert not [process for process in descendants(os.getpid()) if "sleep" in repr(process)]
+
+
+async def test_a_circle_of_steps_comes_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.runs.executor.MOST_STEPS", 5)
+    assert MOST_STEPS == 1000
+    ran = await run_text(
+        tmp_path,
+        """
+        name: circle
+        states:
+          initial: a
+          a: {type: step, command: "true", on_success: b}
+          b: {type: step, command: "true", on_success: a, on_failure: end}
+          end: {type: terminal}
+        """,
+    )
+    assert len(ran.way) == ran.end.steps == 5
+    assert ran.end.problem is not None
+    assert (ran.end.status, ran.end.problem.code) == ("failure", TOO_MANY_STEPS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_the_step_and_is_recorded_even_where_the_program_reports_success(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    def strike(event: RunEvent) -> None:
+        if isinstance(event, StepStarted):
+            killers.append(asyncio.get_running_loop().create_task(once_it_runs()))
+
+    async def once_it_runs() -> None:
+        await until((tmp_path / "runs").exists, "the command runs")
+        os.kill(os.getpid(), number)
+
+    killers: list[asyncio.Task[None]] = []
+    ran = await run_text(
+        tmp_path,
+        """
+        name: long
+        states:
+          initial: wait
+          wait:
+            type: step
+            command: "trap 'exit 0' TERM INT; touch runs; while :; do sleep 0.05; done"
+            on_success: end
+            on_failure: end
+          end: {type: terminal}
+        """,
+        also=strike,
+    )
+    await asyncio.gather(*killers)
+    [step] = ran.of(StepEnded)
+    assert (step.status, step.next) == ("interrupted", "")
+    assert step.problem is not None
+    assert step.problem.code is STEP_INTERRUPTED
+    assert number.name in step.problem.message
+    assert (ran.end.status, ran.end.state, ran.end.steps) == ("interrupted", "", 1)
+
+
+async def test_a_long_output_is_kept_within_bounds(tmp_path: Path) -> None:
+    ran = await run_text(
+        tmp_path,
+        """
+        name: loud
+        states: {initial: shout, shout: {type: step, command: "seq 1 200000"}}
+        """,
+    )
+    output = ran.end.output
+    assert output.startswith("1\n2\n")
+    assert output.endswith("\n200000")
+    assert "left out" in output
+    assert len(output) < 200_000
+
+
+async def test_commands_get_the_environment_but_for_our_tokens(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "COLOUR": "blue", "TRUNKLINE_TOKEN": "secret"}
+    text = "{name: env, states: {initial: look, look: {type: step, command: 'echo $COLOUR-$TRUNKLINE_TOKEN'}}}"
+    ran = await run_text(tmp_path, text, environ=environ)
+    assert ran.end.output == "blue-"
