@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from trunkline.core.call import Caller, Result
 from trunkline.discovery.discovery import Discovery
@@ -103,8 +103,7 @@ class _SocketWire(LineWire, asyncio.Protocol):
     """A socket is one way for both directions: a client that has said everything may still wait for answers."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._in = self._out = transport
+        self._in = self._out = cast(asyncio.Transport, transport)  # uvloop's is none by its type
         self._read_or_wait()
 
     def data_received(self, data: bytes) -> None:

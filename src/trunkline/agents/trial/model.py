@@ -6,7 +6,7 @@ Every request is refused. The agent fails by that, which is all right: what it o
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 from trunkline.agents.trial.offers import tools_offered
 from trunkline.wire.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
@@ -52,8 +52,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
