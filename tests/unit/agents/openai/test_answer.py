@@ -61,6 +61,16 @@ def test_a_whole_answer_is_taken_where_a_stream_was_asked_for() -> None:
     assert names(reader) == ["Read"]
 
 
+def test_a_whole_answer_needs_no_word_on_how_it_ends() -> None:
+    assert read(b'{"choices": [{"message": {"content": "Hi"}}]}').is_complete
+
+
+def test_the_last_event_counts_though_its_line_does_not_end() -> None:
+    *said, end, _ = chunks(CALL, 0)
+    reader = read(*map(event, said), event(end).rstrip())
+    assert reader.is_complete
+
+
 def test_a_stream_without_an_end_is_not_complete() -> None:
     begun = b"".join(event(chunk) for chunk in chunks(CALL, 0)[:-2])
     assert not read(begun).is_complete

@@ -77,6 +77,11 @@ def test_whole_calls_with_neither_id_nor_index_are_told_apart() -> None:
     assert len({call.id for call in apart.calls}) == 2
 
 
+def test_calls_without_anything_but_their_name_are_as_many_as_there_are_in_a_chunk() -> None:
+    turn = turn_of(delta(tool_calls=[call("A", ""), call("A", "")]))
+    assert called(turn) == [("A", {}), ("A", {})]
+
+
 def test_whole_calls_with_one_index_and_no_id_are_told_apart() -> None:
     turn = turn_of(
         delta(tool_calls=[call("A", '{"x":1}', index=0)]),

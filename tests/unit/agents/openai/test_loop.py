@@ -19,6 +19,7 @@ from tests.support.models.chat_server import (
     refuses,
     sends,
     stalls,
+    streams,
 )
 from tests.support.models.script import Turn, Use, calls, says, use_id
 from tests.support.ports import free_port
@@ -358,6 +359,15 @@ async def test_a_stream_that_always_breaks_off_is_given_up() -> None:
     assert (len(server.received), talk.tools.called) == (3, [])
 
 
+async def test_a_stream_that_ends_before_its_turn_is_asked_for_again() -> None:
+    begun = b"".join(event(chunk) for chunk in chunks(ONE_CALL[0], 0)[:-2])
+    async with serve(*ONE_CALL, manners=[sends(begun)]) as server:
+        talk = Talk(server)
+        conversed = await talk.go()
+    assert (conversed.text, len(server.received)) == ("Done.", 3)
+    assert talk.tools.called == [("echo", {"n": 1})]
+
+
 async def test_a_turn_that_said_how_it_ends_is_whole_without_the_last_word() -> None:
     turn = b"".join(event(chunk) for chunk in chunks(ONE_CALL[0], 0))
 
@@ -373,7 +383,12 @@ async def test_a_turn_that_said_how_it_ends_is_whole_without_the_last_word() -> 
 
 async def test_a_stream_that_falls_silent_is_given_up_and_asked_for_again() -> None:
     patience = Patience(first_retry_s=0.01, quiet_s=0.3)
-    async with serve(*ONE_CALL, manners=[stalls(300)]) as server:
+
+    async def finds_itself_alone(reply: Any) -> None:
+        await until(lambda: server.open == 1, "the connection that fell silent was closed")
+        await streams(reply)
+
+    async with serve(*ONE_CALL, manners=[stalls(300), finds_itself_alone]) as server:
         conversed = await Talk(server, patience=patience).go()
     assert (conversed.text, len(server.received)) == ("Done.", 3)
 
