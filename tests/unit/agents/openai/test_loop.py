@@ -39,6 +39,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
+from trunkline.links import http_client
 
 KEY = "sk-never-to-be-seen"
 QUICK = Patience(first_retry_s=0.01, first_byte_s=30.0, quiet_s=30.0)
@@ -434,6 +435,35 @@ async def test_an_answer_over_the_limit_is_not_read_on() -> None:
         problem = await Talk(server, patience=Patience(turn_bytes=10_000)).problem()
     assert problem.code is MODEL_STREAM
     assert len(server.received) == 1
+
+
+# Ends -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_no_connection_is_kept_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "IDLE_S", 1000.0)
+    async with serve(*ONE_CALL) as server:
+        await Talk(server).go()
+        await until(lambda: server.open == 0, "the connection was closed")
+
+
+async def test_a_toolbox_that_breaks_ends_the_other_calls_too() -> None:
+    together = asyncio.Barrier(2)
+
+    async def hang(_: dict[str, Any]) -> str:
+        await together.wait()
+        await asyncio.Event().wait()
+        return "never"
+
+    async def breaks(_: dict[str, Any]) -> str:
+        await together.wait()
+        raise RuntimeError("a defect of ours")
+
+    async with serve(calls(Use("hang"), Use("breaks"))) as server:
+        talk = Talk(server, Tools(hang=hang, breaks=breaks))
+        with pytest.raises(RuntimeError):
+            await talk.go()
+    assert talk.tools.cancelled == ["hang"]
 
 
 # Cancellation ---------------------------------------------------------------------------------------------------------
