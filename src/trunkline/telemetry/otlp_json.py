@@ -22,17 +22,17 @@ _REMOTE_FLAGS: Final = _LOCAL_FLAGS | _REMOTE
 
 def encode_attributes(attributes: Mapping[str, Value]) -> str:
     """The elements of the list, without its brackets."""
-    return ",".join(f'{{"key":{quoted(key)},"value":{_any_value(value)}}}' for key, value in attributes.items())
+    return ",".join([f'{{"key":{quoted(key)},"value":{{{_any_value(value)}}}}}' for key, value in attributes.items()])
 
 
 def _any_value(value: Value) -> str:
-    if isinstance(value, bool):
-        return '{"boolValue":true}' if value else '{"boolValue":false}'
-    if isinstance(value, int):
-        return f'{{"intValue":"{value}"}}'
+    if isinstance(value, str):
+        return f'"stringValue":{quoted(value)}'
     if isinstance(value, float):
-        return f'{{"doubleValue":{value!r}}}' if math.isfinite(value) else f'{{"doubleValue":"{_special(value)}"}}'
-    return f'{{"stringValue":{quoted(value)}}}'
+        return f'"doubleValue":{value!r}' if math.isfinite(value) else f'"doubleValue":"{_special(value)}"'
+    if isinstance(value, bool):
+        return f'"boolValue":{"true" if value else "false"}'
+    return f'"intValue":"{value}"'
 
 
 def _special(value: float) -> str:

@@ -1,0 +1,175 @@
+"""Spans on their way to a collector that takes them, refuses them, hangs, or is not there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.support.collector import Behaviour, Collector, attributes_of
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+from trunkline.telemetry.otlp_export import BATCH, CLOSE_S, QUEUE_LIMIT, OtlpExporter
+from trunkline.telemetry.otlp_json import Envelope
+from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.tracing import Tracer
+
+RETRY_SOON = (0.02, 0.02)
+
+
+class Rig:
+    def __init__(self, url: str, **options: Any) -> None:
+        self.said: list[tuple[str, str]] = []
+        options = {"delay_s": 0.01, "pauses_s": RETRY_SOON, "timeout_s": 5.0, **options}
+        envelope = Envelope({"service.name": "test"})
+        say = lambda level, message: self.said.append((level, message))  # noqa: E731
+        self.exporter = OtlpExporter(f"{url}/v1/traces", [("x-key", "abc")], envelope, say=say, **options)
+        self.tracer = Tracer(self.exporter, redact=Redactor())
+
+    def spans(self, count: int) -> None:
+        for number in range(count):
+            self.tracer.begin(f"span {number}").end()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self.tracer.exported, self.tracer.dropped
+
+    @property
+    def levels(self) -> list[str]:
+        return [level for level, _ in self.said]
+
+
+@asynccontextmanager
+async def rig(url: str, **options: Any) -> AsyncIterator[Rig]:
+    made = Rig(url, **options)
+    try:
+        yield made
+    finally:
+        await made.tracer.close()
+
+
+async def test_spans_leave_in_batches_with_the_headers_that_were_asked_for() -> None:
+    with Collector() as collector:
+        async with rig(collector.url) as here:
+            here.spans(3)
+            await until(lambda: here.counts == (3, 0), "all were taken")
+            here.spans(BATCH + 1)
+        assert here.counts == (BATCH + 4, 0)
+        assert here.said == []
+        assert [span.name for span in collector.spans[:3]] == ["span 0", "span 1", "span 2"]
+        assert len(collector.spans) == BATCH + 4
+        assert len(collector.bodies) <= 4
+        (resource,) = {item.resource.SerializeToString() for one in collector.requests for item in one.resource_spans}
+        assert b"test" in resource
+        assert set(collector.paths) == {"/v1/traces"}
+        assert all(headers["x-key"] == "abc" for headers in collector.headers)
+        assert all(headers["content-type"] == "application/json" for headers in collector.headers)
+
+
+async def test_what_is_left_at_the_end_leaves_then() -> None:
+    with Collector() as collector:
+        async with rig(collector.url, delay_s=60.0) as here:
+            here.spans(2 * BATCH + 10)
+            assert here.counts == (0, 0)
+        assert here.counts == (2 * BATCH + 10, 0)
+        assert len(collector.spans) == 2 * BATCH + 10
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_collector_that_is_busy_is_asked_again(status: int) -> None:
+    with Collector(Behaviour(status), Behaviour(status)) as collector:
+        async with rig(collector.url) as here:
+            here.spans(2)
+            await until(lambda: here.counts == (2, 0), "they were taken in the end")
+        assert len(collector.spans) == 2
+        assert here.levels == ["warning", "info"]
+
+
+async def test_a_collector_that_says_when_is_asked_then() -> None:
+    with Collector(Behaviour(503, headers={"Retry-After": "1"})) as collector:
+        async with rig(collector.url) as here:
+            began = time.monotonic()
+            here.spans(1)
+            await until(lambda: here.counts == (1, 0), "it was taken in the end")
+            assert time.monotonic() - began >= 1
+
+
+async def test_a_collector_that_stays_busy_loses_spans_and_they_are_counted() -> None:
+    with Collector(always=Behaviour(503)) as collector:
+        async with rig(collector.url) as here:
+            here.spans(2)
+            await until(lambda: here.counts == (0, 2), "they were given up")
+            here.spans(1)
+            await until(lambda: here.counts == (0, 3), "that one too")
+        assert here.levels == ["warning"]
+        assert len(collector.paths) == 6
+
+
+async def test_a_collector_that_refuses_is_not_asked_again() -> None:
+    with Collector(Behaviour(400)) as collector:
+        async with rig(collector.url) as here:
+            here.spans(2)
+            await until(lambda: here.counts == (0, 2), "they were given up")
+            here.spans(1)
+            await until(lambda: here.counts == (1, 2), "another one was taken")
+        assert len(collector.paths) == 2
+
+
+async def test_spans_that_a_collector_rejects_are_counted_as_dropped() -> None:
+    body = b'{"partialSuccess":{"rejectedSpans":"2","errorMessage":"no"}}'
+    with Collector(Behaviour(200, body)) as collector:
+        async with rig(collector.url) as here:
+            here.spans(5)
+            await until(lambda: here.counts == (3, 2), "two were rejected")
+
+
+async def test_without_a_collector_spans_wait_up_to_a_limit_and_the_end_is_not_held_up() -> None:
+    async with rig(f"http://127.0.0.1:{free_port()}", pauses_s=(60.0,)) as here:
+        here.spans(1)
+        await until(lambda: here.levels == ["warning"], "the trouble was told")
+        began = time.monotonic()
+        here.spans(QUEUE_LIMIT + 7)
+        assert here.counts == (0, 7)
+        assert time.monotonic() - began < 5
+    assert time.monotonic() - began < CLOSE_S + 5
+    assert here.counts == (0, QUEUE_LIMIT + 8)
+    assert here.levels == ["warning"]
+
+
+async def test_a_collector_that_hangs_holds_up_the_end_for_its_deadline_only() -> None:
+    with Collector(always=Behaviour(hangs=True)) as collector:
+        async with rig(collector.url, timeout_s=60.0) as here:
+            here.spans(3)
+            await until(lambda: len(collector.paths) == 1, "it was asked")
+            here.spans(2)
+            began = time.monotonic()
+        assert time.monotonic() - began < CLOSE_S + 5
+        assert here.counts == (0, 5)
+
+
+async def test_a_collector_that_hangs_once_is_asked_again() -> None:
+    with Collector(Behaviour(hangs=True)) as collector:
+        async with rig(collector.url, timeout_s=0.2) as here:
+            here.spans(1)
+            await until(lambda: here.counts == (1, 0), "it was taken in the end")
+
+
+async def test_what_ends_after_the_end_is_dropped() -> None:
+    with Collector() as collector:
+        async with rig(collector.url) as here:
+            late = here.tracer.begin("late")
+        late.end()
+        assert here.counts == (0, 1)
+        assert collector.bodies == []
+
+
+async def test_attributes_arrive_with_their_types() -> None:
+    with Collector() as collector:
+        async with rig(collector.url) as here:
+            values = {"text": 'ü"\\', "whole": -(2**53), "part": 1.5, "yes": True, "no": False}
+            here.tracer.begin("all", attributes={**values, "inf": float("inf")}).end()
+        (span,) = collector.spans
+        assert attributes_of(span) == {**values, "inf": float("inf")}
