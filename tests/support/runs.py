@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, Tell
 from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
+from trunkline.workflow.document import AgentState, Proxy, Workflow
 from trunkline.workflow.inputs import bind_inputs
 from trunkline.workflow.load import load_workflow_text
 
@@ -56,24 +57,36 @@ async def run_text(
     environ: Mapping[str, str] = os.environ,
     also: Tell | None = None,
     log_file: Path | None = None,
+    proxied: Proxy | None = None,
 ) -> Ran:
-    """Run this text as a workflow in the folder; `also` hears what happens while it does."""
+    """Run this text as a workflow in the folder; `also` hears what happens while it does. `proxied` replaces the block
+    of every agent, for what no file that is checked can say."""
     loaded = load_workflow_text(text, folder / "flow.yaml", environ=environ)
-    assert loaded.workflow is not None, loaded.problems
+    workflow = loaded.workflow
+    assert workflow is not None, loaded.problems
+    if proxied is not None:
+        workflow = _with_proxy(workflow, proxied)
     ran = Ran()
     settings = settings or settings_in(folder)
     outcome = await run_workflow(
-        loaded.workflow,
-        bind_inputs(loaded.workflow, inputs or {}),
+        workflow,
+        bind_inputs(workflow, inputs or {}),
         settings,
         plugins or {},
         RunPlace(folder=folder, home=folder, environ=environ, log_file=log_file),
         _both(ran.events.append, also),
-        secrets_of(loaded.workflow, settings),
+        secrets_of(workflow, settings),
     )
     assert not outcome.stuck
     assert outcome.ended is ran.end
     return ran
+
+
+def _with_proxy(workflow: Workflow, proxy: Proxy) -> Workflow:
+    agents = {name: state for name, state in workflow.states.items() if isinstance(state, AgentState)}
+    return replace(
+        workflow, states={**workflow.states, **{name: replace(a, proxy=proxy) for name, a in agents.items()}}
+    )
 
 
 def _both(first: Callable[[RunEvent], None], second: Tell | None) -> Tell:
