@@ -115,8 +115,10 @@ def _json(data: bytes) -> Json | None:
 
 
 def _refuse_error(chunk: Json) -> None:
-    if error := chunk.get("error"):
-        status = mapping(error).get("code")
+    """An error is a member of its own, or, at older vLLM, the whole chunk."""
+    error = chunk.get("error")
+    if error or chunk.get("object") == "error":
+        status = mapping(error or chunk).get("code")
         raise ServerError(said_in(chunk), status if isinstance(status, int) else 0)
 
 
