@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from trunkline.config.reader import Reader
 from trunkline.config.section import key, read_section
@@ -90,15 +89,14 @@ def read_proxy(
         reader.wrong_type(node, "a group of keys")
         return None, None
     keys = attempt(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
-    entries = list(_entries(node.get("plugin_tools"), reader))
+    entries = _entries(node.get("plugin_tools"), reader)
     _warn_without_enable(node, reader)
     if not _enabled(node):
         return None, None
-    intercepts = _flag(node, "intercept_builtins", default=True)
     use = ProxyUse(
         step=step,
         provider=provider if isinstance(provider, Scalar) else None,
-        intercepts=intercepts,
+        intercepts=_flag(node, "intercept_builtins", default=True),
         plugins=tuple(entry.plugin for entry in entries),
         exposed=tuple(Exposed(entry.plugin, operation) for entry in entries for operation in entry.expose),
     )
@@ -107,7 +105,7 @@ def read_proxy(
     return (None if keys is None else _proxy(keys, entries)), use
 
 
-def _proxy(keys: ProxyKeys, entries: list[PluginToolsKeys]) -> Proxy:
+def _proxy(keys: ProxyKeys, entries: list[_Entry]) -> Proxy:
     tools = tuple(
         PluginTools(plugin=source_name(entry.plugin.text), expose=tuple(operation.text for operation in entry.expose))
         for entry in entries
@@ -115,16 +113,27 @@ def _proxy(keys: ProxyKeys, entries: list[PluginToolsKeys]) -> Proxy:
     return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools)
 
 
-def _entries(node: Node | None, reader: Reader) -> Iterator[PluginToolsKeys]:
+class _Entry(NamedTuple):
+    plugin: Scalar
+    expose: tuple[Scalar, ...]
+
+
+def _entries(node: Node | None, reader: Reader) -> list[_Entry]:
+    """The entries of `plugin_tools` as far as they are clear: one with a mistake in it is looked at all the same."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
-        return
+        return []
     if not isinstance(node, Items):
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
-        return
+        return []
     for item in node.items:
-        entry = attempt(lambda item=item: read_section(PluginToolsKeys, item, reader))
-        if entry is not None:
-            yield entry
+        attempt(lambda item=item: read_section(PluginToolsKeys, item, reader))
+    tables = [item for item in node.items if isinstance(item, Table)]
+    return [_Entry(plugin, _texts(table.get("expose"))) for table in tables for plugin in _texts(table.get("plugin"))]
+
+
+def _texts(node: Node | None) -> tuple[Scalar, ...]:
+    nodes = node.items if isinstance(node, Items) else [node]
+    return tuple(node for node in nodes if isinstance(node, Scalar) and node.kind == "text" and node.text)
 
 
 def _flag(table: Table, name: str, *, default: bool) -> bool:

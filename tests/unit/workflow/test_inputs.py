@@ -1,0 +1,98 @@
+"""Declared inputs, and what is given for them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.workflow_files import codes, found, good, load_states
+
+from trunkline.core.errors import GatewayError
+from trunkline.workflow.document import Input, Workflow
+from trunkline.workflow.inputs import bind_inputs
+
+
+def declared(inputs: str) -> Workflow:
+    return good(load_states("a: {type: terminal}", inputs=inputs))
+
+
+def test_inputs_have_types_and_defaults() -> None:
+    workflow = declared(
+        "[{name: s, default: 5}, {name: i, type: integer, default: -3}, {name: f, type: number, default: 1.5},"
+        " {name: b, type: boolean, default: true, required: true}, {name: r, required: true}, {name: e, default: ''}]"
+    )
+    assert workflow.inputs == (
+        Input(name="s", default="5"),
+        Input(name="i", type="integer", default=-3),
+        Input(name="f", type="number", default=1.5),
+        Input(name="b", type="boolean", default=True, required=True),
+        Input(name="r", required=True),
+        Input(name="e", default=""),
+    )
+    assert bind_inputs(workflow, {"r": "x"}) == {"s": "5", "i": "-3", "f": "1.5", "b": "true", "r": "x", "e": ""}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code"),
+    [
+        ("[{name: i, type: integer, default: 1.5}]", "TL603"),
+        ("[{name: i, type: integer, default: '5'}]", "TL603"),
+        ("[{name: i, type: number, default: x}]", "TL603"),
+        ("[{name: i, type: number, default: 1e999}]", "TL603"),
+        ("[{name: i, type: boolean, default: 1}]", "TL603"),
+        ("[{name: i, type: boolean, default: 'true'}]", "TL603"),
+        ("[{name: i, default: [1]}]", "TL103"),
+        ("[{name: i, type: array}]", "TL104"),
+        ("[{name: i, validation: {}}]", "TL601"),
+        ("[{name: a b}]", "TL111"),
+        ("[{name: a}, {name: a}]", "TL106"),
+        ("[{type: string}]", "TL105"),
+        ("{a: {}}", "TL103"),
+        ("[a]", "TL103"),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_refused(inputs: str, code: str) -> None:
+    loaded = load_states("a: {type: terminal}", inputs=inputs)
+    assert codes(loaded) == [code]
+    assert found(loaded)[0][1] == 2
+
+
+def test_a_wrong_declaration_is_no_reason_to_call_its_references_wrong() -> None:
+    loaded = load_states("a: {type: step, command: '{{.inputs.i}}'}", inputs="[{name: i, type: integer, default: x}]")
+    assert codes(loaded) == ["TL603"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "bound"),
+    [
+        ("string", "", ""),
+        ("string", "{{.inputs.x}}", "{{.inputs.x}}"),
+        ("integer", "-07", "-07"),
+        ("number", "1e3", "1e3"),
+        ("number", "12", "12"),
+        ("boolean", "TRUE", "true"),
+    ],
+)
+def test_what_is_given_is_taken_as_it_is_written(kind: str, text: str, bound: str) -> None:
+    assert bind_inputs(declared(f"[{{name: x, type: {kind}}}]"), {"x": text}) == {"x": bound}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("integer", "1.0"), ("integer", ""), ("integer", "x"), ("number", "nan"), ("boolean", "yes")]
+)
+def test_what_is_of_another_type_is_refused(kind: str, text: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        bind_inputs(declared(f"[{{name: x, type: {kind}}}]"), {"x": text})
+    assert caught.value.problem.code.id == "TL603"
+
+
+def test_everything_wrong_with_what_is_given_is_told_at_once() -> None:
+    workflow = declared("[{name: repo, required: true}, {name: many, type: integer}, {name: kind}]")
+    with pytest.raises(GatewayError) as caught:
+        bind_inputs(workflow, {"many": "few", "rep": "x"})
+    assert [problem.code.id for problem in caught.value.details] == ["TL603"] * 3
+    assert caught.value.details[0].hint == "did you mean `repo`?"
+
+
+def test_a_workflow_without_inputs_takes_none() -> None:
+    assert bind_inputs(declared("[]"), {}) == {}
+    with pytest.raises(GatewayError):
+        bind_inputs(declared("[]"), {"x": "y"})
