@@ -97,6 +97,7 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
 def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, *, as_json: bool) -> RunOutcome:
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
+    from trunkline.runs.run_events import Warned
     from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
     from trunkline.serve.loop import run as run_loop
     from trunkline.workflow.inputs import bind_inputs
@@ -107,6 +108,10 @@ def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path |
     inputs = bind_inputs(workflow, given)
     redact = secrets_of(workflow, settings)
     screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
+    if as_json:
+        for problem in checked.problems:
+            message = f"{problem.where}: {problem.message}"
+            screen.hear(Warned(step="", code=problem.code.id, message=message, hint=problem.hint))
     place = RunPlace(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
     async def main() -> RunOutcome:

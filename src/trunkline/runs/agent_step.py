@@ -104,7 +104,8 @@ class AgentSteps:
 
     def _ready(self, task: AgentTask, gateway: StepGateway | None, version: str) -> None:
         tools = () if gateway is None else gateway.tools()
-        self._tell(AgentReady(step=task.name, version=version, model=task.model, tools=tools))
+        provider = task.state.provider
+        self._tell(AgentReady(step=task.name, provider=provider, version=version, model=task.model, tools=tools))
 
     def _said(self, task: AgentTask, said: Said) -> None:
         if isinstance(said, Spoke) and said.text.strip():

@@ -22,6 +22,7 @@ from trunkline.runs.run_events import (
     ToolCallStarted,
     Warned,
 )
+from trunkline.runs.step_settings import BUILTIN
 from trunkline.telemetry.safe_text import one_line
 
 _NAME: Final = 128
@@ -77,10 +78,10 @@ class Progress:
                 return ""
 
     def _ready(self, event: AgentReady) -> str:
-        version = self._name(" ".join(part for part in (event.version, event.model) if part))
+        agent = self._name(" ".join(part for part in (event.provider, event.version, event.model) if part))
         tools = f"{len(event.tools)} tool{'' if len(event.tools) == 1 else 's'}"
         shown = self._line(", ".join(event.tools), _TEXT)
-        return f"{version + ': ' if version else ''}{tools}{': ' if shown else ''}{shown}"
+        return f"{agent}: {tools}{f' ({shown})' if shown else ''}"
 
     def _end(self, event: RunEnded) -> str:
         state = f" in state {self._name(event.state)}" if event.state else ""
@@ -97,7 +98,7 @@ class Progress:
             yield f"  hint: {self._line(hint, _TEXT)}"
 
     def _tool(self, source: str, tool: str) -> str:
-        return self._name(f"{source}.{tool}" if source else tool)
+        return self._name(f"{source}.{tool}" if source and source != BUILTIN else tool)
 
     def _name(self, text: str) -> str:
         return self._line(text, _NAME)

@@ -36,9 +36,10 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReady:
-    """What the step's agent is, and the tools that it gets from us."""
+    """What the step's agent is, and the tools that it gets from us. A model behind an API has no `version`."""
 
     step: str
+    provider: str
     version: str
     model: str
     tools: tuple[str, ...]

@@ -52,12 +52,15 @@ class StepGateway:
         self.discovery = self._gateway.discovery
         self._news = asyncio.Event()
 
-    async def start(self) -> None:
-        """Returns once everything that is wanted is there; raises GatewayError where something is not."""
+    async def start(self, patience_s: float | None = None) -> None:
+        """Returns once everything that is wanted is there; raises GatewayError where something is not.
+
+        What is there but not wanted, as in a session, is waited for no longer than `patience_s`; without it, as long as
+        its own settings say."""
         self._events.health.append(self._health_changed)
         self._gateway.start()
         try:
-            async with asyncio.timeout(self._patience_s()):
+            async with asyncio.timeout(self._longest_start_s() if patience_s is None else patience_s):
                 await self._settled()
         except TimeoutError:
             pass  # whatever still starts is said to be missing below
@@ -78,7 +81,7 @@ class StepGateway:
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
-    def _patience_s(self) -> float:
+    def _longest_start_s(self) -> float:
         return max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S
 
     async def _settled(self) -> None:

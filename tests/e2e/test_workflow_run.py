@@ -1,0 +1,280 @@
+"""`trunkline run` as a program: what it prints, how it ends, and that nothing of it is left, however it was ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.child_trees import MARK, new_mark, survivors
+from tests.support.commands import Terminal, environment, trunkline
+from tests.support.gateway import TRUNKLINE
+from tests.support.models.chat import CHAT
+from tests.support.plugin_rig import JOBS
+from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
+from tests.support.waiting import until
+
+from trunkline.core.errors import BAD_INPUT, PROXY_UNKNOWN_OPERATION, STEP_INTERRUPTED, STEP_TIMEOUT
+
+GOLDEN = Path(__file__).with_name("workflow_run_events.jsonl")
+KEY = "sk-very-secret-key"
+ORDERLY = 130
+FLOW = """
+name: report
+inputs:
+  - {name: topic, required: true}
+states:
+  initial: prepare
+  prepare:
+    type: step
+    command: echo 'about {{.inputs.topic}}' > topic.txt; cat topic.txt
+    on_success: ask
+  ask:
+    type: agent
+    provider: openai-compatible
+    prompt: "Write {{.states.prepare.Output}}"
+    timeout: 1m
+    options: {model: scripted, api_key: "${MODEL_KEY}", base_url: "${MODEL_URL}"}
+    mcp_proxy:
+      enable: true
+      plugin_tools: [{plugin: jobs, expose: [echo]}]
+    on_success: check
+    on_failure: broken
+  check:
+    type: step
+    command: cat report.txt; exit 3
+    on_failure: end
+  broken: {type: terminal, status: failure, message: no report}
+  end: {type: terminal, message: "written about {{.inputs.topic}}"}
+"""
+TURNS = (
+    calls(Use("Read", {"path": "topic.txt"}), Use("jobs_echo", {"text": "hi"})),
+    calls(Use("Write", {"path": "report.txt", "content": "milk is white\n"})),
+    says("I wrote it"),
+)
+LONG = """
+name: long
+states:
+  initial: wait
+  wait: {type: step, command: "sleep 600 & touch begun; trap 'exit 0' INT TERM; while :; do sleep 0.1; done"}
+"""
+
+
+@asynccontextmanager
+async def model_saying(*turns: Turn) -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel(in_order(*turns), CHAT) as model:
+        yield model
+
+
+def write_flow(folder: Path, text: str = FLOW) -> None:
+    (folder / "flow.yaml").write_text(text)
+    (folder / ".awf").mkdir(exist_ok=True)
+    plugins = {"plugins": {"jobs": {"command": sys.executable, "args": [JOBS]}}}
+    (folder / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+
+
+class Going:
+    """`trunkline run flow.yaml --json` while it goes on, in a group of its own as a shell starts it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+        self.process = process
+        self.mark = mark
+        self.events: list[dict[str, Any]] = []
+
+    async def read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    async def seen(self, name: str, **fields: Any) -> None:
+        def there() -> bool:
+            return any(event["event"] == name and fields.items() <= event.items() for event in self.events)
+
+        await until(there, f"{name} {fields}", 40)
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(30):
+            return await self.process.wait()
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == name]
+
+
+@asynccontextmanager
+async def going(folder: Path, *arguments: str, **env: str) -> AsyncIterator[Going]:
+    mark = new_mark()
+    with (folder / "stderr.txt").open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(TRUNKLINE, "run", "flow.yaml", "--json", *arguments),
+            cwd=folder,
+            env=environment(folder, MODEL_KEY=KEY, **{MARK: mark}, **env),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    run = Going(process, mark)
+    reading = asyncio.get_running_loop().create_task(run.read())
+    try:
+        yield run
+        await reading
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+def masked(event: dict[str, Any]) -> dict[str, Any]:
+    """Without what is different every time; of a problem its code alone."""
+    stable: dict[str, Any] = {"time": "T", "seconds": 0, "ms": 0}
+    if event.get("problem"):
+        stable["problem"] = {"code": event["problem"]["code"]}
+    return {name: stable.get(name, value) for name, value in event.items()}
+
+
+def golden() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+
+
+def in_one_order(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Two calls go side by side: which of them is first is up to them."""
+    first = next(at for at, event in enumerate(events) if event["event"] == "tool_call_started")
+    both = sorted(events[first : first + 4], key=lambda event: (event["tool"], event["event"] == "tool_call_ended"))
+    return [*events[:first], *both, *events[first + 4 :]]
+
+
+# What it prints -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_events_of_a_run_tell_everything_that_happened_in_order(tmp_path: Path) -> None:
+    write_flow(tmp_path)
+    async with model_saying(*TURNS) as model, going(tmp_path, "--input", "topic=milk", MODEL_URL=model.url) as run:
+        assert await run.ended() == 0
+    assert model.asked[0].body["messages"][-1]["content"] == "Write about milk"
+    assert model.result(0, 1).text == "hi"
+    assert in_one_order([masked(event) for event in run.events]) == golden()
+    assert (tmp_path / "stderr.txt").read_text() == ""
+    assert KEY not in json.dumps(run.events)
+
+
+def test_people_see_progress_and_a_summary_and_programs_the_last_output(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(
+        """
+        name: two
+        states:
+          initial: one
+          one: {type: step, command: "printf 'bad \\x1b[31mword'; exit 1", on_failure: two}
+          two: {type: step, command: "echo fine", on_success: end}
+          end: {type: terminal, status: failure, message: as planned}
+        """
+    )
+    done = trunkline("run", "flow.yaml", "--log", "log.jsonl", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "fine\n")
+    assert "\x1b" not in done.stderr
+    lines = [re.sub(r"\d+\.\d", "N", line) for line in done.stderr.splitlines()]
+    assert lines[0] == "run two (flow.yaml)"
+    assert {"step one: command", "step one: failure in N s", "step two: success in N s"} <= set(lines)
+    assert "run: failure in state end after N s: as planned" in lines
+    assert [line.split() for line in lines[-3:]] == [
+        ["one", "failure", "N", "0", "0", "0"],
+        ["two", "success", "N", "0", "0", "0"],
+        ["all", "failure", "N", "0", "0", "0"],
+    ]
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(line["event"], line.get("step")) for line in logged][-3:] == [
+        ("step_started", "two"),
+        ("step_ended", "two"),
+        ("run_ended", None),
+    ]
+
+
+def test_a_terminal_shows_what_is_waited_for_and_keeps_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text("{name: t, states: {initial: slow, slow: {type: step, command: sleep 1.5}}}")
+    with Terminal("run", "flow.yaml", cwd=tmp_path) as terminal:
+        terminal.wait_for("slow: command")
+        assert terminal.finish() == 0
+    assert "step slow: success" in terminal.screen
+    assert "slow: command" not in terminal.screen.replace("step slow: command", "")
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_or_inputs_that_are_not_good_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    write_flow(tmp_path, FLOW.replace("expose: [echo]", "expose: [nothing]").replace("cat topic.txt", "touch ran"))
+    env = {"MODEL_KEY": KEY, "MODEL_URL": "http://127.0.0.1:9/v1"}
+    refused = trunkline("run", "flow.yaml", "--input", "topic=x", cwd=tmp_path, env=env)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert PROXY_UNKNOWN_OPERATION.id in refused.stderr
+    write_flow(tmp_path, FLOW.replace("cat topic.txt", "touch ran"))
+    missing = trunkline("run", "flow.yaml", cwd=tmp_path, env=env)
+    unknown = trunkline("run", "flow.yaml", "--input", "topic=x", "--input", "colour=red", cwd=tmp_path, env=env)
+    for done in (missing, unknown):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert BAD_INPUT.id in done.stderr
+    for wrong in (["--input", "topic"], ["--input", "topic=a", "--input", "topic=b"]):
+        assert trunkline("run", "flow.yaml", *wrong, cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "ran").exists()
+
+
+# How it ends ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_an_interrupted_run_ends_everything_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "flow.yaml").write_text(LONG)
+    async with going(tmp_path) as run:
+        await until((tmp_path / "begun").exists, "the command has begun")
+        os.killpg(run.process.pid, number)
+        assert await run.ended() == ORDERLY
+    [step], [end] = run.of("step_ended"), run.of("run_ended")
+    assert (step["status"], step["problem"]["code"]) == ("interrupted", STEP_INTERRUPTED.id)
+    assert (end["status"], end["problem"]["code"]) == ("interrupted", STEP_INTERRUPTED.id)
+    assert survivors(run.mark) == []
+
+
+async def test_an_interrupt_in_the_middle_of_a_tool_call_ends_the_tool_its_plugin_and_the_step(tmp_path: Path) -> None:
+    write_flow(tmp_path)
+    turns = (calls(Use("Bash", {"command": "touch begun; sleep 600"})), says("never"))
+    async with model_saying(*turns) as model, going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run:
+        await until((tmp_path / "begun").exists, "the tool has begun", 40)
+        run.process.send_signal(signal.SIGINT)
+        assert await run.ended() == ORDERLY
+    [call] = run.of("tool_call_ended")
+    assert call["tool"] == "Bash"
+    assert run.of("run_ended")[0]["status"] == "interrupted"
+    assert survivors(run.mark) == []
+
+
+async def test_nothing_survives_a_run_that_is_killed(tmp_path: Path) -> None:
+    write_flow(tmp_path)
+    turns = (calls(Use("Bash", {"command": "touch begun; sleep 600"})), says("never"))
+    async with model_saying(*turns) as model, going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run:
+        await until((tmp_path / "begun").exists, "the tool has begun", 40)
+        run.process.kill()
+        assert await run.ended() == -signal.SIGKILL
+    await until(lambda: survivors(run.mark) == [], "everything is gone")
+
+
+async def test_a_step_that_fails_or_takes_too_long_goes_where_on_failure_leads(tmp_path: Path) -> None:
+    write_flow(tmp_path, FLOW.replace("timeout: 1m", "timeout: 1500ms"))
+
+    async def forever() -> None:
+        await asyncio.sleep(600)
+
+    turn = calls(Use("Read"), meanwhile=forever)
+    async with model_saying(turn) as model, going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run:
+        assert await run.ended() == 1
+    steps = [(step["step"], (step["problem"] or {}).get("code"), step["next"]) for step in run.of("step_ended")]
+    assert steps == [("prepare", None, "ask"), ("ask", STEP_TIMEOUT.id, "broken")]
+    assert (run.of("run_ended")[0]["status"], run.of("run_ended")[0]["message"]) == ("failure", "no report")
