@@ -1,0 +1,101 @@
+"""`trunkline validate` as people run it, with real plugins behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from tests.support.commands import environment, trunkline
+from tests.support.docs_pages import ROOT
+from tests.support.gateway import TRUNKLINE
+from tests.support.plugin_rig import JOBS, FaultyPlugin
+from tests.support.processes import alive
+from tests.support.servers import Records
+from tests.support.waiting import wait_until
+
+PATH = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+WORKFLOW = """\
+name: lengths
+inputs: [{name: length, required: true}]
+states:
+  initial: convert
+  convert:
+    type: agent
+    provider: claude
+    prompt: Convert {{.inputs.length}} to miles.
+    mcp_proxy:
+      enable: true
+      plugin_tools:
+        - {plugin: units, expose: [convert]}
+    on_success: told
+  told: {type: terminal, message: "{{.states.convert.Output}}"}
+"""
+
+
+def test_a_workflow_with_the_example_plugin_is_fine_and_a_slip_is_found(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "plugin", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "w.yaml").write_text(WORKFLOW)
+    fine = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
+    assert (fine.returncode, fine.stdout, fine.stderr) == (0, "w.yaml: fine, 2 states\n", "")
+    (tmp_path / "w.yaml").write_text(WORKFLOW.replace("[convert]", "[convert, invert]"))
+    slip = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
+    assert (slip.returncode, slip.stdout) == (2, "")
+    assert "w.yaml:12:45: error USER.MCP_PROXY.UNKNOWN_OPERATION" in slip.stderr
+    assert slip.stderr.endswith("\n1 error\n")
+    unasked = trunkline("validate", "w.yaml", "--no-plugins", cwd=tmp_path, env=PATH)
+    assert unasked.returncode == 0
+
+
+def test_a_plugin_that_cannot_start_is_told_to_programs_and_nothing_is_left(tmp_path: Path) -> None:
+    broken, working = FaultyPlugin(tmp_path, "units", exit=3), Records(tmp_path, "jobs")
+    entry = broken.entry()["units"]
+    plugins = {
+        "units": {"command": entry["command"], "args": entry["args"]},
+        "jobs": {"command": sys.executable, "args": [JOBS, str(working.journal)]},
+    }
+    (tmp_path / ".awf").mkdir()
+    (tmp_path / ".awf" / "plugins.yaml").write_text(yaml.safe_dump({"plugins": plugins}))
+    tools = "- {plugin: units, expose: [convert]}\n        - {plugin: jobs, expose: [echo]}"
+    (tmp_path / "w.yaml").write_text(WORKFLOW.replace("- {plugin: units, expose: [convert]}", tools))
+    done = trunkline("validate", "w.yaml", "--json", cwd=tmp_path)
+    (problem,) = json.loads(done.stdout)
+    assert (done.returncode, problem["code"], problem["step"]) == (2, "TL605", "convert")
+    assert (problem["line"], problem["column"]) == (12, 20)
+    (start,) = working.events("start")
+    assert not alive(start["pid"])
+    assert not (tmp_path / ".local").exists()
+
+
+def test_warnings_alone_are_no_failure_and_a_missing_file_is(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("name: x\nstates: {initial: a, a: {type: terminal}, b: {type: terminal}}\n")
+    warned = trunkline("validate", "w.yaml", cwd=tmp_path)
+    assert (warned.returncode, warned.stdout) == (0, "w.yaml: fine, 2 states\n")
+    assert "warning TL602" in warned.stderr
+    missing = trunkline("validate", "nope.yaml", cwd=tmp_path)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "TL100" in missing.stderr
+
+
+def test_ctrl_c_ends_it_and_the_plugins_it_started(tmp_path: Path) -> None:
+    slow = FaultyPlugin(tmp_path, "units", init="hang")
+    entry = slow.entry()["units"]
+    (tmp_path / "trunkline.yaml").write_text(yaml.safe_dump({"sources": {"units": entry}}))
+    (tmp_path / "w.yaml").write_text(WORKFLOW)
+    command = [TRUNKLINE, "validate", "w.yaml"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE)
+    try:
+        pids = wait_until(slow.pids, "the plugin is starting", 30)
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert b"Traceback" not in printed
+    wait_until(lambda: not any(alive(pid) for pid in pids), "it is gone")

@@ -1,0 +1,209 @@
+"""A workflow checked against what is outside of it: real plugins, and programs that say a version."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.plugin_rig import JOBS, FaultyPlugin
+from tests.support.processes import alive
+from tests.support.servers import Records
+
+from trunkline.agents import provider_of
+from trunkline.runs.checking import Checked, check_file
+from trunkline.runs.probing import probe_plugins
+from trunkline.sources.plugin.section import PluginSection
+
+PROXY = "USER.MCP_PROXY."
+
+
+def write(folder: Path, workflow: str, **plugins: dict[str, Any]) -> Path:
+    (folder / ".awf").mkdir()
+    (folder / ".awf" / "plugins.yaml").write_text(yaml.safe_dump({"plugins": plugins}))
+    (folder / "w.yaml").write_text(workflow)
+    return folder
+
+
+def put_agent(folder: Path, name: str, version: str) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho '{name} {version}'\n")
+    program.chmod(0o755)
+
+
+async def check(folder: Path, *, start_plugins: bool = True, config: Path | None = None) -> Checked:
+    environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
+    return await check_file(
+        folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, start_plugins=start_plugins
+    )
+
+
+def found(checked: Checked) -> list[tuple[str, int, int, str, str]]:
+    """Code, line, column, severity and step of every problem."""
+    return [
+        (p.code.id, p.span.line if p.span else 0, p.span.column if p.span else 0, p.severity, p.step)
+        for p in checked.problems
+    ]
+
+
+def jobs(*args: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [JOBS, *args]}
+
+
+ALL_SIX = """\
+name: x
+states:
+  initial: one
+  one:
+    type: agent
+    provider: codex
+    prompt: go
+    mcp_proxy:
+      enable: true
+      enabled: true
+      plugin_tools:
+        - plugin: jobs
+          expose: [echo, ecoh]
+        - plugin: jbos
+          expose: [x]
+        - plugin: jobs
+          expose: [all-types, echo]
+    on_success: two
+  two:
+    type: step
+    agent:
+      provider: opencode
+      prompt: go
+      mcp_proxy:
+        enable: true
+        intercept_builtins: false
+"""
+
+
+async def test_all_six_codes_are_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    journal = Records(tmp_path, "jobs")
+    checked = await check(write(tmp_path, ALL_SIX, jobs=jobs(str(journal.journal))))
+    assert found(checked) == [
+        (f"{PROXY}UNSUPPORTED_PROVIDER", 6, 15, "warning", "one"),
+        (f"{PROXY}UNKNOWN_KEY", 10, 7, "error", "one"),
+        (f"{PROXY}UNKNOWN_OPERATION", 13, 26, "error", "one"),
+        (f"{PROXY}UNKNOWN_PLUGIN", 14, 19, "error", "one"),
+        (f"{PROXY}NAME_COLLISION", 17, 31, "error", "one"),
+        (f"{PROXY}UNSUPPORTED_PROVIDER", 22, 17, "warning", "two"),
+        (f"{PROXY}EMPTY_PROXY", 25, 9, "error", "two"),
+    ]
+    assert checked.workflow is None
+    hints = {problem.code.id: problem.hint for problem in checked.problems}
+    assert hints[f"{PROXY}UNKNOWN_OPERATION"] == "did you mean `echo`?"
+    assert hints[f"{PROXY}UNKNOWN_PLUGIN"] == "did you mean `jobs`?"
+    (start,) = journal.events("start")
+    assert not alive(start["pid"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".awf", journal.journal.name, "w.yaml"]
+
+
+def workflow(*tools: str, provider: str = "claude") -> str:
+    """One step with these entries of `plugin_tools`, from line 8 on."""
+    head = f"name: x\nstates:\n  initial: a\n  a:\n    type: agent\n    provider: {provider}\n    prompt: x\n"
+    return f"{head}    mcp_proxy: {{enable: true, plugin_tools: [{', '.join(tools)}]}}\n"
+
+
+async def test_a_good_workflow_with_a_plugin_is_fine(tmp_path: Path) -> None:
+    text = workflow("{plugin: jobs, expose: [echo]}", "{plugin: jobs, expose: [all-types]}")
+    checked = await check(write(tmp_path, text, jobs=jobs()))
+    assert checked.problems == ()
+    assert checked.workflow is not None
+
+
+async def test_plugins_that_cannot_be_asked_are_problems_of_their_own_and_stop_no_other_check(tmp_path: Path) -> None:
+    names = ("jobs", "gone", "ends", "idle", "lacks")
+    text = workflow(*(f"{{plugin: {name}, expose: [nope]}}" for name in names))
+    broken = FaultyPlugin(tmp_path, "ends", exit=3, stderr="no licence\n").entry()["ends"]
+    folder = write(
+        tmp_path,
+        text,
+        jobs=jobs(),
+        gone={"command": "/nonexistent/plugin"},
+        ends={"command": broken["command"], "args": broken["args"]},
+        idle={"command": "x", "enabled": False},
+        lacks={"command": "${NOPE}"},
+    )
+    checked = await check(folder)
+    codes = [problem.code.id for problem in checked.problems if problem.severity == "error"]
+    assert codes == [f"{PROXY}UNKNOWN_OPERATION", "TL605", "TL605", "TL605", "TL605"]
+    assert "no licence" in checked.shown()
+
+
+async def test_a_plugin_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    entry = FaultyPlugin(tmp_path, "slow", init="hang").entry()["slow"]
+    section = PluginSection(command=entry["command"], args=tuple(entry["args"]))
+    probed = await probe_plugins({"slow": section}, tmp_path / "w.yaml", environ=dict(os.environ), start_s=2.0)
+    assert probed["slow"].trouble
+    assert probed["slow"].operations == ()
+
+
+async def test_no_plugin_is_started_where_that_is_not_wanted(tmp_path: Path) -> None:
+    journal = Records(tmp_path, "jobs")
+    text = workflow("{plugin: jobs, expose: [nope]}", "{plugin: jbos, expose: [x]}")
+    checked = await check(write(tmp_path, text, jobs=jobs(str(journal.journal))), start_plugins=False)
+    assert [problem.code.id for problem in checked.problems] == [f"{PROXY}UNKNOWN_PLUGIN"]
+    assert journal.events("start") == []
+
+
+async def test_a_plugin_of_the_configuration_counts_with_what_it_denies(tmp_path: Path) -> None:
+    folder = write(tmp_path, workflow("{plugin: ours, expose: [echo]}", "{plugin: files, expose: [x]}"))
+    section = {"kind": "plugin", **jobs(), "prefix": "other", "tools": {"deny": ["ec*"]}}
+    files = {"kind": "builtin", "root": "."}
+    config = tmp_path / "c" / "trunkline.yaml"
+    config.parent.mkdir()
+    config.write_text(yaml.safe_dump({"sources": {"ours": section, "files": files}}))
+    checked = await check(folder, config=config)
+    codes = [problem.code.id for problem in checked.problems if problem.severity == "error"]
+    assert codes == [f"{PROXY}UNKNOWN_OPERATION", f"{PROXY}UNKNOWN_PLUGIN"]
+    assert "tools.deny" in checked.shown()
+
+
+async def test_names_that_awf_takes_and_we_do_not_are_found(tmp_path: Path) -> None:
+    folder = write(tmp_path, workflow("{plugin: my jobs, expose: [echo]}"), **{"my jobs": jobs()})
+    checked = await check(folder)
+    assert [(p.code.id, p.severity) for p in checked.problems] == [("TL123", "warning")]
+    assert checked.workflow is not None
+
+
+async def test_mistakes_in_the_other_files_are_shown_with_their_lines(tmp_path: Path) -> None:
+    folder = write(tmp_path, workflow("{plugin: jobs, expose: [nope]}"))
+    (folder / ".awf" / "plugins.yaml").write_text("plugins:\n  jobs: {comand: x}\n")
+    (folder / "trunkline.yaml").write_text("gateway: {max_nmae: 5}\n")
+    checked = await check(folder)
+    assert checked.workflow is None
+    shown = checked.shown()
+    assert "  1 | gateway: {max_nmae: 5}" in shown
+    assert shown.count("  2 |   jobs: {comand: x}") == 2  # read once, though two look at it
+    assert PROXY not in shown  # which plugins there are is not known
+
+
+# -- providers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", ["codex", "opencode"])
+async def test_the_warning_says_whether_the_installed_version_is_verified(tmp_path: Path, provider: str) -> None:
+    write(tmp_path, workflow(provider=provider))
+    verified = next(iter(provider_of(provider).verified))
+    for version in ("", verified, "99.0.0"):
+        if version:
+            put_agent(tmp_path, provider, version)
+            os.utime(tmp_path / provider, ns=(1, int(version == verified)))  # what was asked before may have changed
+        checked = await check(tmp_path)
+        (problem,) = checked.problems
+        assert (problem.code.id, problem.severity) == (f"{PROXY}UNSUPPORTED_PROVIDER", "warning")
+        assert ("is verified for the installed version" in problem.message) == (version == verified)
+        assert ("not verified" in problem.message) == (version == "99.0.0")
+        assert checked.workflow is not None
+
+
+@pytest.mark.parametrize("provider", ["claude", "gemini", "openai-compatible"])
+async def test_other_providers_have_no_warning(tmp_path: Path, provider: str) -> None:
+    checked = await check(write(tmp_path, workflow(provider=provider)))
+    assert f"{PROXY}UNSUPPORTED_PROVIDER" not in [problem.code.id for problem in checked.problems]
