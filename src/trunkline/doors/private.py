@@ -13,20 +13,25 @@ from trunkline.core.call import Caller, Result
 from trunkline.discovery.discovery import Discovery
 from trunkline.doors.line_client import LineClient
 from trunkline.doors.line_wire import Lines, LineWire
-from trunkline.doors.mcp.answer import Answer
+from trunkline.doors.mcp.answer import Answer, result_of_ours
 from trunkline.doors.mcp.server import McpServer
 from trunkline.links.listener import Listener
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import Message
+from trunkline.wire.mcp.short_result import ResultLimit, shortened
 
 _LISTING: Final = "tools/list"
+_CALLING: Final = "tools/call"
 _MAX_CLIENTS: Final = 64
 _PLACE: Final = "TMPDIR"
 """What decides where the socket is, for people who cannot have it there."""
 
 
 class PrivateDoor:
-    """Its clients are all the same caller's: an agent may restart its server, or have several."""
+    """Its clients are all the same caller's: an agent may restart its server, or have several.
+
+    Results whose text is over `result_limit` are cut, where there is one.
+    """
 
     def __init__(
         self,
@@ -38,7 +43,9 @@ class PrivateDoor:
         limit_bytes: int,
         max_calls: int,
         question_s: float = 600.0,
+        result_limit: ResultLimit | None = None,
     ) -> None:
+        self.result_limit = result_limit
         self.server = McpServer(router, discovery, max_calls_per_client=max_calls, question_s=question_s)
         self.caller = caller
         self.limit_bytes = limit_bytes
@@ -96,6 +103,8 @@ class _PrivateClient(LineClient):
     def _request(self, message: Message, answer: Answer) -> None:
         if message.method == _LISTING and not self._door.listed:
             answer = _ListingAnswer(answer, self._door.note_listed)
+        elif message.method == _CALLING and self._door.result_limit is not None:
+            answer = _ShortAnswer(answer, self._door.result_limit)
         super()._request(message, answer)
 
 
@@ -132,18 +141,37 @@ class _Refusal(asyncio.Protocol):
         transport.close()
 
 
-class _ListingAnswer:
-    """Sees that the tools were listed."""
+class _PassingAnswer:
+    """An answer that is looked at on its way."""
 
-    def __init__(self, answer: Answer, note: Callable[[Result], None]) -> None:
+    def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._note = note
         self.error = answer.error
         self.notice = answer.notice
         self.ask = answer.ask
         self.cancelled = answer.cancelled
         self.pause = answer.pause
 
+
+class _ListingAnswer(_PassingAnswer):
+    """Sees that the tools were listed."""
+
+    def __init__(self, answer: Answer, note: Callable[[Result], None]) -> None:
+        super().__init__(answer)
+        self._note = note
+
     def result(self, result: Result) -> None:
         self._answer.result(result)
         self._note(result)
+
+
+class _ShortAnswer(_PassingAnswer):
+    """Makes a result fit for the agent."""
+
+    def __init__(self, answer: Answer, limit: ResultLimit) -> None:
+        super().__init__(answer)
+        self._limit = limit
+
+    def result(self, result: Result) -> None:
+        short = shortened(result.raw, self._limit)
+        self._answer.result(result if short is None else result_of_ours(short))

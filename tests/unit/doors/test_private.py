@@ -20,6 +20,7 @@ from tests.unit.router.fakes import OK
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
 from trunkline.doors.private import PrivateDoor
+from trunkline.wire.mcp.short_result import ResultLimit
 
 LIMIT = 20_000_000
 STEP = "step:review"
@@ -66,13 +67,19 @@ class Run:
 
 
 @contextlib.asynccontextmanager
-async def run(folder: Path, *, limit_bytes: int = LIMIT) -> AsyncIterator[Run]:
+async def run(folder: Path, *, limit_bytes: int = LIMIT, result_limit: ResultLimit | None = None) -> AsyncIterator[Run]:
     house = House(folder)
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as short:
         path = Path(short) / "router"
         desk = house.desk
         door = PrivateDoor(
-            desk.router, house.discovery, path=path, caller=Caller(STEP), limit_bytes=limit_bytes, max_calls=8
+            desk.router,
+            house.discovery,
+            path=path,
+            caller=Caller(STEP),
+            limit_bytes=limit_bytes,
+            max_calls=8,
+            result_limit=result_limit,
         )
         await door.start()
         here = Run(house, door, path)
@@ -305,6 +312,29 @@ def test_more_clients_than_an_agent_can_have_are_turned_away(loop_factory: Loop,
             assert (await agents[0].next())["id"] == 1
 
     run_on(loop_factory, main())
+
+
+@BOTH
+def test_a_result_that_is_too_long_for_its_agent_is_cut(wrapped: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run(tmp_path, result_limit=ResultLimit(500)) as here:
+            texts = iter(["x" * 5_000, "short"])
+            here.source.on_submit = lambda held: held.finish(Result(_text_result(next(texts))))
+            agent = await here.agent()
+            if wrapped is dict:
+                agent.send(INITIALIZE)
+                await agent.next()
+            for number, most in ((1, 500), (2, 5)):
+                agent.send(wrapped(call(number)))
+                answer = await agent.next()
+                assert answer["id"] == number
+                assert 0 < len(answer["result"]["content"][0]["text"]) <= most
+
+    run_on(asyncio.new_event_loop, main())
+
+
+def _text_result(text: str) -> bytes:
+    return json.dumps({"content": [{"type": "text", "text": text}]}).encode()
 
 
 def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
