@@ -28,9 +28,13 @@ from tests.support.peers.programs import AGENTS
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import until
 
+from trunkline.links.run_folder import PREFIX
+
 DONE = "All done."
 BUILTINS = ("Bash", "Edit", "Glob", "Grep", "Read", "Write")
+_OURS = "trunkline-"  # the folders of runs, and those of Bash, which the next gateway removes after one was killed
 _RUN_S = 75.0
+_END_S = 5.0
 _TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
 
 
@@ -113,6 +117,12 @@ class Going:
 
     process: asyncio.subprocess.Process
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    killed: bool = False
+
+    def kill(self) -> None:
+        """At once, without a chance to end anything."""
+        self.killed = True
+        self.process.kill()
 
     def interrupt(self, number: int = signal.SIGINT) -> None:
         """As a terminal does it: for everything in the foreground."""
@@ -175,6 +185,10 @@ class AgentStage:
                         with contextlib.suppress(ProcessLookupError):
                             os.killpg(process.pid, signal.SIGKILL)
                         await process.wait()
+            if going.killed:  # what it leaves to its supervisor takes a moment; else everything is gone before its end
+                await until(
+                    lambda: not survivors(self.mark) and not _folders(temporary, PREFIX), "nothing is left", _END_S
+                )
             finished.append(
                 AgentRun(
                     status=status,
@@ -185,7 +199,7 @@ class AgentStage:
                     model=model,
                     changed=self._changes(before),
                     processes=survivors(self.mark),
-                    folders=[name for name in os.listdir(temporary) if name.startswith("trunkline-")],
+                    folders=_folders(temporary, PREFIX if going.killed else _OURS),
                 )
             )
 
@@ -241,12 +255,18 @@ class AgentStage:
         return dict(sorted((new | gone | changed).items()))
 
 
-def wrapper(folder: Path, program: str, script: str) -> Path:
-    """A folder for PATH in which `program` is this script of the shell; `$REAL` is the real one."""
+def wrapper(folder: Path, program: str, change: str) -> Path:
+    """A folder for PATH in which `program` is the real one, once `change`, which is Python, had its way with the list
+    `arguments` and with `os.environ`."""
     real = shutil.which(program, path=str(AGENTS))
-    assert real is not None
-    _put(folder / "bin" / program, f"#!/bin/sh\nREAL={real}\n{script}\n", 0o755)
+    lines = [f"#!{sys.executable}", "import json, os, sys, time", "arguments = sys.argv[1:]", change]
+    lines.append(f"os.execv({real!r}, [{real!r}, *arguments])")
+    _put(folder / "bin" / program, "\n".join(lines) + "\n", 0o755)
     return folder / "bin"
+
+
+def _folders(temporary: str, prefix: str) -> list[str]:
+    return [name for name in os.listdir(temporary) if name.startswith(prefix)]
 
 
 def _put(path: Path, content: str | dict[str, Any], mode: int = 0o600) -> Path:
