@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.support.collector import read_request, spans_in
 from tests.support.processes import alive
 from tests.support.servers import HttpFaults, StdioFaults
 from tests.support.waiting import until
@@ -239,3 +240,16 @@ def test_interrupting_the_program_leaves_no_process(tmp_path: Path, faults: Stdi
     finally:
         process.kill()
     assert faults.pids() == []
+
+
+async def test_calls_of_a_program_are_traced_where_its_configuration_says_so(
+    tmp_path: Path, faults: StdioFaults
+) -> None:
+    spans = tmp_path / "spans.jsonl"
+    telemetry = {"exporter": "file", "endpoint": str(spans)}
+    async with Gateway(config(tmp_path, faults.entry(), telemetry=telemetry)) as gateway:
+        await gateway.ready(30)
+        await gateway.call("s_echo", {"a": 1})
+    (line,) = spans.read_text().splitlines()
+    (span,) = spans_in(read_request(line))
+    assert span.name == "tool.call.s_echo"

@@ -1,4 +1,4 @@
-"""What operators see: one log line per call, and the numbers behind `/metrics`.
+"""What operators see: one log line per call, the numbers behind `/metrics`, and spans.
 
 Everything here subscribes to `core.events` and nothing here steers: a full disk, a stuck terminal or a strange tool
 name costs a log line, never a call.
@@ -12,4 +12,16 @@ name costs a log line, never a call.
 - `metrics`     counters and latency histograms
 - `exposition`  the Prometheus text format
 - `process`     memory, CPU and open files of this process
+
+Spans, loaded only where calls are traced:
+
+- `tracing`          the tracer: begins spans, knows whose children calls are
+- `span`             one span and its ids
+- `trace_context`    what a client says of the span it is in
+- `call_spans`       a span for each call of a router
+- `call_attributes`  what is recorded of a call
+- `exporters`        which exporter is asked for, with what
+- `otlp_json`        spans as OTLP writes them
+- `otlp_export`      to a collector, in batches
+- `span_lines`       to stderr or a file
 """

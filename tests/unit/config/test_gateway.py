@@ -49,8 +49,7 @@ gateway:
 """,
         environ={"TOKEN": "t0", "OPERATOR": "t1", "HOME": "/home/me"},
     )
-    later = [name for name, declared in GatewaySettings.declared.items() if declared.later]
-    assert codes(loaded) == ["TL124"] * len(later)
+    assert codes(loaded) == []
     gateway = settings_of(loaded).gateway
     changed = {name for name in GatewaySettings.declared if getattr(gateway, name) != getattr(GatewaySettings(), name)}
     assert changed == set(GatewaySettings.declared)
@@ -118,3 +117,23 @@ def test_a_command_line_can_move_the_door() -> None:
         with pytest.raises(GatewayError) as caught:
             with_listen(GatewaySettings(), host=host, port=port)
         assert caught.value.problem.code.id == code
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "problems"),
+    [
+        ("{exporter: otlp}", []),
+        ("{exporter: otlp, endpoint: 'https://collector.example/custom'}", []),
+        ("{exporter: console}", []),
+        ("{exporter: file, endpoint: spans.jsonl}", []),
+        ("{exporter: none, endpoint: anything}", []),
+        ("{exporter: file}", ["TL105"]),
+        ("{exporter: otlp, endpoint: 'collector:4317'}", ["TL104"]),
+        ("{exporter: otlp, endpoint: 'http://'}", ["TL104"]),
+        ("{exporter: otlp, endpoint: 'http://[::1'}", ["TL104"]),
+        ("{exporter: otlp, endpoint: 'http://me:pass@collector'}", ["TL104"]),
+        ("{exporter: zipkin}", ["TL104"]),
+    ],
+)
+def test_where_traces_go_is_checked(telemetry: str, problems: list[str]) -> None:
+    assert codes(load_text(f"gateway: {{telemetry: {telemetry}}}")) == problems

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tty
+from pathlib import Path
 
 import pytest
 from tests.unit.telemetry.sample_calls import CALLER, LogFile, failed, finished, ok
@@ -14,7 +15,7 @@ from trunkline.core.call import Cached, Caller, NeedsInput, RemoteError
 from trunkline.core.errors import DEADLINE, INTERNAL, SOURCE_DOWN
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.telemetry.logs import CallLog
+from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.redact import Redactor
 
 HOSTILE_NAMES = [
@@ -214,3 +215,26 @@ def test_calls_go_on_when_the_stream_fails_and_the_loss_is_counted():
             events.call_ended(ok(), 0.1)
         log.close()
     assert log.dropped == 100
+
+
+IDS = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+
+
+@pytest.mark.parametrize("log_format", ["json", "human"])
+def test_a_call_that_is_traced_says_where_its_trace_is(tmp_path: Path, log_format: LogFormat) -> None:
+    events = Events()
+    path = tmp_path / "log"
+    with path.open("wb") as stream:
+        log = CallLog(stream_fd=stream.fileno(), format=log_format)
+        log.attach(events, lambda call: IDS if call.tool == "traced" else None)
+        events.call_ended(ok(tool="traced"), 0.001)
+        events.call_ended(ok(tool="other"), 0.001)
+        log.close()
+    traced, other = path.read_text().splitlines()
+    if log_format == "json":
+        read = json.loads(traced)
+        assert (read["trace_id"], read["span_id"], read["client"]) == (*IDS, "claude-code")
+        assert json.loads(other).keys() == read.keys() - {"trace_id", "span_id"}
+    else:
+        assert traced.endswith(f" client=claude-code trace_id={IDS[0]} span_id={IDS[1]}")
+        assert other.endswith(" client=claude-code")
