@@ -25,8 +25,6 @@ _SHOWN_CHARACTERS: Final = 1000
 _REFUSAL_S: Final = 30.0
 _GOODBYE_S: Final = 1.0
 """After the last event of a stream only its end is missing: waited for, so that the connection can be used again."""
-_LAST_WORDS_S: Final = 10.0
-"""After a turn has ended, its count of tokens may come, and the word that this was all."""
 _CUT: Final = "Most often something between us and the server cuts long answers: a proxy, or a timeout"
 _ANOTHER: Final = "Check that `base_url` is that of a chat completions API, most often it ends with `/v1`"
 
@@ -121,7 +119,7 @@ class Asking:
         quiet_s = self._patience.quiet_s
         while not reader.done and (piece := await incoming.piece(quiet_s)):
             reader.feed(piece)
-            quiet_s = min(quiet_s, _LAST_WORDS_S) if reader.is_complete else quiet_s
+            quiet_s = min(quiet_s, self._patience.last_words_s) if reader.is_complete else quiet_s
         if not reader.done:
             reader.end()
             return

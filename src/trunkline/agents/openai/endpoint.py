@@ -29,6 +29,8 @@ class Patience:
     """Models may think for long before they say anything."""
     quiet_s: float = 300.0
     """Between two pieces of a stream."""
+    last_words_s: float = 10.0
+    """After a turn has said how it ends: its count of tokens may come, and the word that this was all."""
     first_retry_s: float = 0.5
     longest_retry_s: float = 60.0
     """A server that wants us to wait longer than that is not waited for."""

@@ -382,6 +382,32 @@ async def test_a_turn_that_said_how_it_ends_is_whole_without_the_last_word() -> 
     assert (conversed.text, len(server.received)) == ("Done.", 2)
 
 
+async def test_a_turn_that_said_how_it_ends_is_not_waited_for_long() -> None:
+    turn = b"".join(event(chunk) for chunk in chunks(ONE_CALL[0], 0))
+
+    async def forgets_to_end(reply: Any) -> None:
+        await reply.head()
+        await reply.piece(turn)
+        await reply.left.wait()
+
+    patience = Patience(quiet_s=1000.0, last_words_s=0.2)
+    async with serve(*ONE_CALL, manners=[forgets_to_end]) as server:
+        conversed = await Talk(server, patience=patience).go()
+    assert (conversed.text, len(server.received)) == ("Done.", 2)
+
+
+async def test_a_connection_is_used_again_though_its_stream_ends_late() -> None:
+    async def ends_late(reply: Any) -> None:
+        await reply.head()
+        await reply.piece(reply.stream)
+        await asyncio.sleep(0.1)
+        await reply.end()
+
+    async with serve(*ONE_CALL, manners=[ends_late]) as server:
+        await Talk(server).go()
+    assert (server.connections, len(server.received)) == (1, 2)
+
+
 async def test_a_stream_that_falls_silent_is_given_up_and_asked_for_again() -> None:
     patience = Patience(first_retry_s=0.01, quiet_s=0.3)
 
