@@ -111,7 +111,7 @@ def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path |
     if as_json:
         for problem in checked.problems:
             message = f"{problem.where}: {problem.message}"
-            screen.hear(Warned(step="", code=problem.code.id, message=message, hint=problem.hint))
+            screen.hear(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
     place = RunPlace(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
     async def main() -> RunOutcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from trunkline.agents import PROVIDERS
@@ -50,12 +49,11 @@ class AgentSteps:
         """Cancelling this ends the agent, and everything that was started for it."""
         watch = CallWatch(task.name, self._tell)
         try:
-            result = await self._run(task, watch)
+            return await self._run(task, watch)
         except GatewayError as error:
             for detail in error.details:
                 self._telemetry.warn(task.name, detail)
-            result = StepResult(problem=error.problem)
-        return replace(result, tool_calls=watch.calls)
+            return StepResult(problem=error.problem)
 
     async def _run(self, task: AgentTask, watch: CallWatch) -> StepResult:
         async with AsyncExitStack() as stack:

@@ -18,14 +18,13 @@ _LONGEST_READ: Final = 1 << 20
 
 
 class CallWatch:
-    """Tells of the calls of a step's router, and counts them."""
+    """Tells of the calls of a step's router."""
 
     def __init__(self, step: str, tell: Tell) -> None:
         self._step = step
         self._tell = tell
         self._begun: set[Call] = set()
         self._loop = asyncio.get_running_loop()
-        self.calls = 0
 
     def attach(self, events: Events, router: Router) -> None:
         events.call_done.append(self._ended)
@@ -50,7 +49,6 @@ class CallWatch:
     def _ended(self, call: Call, seconds: float) -> None:
         if call.method != TOOLS_CALL:
             return
-        self.calls += 1
         if call not in self._begun:
             self._tell_began(call)
         self._begun.discard(call)

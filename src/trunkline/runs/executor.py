@@ -11,7 +11,16 @@ from typing import Any, Final
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED, TOO_MANY_STEPS, GatewayError, Problem
 from trunkline.runs.agent_task import mode_of
 from trunkline.runs.interrupt import ORDERLY_S, Interrupt
-from trunkline.runs.run_events import RunEnded, RunStarted, Status, StepEnded, StepStarted, Tell
+from trunkline.runs.run_events import (
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    Status,
+    StepEnded,
+    StepStarted,
+    Tell,
+    ToolCallEnded,
+)
 from trunkline.runs.step_result import StepResult, Values
 from trunkline.workflow.document import AgentState, CommandState, TerminalState, Workflow
 
@@ -19,6 +28,22 @@ MOST_STEPS: Final = 1000
 Step = AgentState | CommandState
 RunStep = Callable[[Step, Values], Coroutine[Any, Any, StepResult]]
 """Runs one step to its end. Cancelling it ends the step, and everything that it started, within a few seconds."""
+
+
+class ToolCalls:
+    """Counts the calls of each step as they end: those of one that is interrupted count too."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def hear(self, event: RunEvent) -> None:
+        if isinstance(event, ToolCallEnded):
+            self._count += 1
+
+    def taken(self) -> int:
+        """Those since the last time."""
+        count, self._count = self._count, 0
+        return count
 
 
 @dataclass(slots=True)
@@ -33,10 +58,13 @@ class Executor:
     """One run of one workflow. `tell` hears of everything; `stuck` is set where an interrupted step did not end in
     time, so that only the end of this process ends it."""
 
-    def __init__(self, workflow: Workflow, run_step: RunStep, tell: Tell, interrupt: Interrupt) -> None:
+    def __init__(
+        self, workflow: Workflow, run_step: RunStep, tell: Tell, tool_calls: ToolCalls, interrupt: Interrupt
+    ) -> None:
         self._workflow = workflow
         self._run_step = run_step
         self._tell = tell
+        self._tool_calls = tool_calls
         self._interrupt = interrupt
         self._outputs: dict[str, str] = {}
         self._last_output = ""
@@ -71,8 +99,9 @@ class Executor:
         result = await self._attempt(state, values)
         if self._interrupt.signal:
             result = replace(result, problem=_interrupted(state, self._interrupt.signal))
-        self._take(state, result)
-        self._tell(_ended(state, result, monotonic() - started_at))
+        tool_calls = self._tool_calls.taken()
+        self._take(state, result, tool_calls)
+        self._tell(_ended(state, result, monotonic() - started_at, tool_calls))
         return result
 
     async def _attempt(self, state: Step, values: Values) -> StepResult:
@@ -89,11 +118,11 @@ class Executor:
             return StepResult()
         return _result_of(task, state)
 
-    def _take(self, state: Step, result: StepResult) -> None:
+    def _take(self, state: Step, result: StepResult, tool_calls: int) -> None:
         self._outputs = {**self._outputs, state.name: result.output}
         self._last_output, self._last_problem = result.output, result.problem
         self._sums.steps += 1
-        self._sums.tool_calls += result.tool_calls
+        self._sums.tool_calls += tool_calls
         self._sums.input_tokens += result.input_tokens
         self._sums.output_tokens += result.output_tokens
 
@@ -148,7 +177,7 @@ def _started(state: Step) -> StepStarted:
     )
 
 
-def _ended(state: Step, result: StepResult, seconds: float) -> StepEnded:
+def _ended(state: Step, result: StepResult, seconds: float, tool_calls: int) -> StepEnded:
     problem = result.problem
     status: Status = "success" if problem is None else "failure"
     if problem is not None and problem.code is STEP_INTERRUPTED:
@@ -157,7 +186,7 @@ def _ended(state: Step, result: StepResult, seconds: float) -> StepEnded:
         step=state.name,
         status=status,
         seconds=seconds,
-        tool_calls=result.tool_calls,
+        tool_calls=tool_calls,
         input_tokens=result.input_tokens,
         output_tokens=result.output_tokens,
         output=result.output,

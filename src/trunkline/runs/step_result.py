@@ -27,6 +27,5 @@ class StepResult:
 
     output: str = ""
     problem: Problem | None = None
-    tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -13,7 +13,7 @@ from trunkline.links.children import Children
 from trunkline.runs.agent_step import AgentSteps
 from trunkline.runs.agent_task import AgentTask
 from trunkline.runs.command_step import CommandSteps
-from trunkline.runs.executor import Executor, Step
+from trunkline.runs.executor import Executor, Step, ToolCalls
 from trunkline.runs.interrupt import listening
 from trunkline.runs.run_events import RunEnded, RunEvent, Tell
 from trunkline.runs.run_spans import RunSpans, StepSpan
@@ -54,12 +54,15 @@ async def run_workflow(
     with listening() as interrupt:
         telemetry = RunTelemetry(settings, tell, redact=redact, log_file=place.log_file, environ=place.environ)
 
+        tool_calls = ToolCalls()
+
         def tell_all(event: RunEvent) -> None:
+            tool_calls.hear(event)
             telemetry.hear(event)
             tell(event)
 
         steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all)
-        executor = Executor(workflow, steps.run, tell_all, interrupt)
+        executor = Executor(workflow, steps.run, tell_all, tool_calls, interrupt)
         try:
             ended = await executor.run(inputs)
             steps.spans.ended(ended)
