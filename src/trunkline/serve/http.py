@@ -27,7 +27,8 @@ from trunkline.wire.http1 import HttpLimits
 
 async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
     """Until a signal says stop. `load` reads the configuration once more, for a reload."""
-    async with running_gateway(settings, load) as running:
+    transport = "tcp" if settings.gateway.socket is None else ""  # with both nobody knows which a caller uses
+    async with running_gateway(settings, load, transport=transport) as running:
         gateway = settings.gateway
         access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
         door, pages = _door(running, access)

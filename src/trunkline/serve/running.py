@@ -124,7 +124,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running_gateway(settings: Settings, load: Load, *, transport: str = "tcp") -> AsyncGenerator[Running, None]:
+async def running_gateway(settings: Settings, load: Load, *, transport: str) -> AsyncGenerator[Running, None]:
     """`transport` is what clients talk over, as OpenTelemetry names it."""
     running = Running(settings, load, transport)
     loop = asyncio.get_running_loop()

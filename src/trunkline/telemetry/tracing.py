@@ -68,7 +68,8 @@ class Tracer:
             self._steps[principal] = parent
 
     def attach(self, router: TracedRouter, kind_of: Callable[[str], str] | None = None) -> None:
-        """A span for every call of this router. `kind_of` tells what kind a source is, where the router does not."""
+        """A span for every call of this router, from now on. `kind_of` tells what kind a source is, where the router
+        does not. A log that names spans (`ids_of`) has to be attached before: here a call's span is let go."""
         spans = CallSpans(
             router, kind_of or router.kind_of, self._steps, self._calls, self._take, self._redact, self._transport
         )

@@ -247,6 +247,31 @@ async def test_a_tool_has_the_name_that_callers_know_however_it_is_called(desk: 
     assert [span.name for span in here.spans] == ["tool.call.c_plus", "tool.call.c_plus", "tool.call.plus"]
 
 
+async def test_a_call_that_goes_on_as_one_of_another_tool_is_that_tools(desk: Callable[..., TracedDesk]) -> None:
+    here = desk()
+    seen = answering(here)
+    here.add("own", "execute", kind="builtin", redirect=lambda call, tool, members: ("calc_add", {}))
+    here.call("own_execute", {"_meta": {"traceparent": SAMPLED}})
+    (span,) = here.spans
+    attributes = attributes_of(span)
+    assert (span.name, attributes["tool.source"]) == ("tool.call.calc_add", "mcp:calc")
+    assert parent_sent(seen[0]) == (TRACE, span.span_id.hex(), "01")
+
+
+async def test_a_call_in_flight_has_a_span_that_leaves_when_it_ends(desk: Callable[..., TracedDesk]) -> None:
+    here = desk()
+    here.add("calc", "add")
+    call = here.call("calc_add")
+    ids = here.tracer.ids_of(call)
+    assert here.spans == []
+    assert ids is not None
+    call.cancel("the client left")
+    (span,) = here.spans
+    assert (span.trace_id.hex(), span.span_id.hex()) == ids
+    assert attributes_of(span)["error.type"] == "TL310"
+    assert here.tracer.ids_of(call) is None
+
+
 async def test_a_tool_that_nobody_has_is_named_as_it_was_asked_for(desk: Callable[..., TracedDesk]) -> None:
     here = desk()
     answering(here)
