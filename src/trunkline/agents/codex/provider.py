@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 _NAMESPACE: Final = f"mcp__{SERVER.replace('-', '_')}/"
 _OWN: Final = "codex"
 _CATALOG: Final = "catalog.json"
-_LOGIN: Final = ("auth.json", "auth.lock")
+_KEPT: Final = ("AGENTS.md", "AGENTS.override.md", "auth.json", "auth.lock")
+"""The user's login, and what the user tells every agent: text."""
 _SESSIONS: Final = "sessions"
 _START_S: Final = 60
 _RESULT_CHARS: Final = 40_000
@@ -70,7 +71,7 @@ class Codex:
         return Wants(
             texts={"config": own / "config.toml"},
             answers={"models": ("debug", "models", "--bundled")},
-            links=tuple(own / name for name in (*_LOGIN, _SESSIONS)),
+            links=tuple(own / name for name in (*_KEPT, _SESSIONS)),
         )
 
     def plan(self, asked: Asked, /) -> Plan:
@@ -95,9 +96,11 @@ def _isolated(asked: Asked, settings: UserSettings) -> Plan:
     catalog = strict_catalog(asked.home.answers.get("models", ""))
     if not catalog and asked.version in Codex.verified:
         raise GatewayError(_no_catalog())
-    options = {**_server(asked), **_ISOLATED, **_untrusted(asked, settings)}
+    options = {**_server(asked), **_ISOLATED}
     if catalog:
         options["model_catalog_json"] = str(asked.run / _CATALOG)
+    if asked.prompt is None or asked.version not in Codex.verified:
+        options |= _untrusted((asked.project, *asked.project.parents))
     own = asked.run / _OWN
     return Plan(
         argv=_argv(
@@ -117,7 +120,7 @@ def _isolated(asked: Asked, settings: UserSettings) -> Plan:
 def _linked(asked: Asked) -> Iterator[Path]:
     """Codex writes through these links: a login that it renews is not lost. A trial needs none, and gets none."""
     own = _own_folder(asked.home.folder, asked.home.environ)
-    names = () if asked.model_url else _LOGIN if asked.prompt is not None else (*_LOGIN, _SESSIONS)
+    names = () if asked.model_url else _KEPT if asked.prompt is not None else (*_KEPT, _SESSIONS)
     return (own / name for name in names if own / name in asked.home.present)
 
 
@@ -148,7 +151,7 @@ def _beside(asked: Asked, settings: UserSettings) -> Plan:
         options["tool_output_token_limit"] = _RESULT_TOKENS
     env: dict[str, str] = {}
     if asked.prompt is not None:
-        options |= {"log_dir": str(asked.run / "log"), **_untrusted(asked, settings)}
+        options |= {"log_dir": str(asked.run / "log"), **_untrusted(settings.undecided(asked.project))}
         options |= {} if settings.has_sandbox else {"sandbox_mode": "workspace-write"}
         env["CODEX_SQLITE_HOME"] = str(asked.run / "state")
     return Plan(
@@ -200,15 +203,10 @@ def _server(asked: Asked) -> dict[str, Any]:
     return {f"mcp_servers.{SERVER}": entry}
 
 
-def _untrusted(asked: Asked, settings: UserSettings) -> dict[str, Any]:
-    """What a repository brings for Codex counts only where the user has said so. Where nothing is said, Codex would
-    write into the user's settings that the repository is trusted."""
-    folders = settings.undecided(asked.project) if asked.mode == "additive" else _with_parents(asked.project)
-    return {"projects": {folder: {"trust_level": "untrusted"} for folder in folders}}
-
-
-def _with_parents(project: Path) -> Iterator[str]:
-    return (str(folder) for folder in (project, *project.parents))
+def _untrusted(folders: Iterable[Path]) -> dict[str, Any]:
+    """What these bring for Codex does not count, and nobody is asked whether it may. Where nothing is said, Codex that
+    may write files trusts them, and writes so into the user's settings; one that may only read does neither."""
+    return {"projects": {str(folder): {"trust_level": "untrusted"} for folder in folders}}
 
 
 def _told(settings: UserSettings, about: str, asked: Asked) -> str:

@@ -46,7 +46,7 @@ class UserSettings:
         """A file of only what concerns the model."""
         return toml_document({name: self._values[name] for name in _MODEL_SETTINGS if name in self._values})
 
-    def undecided(self, project: Path) -> Iterator[str]:
+    def undecided(self, project: Path) -> Iterator[Path]:
         """The folder and those above it, as far as the user has not said whether they are trusted."""
         decided = mapping(self._values.get("projects"))
-        return (str(folder) for folder in (project, *project.parents) if str(folder) not in decided)
+        return (folder for folder in (project, *project.parents) if str(folder) not in decided)
