@@ -65,17 +65,16 @@ class Progress:
         """What is waited for from now on; empty where that is as before."""
         match event:
             case StepStarted():
-                return f"{event.step}: {event.provider or 'command'}"
-            case AgentReady():
-                return f"{event.step}: the model"
+                what = event.provider or "command"
+            case AgentReady() | ToolCallEnded():
+                what = "the model"
             case ToolCallStarted():
-                return f"{event.step}: {self._tool(event.source, event.tool)}"
-            case ToolCallEnded():
-                return f"{event.step}: the model"
+                what = self._tool(event.source, event.tool)
             case ModelSpoke():
-                return f"{event.step}: {self._line(event.text, _WORDS)}"
+                what = self._line(event.text, _WORDS)
             case _:
                 return ""
+        return f"{self._name(event.step)}: {what}"
 
     def _ready(self, event: AgentReady) -> str:
         agent = self._name(" ".join(part for part in (event.provider, event.version, event.model) if part))

@@ -1,0 +1,89 @@
+"""What is known of an agent's own tools before it starts, and what follows from that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from trunkline.agents.installed import Installed
+from trunkline.agents.plan import Mode
+from trunkline.agents.provider import Provider
+from trunkline.agents.trial.trial import Tried
+from trunkline.agents.trial.verdicts import Verdicts
+from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, PROXY_PROVIDER, Code, GatewayError
+from trunkline.runs.isolation import Isolation, judge
+
+COEXISTENCE = "mcp_proxy on provider=codex runs in coexistence mode."
+
+
+def provider(name: str) -> Provider:
+    return cast(Provider, SimpleNamespace(name=name, verified=frozenset({"1.0.0"})))
+
+
+class Trial:
+    def __init__(self, tried: Tried) -> None:
+        self.tried = tried
+        self.times = 0
+
+    async def __call__(self) -> Tried:
+        self.times += 1
+        return self.tried
+
+
+async def judged(
+    folder: Path, name: str, version: str, tried: Tried | None = None, mode: Mode = "intercept"
+) -> tuple[Isolation, int]:
+    trial = Trial(tried or Tried(why="not to be tried"))
+    installed = Installed(program="/x", version=version)
+    isolation = await judge(provider(name), installed, mode, Verdicts(folder), trial)
+    return isolation, trial.times
+
+
+def codes(isolation: Isolation) -> list[Code]:
+    return [warning.code for warning in isolation.warnings]
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [("claude", []), ("codex", [PROXY_PROVIDER]), ("opencode", [PROXY_PROVIDER])]
+)
+async def test_a_verified_version_is_not_tried_and_a_doubted_provider_is_still_named(
+    tmp_path: Path, name: str, warned: list[Code]
+) -> None:
+    isolation, times = await judged(tmp_path, name, "1.0.0")
+    assert (codes(isolation), isolation.mitigation, times) == (warned, "", 0)
+    assert all(COEXISTENCE not in warning.message for warning in isolation.warnings)
+
+
+async def test_another_version_is_tried_once_and_then_known(tmp_path: Path) -> None:
+    first, times = await judged(tmp_path, "codex", "2.0.0", Tried())
+    again, more = await judged(tmp_path, "codex", "2.0.0", Tried(own_tools=("shell",)))
+    assert (times, more) == (1, 0)
+    assert codes(first) == codes(again) == [PROXY_PROVIDER, ISOLATION_UNVERIFIED]
+    assert first.mitigation == ""
+
+
+async def test_a_version_that_showed_tools_of_its_own_is_not_started(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(GatewayError) as refused:
+            await judged(tmp_path, "codex", "3.0.0", Tried(own_tools=("shell",)))
+        assert refused.value.problem.code is NATIVE_TOOL
+
+
+@pytest.mark.parametrize(("name", "code"), [("codex", PROXY_PROVIDER), ("claude", ISOLATION_UNVERIFIED)])
+async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools(
+    tmp_path: Path, name: str, code: Any
+) -> None:
+    for _ in range(2):  # nothing is kept of such a trial
+        isolation, times = await judged(tmp_path, name, "4.0.0", Tried(why="it hung"))
+        assert (codes(isolation), times) == ([code], 1)
+        assert isolation.mitigation
+        assert isolation.warnings[0].message.startswith(COEXISTENCE) == (name == "codex")
+
+
+@pytest.mark.parametrize(("mode", "warned"), [("additive", [PROXY_PROVIDER]), ("native", [])])
+async def test_an_agent_that_keeps_its_own_tools_is_not_tried(tmp_path: Path, mode: Mode, warned: list[Code]) -> None:
+    isolation, times = await judged(tmp_path, "codex", "5.0.0", mode=mode)
+    assert (codes(isolation), isolation.mitigation, times) == (warned, "", 0)
