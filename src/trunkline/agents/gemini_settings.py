@@ -1,0 +1,74 @@
+"""The settings that Gemini CLI is run with: what of the user's is kept, and our server in them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trunkline.agents.json_lines import mapping
+from trunkline.agents.plan import SERVER, Asked
+from trunkline.agents.user_config import json_text, merged, picked, read_config
+
+RESULT_CHARACTERS: Final = 50_000
+_WRAPPING: Final = 1000
+"""What Gemini puts around a result counts as well."""
+_THRESHOLD: Final = RESULT_CHARACTERS + _WRAPPING
+_KEPT: Final = (
+    *(("security", "auth"), ("model", "name"), ("modelConfigs",), ("billing",), ("privacy",), ("ui", "theme")),
+    *(("advanced", "dnsResolutionOrder"), ("general", "maxAttempts"), ("general", "retryFetchErrors")),
+)
+"""By which the user comes to the model. All else may bring tools, servers, hooks and programs."""
+_QUIET: Final = {"general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False}}
+_ISOLATED: Final = {
+    "context": {"includeDirectoryTree": False, "loadMemoryFromIncludeDirectories": False},
+    "experimental": {"enableAgents": False},
+    "hooksConfig": {"enabled": False},
+    "ide": {"enabled": False},
+    "security": {"folderTrust": {"enabled": True}},
+    "skills": {"enabled": False},
+    "tools": {"sandbox": False, "truncateToolOutputThreshold": _THRESHOLD},
+}
+_TRIAL: Final = {
+    "privacy": {"usageStatisticsEnabled": False},
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
+}
+
+
+def isolated_settings(asked: Asked) -> str:
+    own = read_config(asked.home.texts.get("settings", "")) or {}
+    settings = merged(merged(picked(own, _KEPT), _QUIET), _ISOLATED)
+    if asked.model_url:
+        settings = merged(settings, _TRIAL)
+    return json_text(settings | {"mcpServers": {SERVER: _server(asked)}})
+
+
+def additive_settings(asked: Asked) -> str:
+    """The user's with our server, which no list of theirs may leave out. What cannot be read is left to Gemini, which
+    says what is wrong with it."""
+    text = asked.home.texts.get("settings", "{}")
+    own = read_config(text)
+    if own is None:
+        return text
+    settings = merged(merged(own, _QUIET), {"mcpServers": {SERVER: _server(asked)}})
+    _with_ours(settings, "mcp", "allowed", SERVER)
+    _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
+    threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
+    if not isinstance(threshold, int) or threshold < _THRESHOLD:
+        settings = merged(settings, {"tools": {"truncateToolOutputThreshold": _THRESHOLD}})
+    return json_text(settings)
+
+
+def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> None:
+    names = mapping(settings.get(section)).get(key)
+    if isinstance(names, list):
+        settings[section] = {**settings[section], key: [*names, name]}
+
+
+def _server(asked: Asked) -> dict[str, Any]:
+    """Its timeout is longer than our own, which says more about what went wrong."""
+    assert asked.server is not None
+    return {
+        "command": asked.server.command,
+        "args": list(asked.server.args),
+        "timeout": int(asked.server.call_s * 1000) + 10_000,
+        "trust": True,
+    }
