@@ -1,4 +1,4 @@
-"""Writes the tables of keys in docs/configuration.md and docs/sources/ from the sections the file is read with.
+"""Writes the tables of keys in docs/configuration.md, docs/sources/ and docs/workflows.md from what reads the files.
 
 With `--check`, says whether they are current.
 """
@@ -18,8 +18,23 @@ from trunkline.config.section import Key, Section, section_schema
 from trunkline.config.sources import SourceSection
 from trunkline.operations import LIVE_KEYS
 from trunkline.sources import KINDS, load_kind
+from trunkline.workflow.inputs import InputKeys
+from trunkline.workflow.load import WorkflowKeys
+from trunkline.workflow.options import ServerKeys
+from trunkline.workflow.proxy import PluginToolsKeys, ProxyKeys
+from trunkline.workflow.states import AgentKeys, CommandKeys, TerminalKeys
 
 Schema = dict[str, Any]
+WORKFLOWS: Mapping[str, type[Section]] = {
+    "workflow": WorkflowKeys,
+    "inputs": InputKeys,
+    "agent": AgentKeys,
+    "options": ServerKeys,
+    "command": CommandKeys,
+    "terminal": TerminalKeys,
+    "mcp_proxy": ProxyKeys,
+    "plugin_tools": PluginToolsKeys,
+}
 
 
 # -- one key -----------------------------------------------------------------------------------------------------------
@@ -145,6 +160,7 @@ def pages() -> dict[Any, dict[str, str]]:
             "mcpServers": table(ClientEntry),
         }
     }
+    contents[DOCS / "workflows.md"] = {name: table(section) for name, section in WORKFLOWS.items()}
     for name in KINDS:
         section = kind_section(name)
         keys = frozenset(section.declared) - own

@@ -13,6 +13,7 @@ from tests.support.docs_pages import Block, all_blocks, title_of
 
 from trunkline.config.load import Loaded, load_text
 from trunkline.sources import section_kinds
+from trunkline.workflow.load import load_workflow_text
 
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Z_][A-Z0-9_]*)|\{env:([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
@@ -37,6 +38,7 @@ def problems(loaded: Loaded) -> list[str]:
 
 OURS = [(path, block) for path, block in all_blocks("yaml") if not block.other]
 OTHERS = [(path, block) for path, block in all_blocks("yaml") if block.other]
+WORKFLOWS = [(path, block) for path, block in OTHERS if "states:" in block.text]
 CLIENTS = [(path, block) for path, block in all_blocks("json", "jsonc", "toml") if block.file]
 
 
@@ -58,6 +60,16 @@ def test_the_file_of_a_client_is_taken_and_has_servers(block: Block) -> None:
 @pytest.mark.parametrize("block", named(OTHERS))
 def test_the_file_of_another_program_is_yaml(block: Block) -> None:
     assert yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("block", named(WORKFLOWS))
+def test_a_workflow_is_taken_without_a_word_unless_it_is_meant_to_be_broken(block: Block) -> None:
+    loaded = load_workflow_text(block.text, Path("/home/me/work/w.yaml"), environ={"OPENAI_API_KEY": "k"})
+    assert bool(loaded.problems) == block.file.startswith("broken")
+
+
+def test_there_are_workflows() -> None:
+    assert len(WORKFLOWS) > 2
 
 
 @pytest.mark.parametrize("block", named(all_blocks("json", "jsonc")))

@@ -60,7 +60,7 @@ class InputKeys(WorkflowSection):
     type: str = key(
         Choice("string", "integer", "number", "boolean"),
         default="string",
-        doc="`string`, `integer`, `number` or `boolean`",
+        doc="What values it takes",
     )
     required: bool = key(Boolean(), default=False, doc="Whether it must be given where it has no default")
     default: Scalar | None = key(_Any(), default=None, doc="The value if none is given; without it, empty")

@@ -41,7 +41,9 @@ class ModelKeys(WorkflowSection):
 
     called: ClassVar[str] = "the options of this provider"
 
-    model: Template | None = key(TemplateText(), default=None, doc="The model; the provider's own choice if not given")
+    model: Template | None = key(
+        TemplateText(), default=None, doc="The model; without it the program's own choice, or `OPENAI_MODEL`"
+    )
 
 
 class ServerKeys(ModelKeys):

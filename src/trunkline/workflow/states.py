@@ -44,18 +44,16 @@ class AgentBlock(WorkflowSection):
     called: ClassVar[str] = "an agent step"
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "it belongs under `options`"}
 
-    provider: str = key(
-        ProviderName(), doc="`claude`, `codex`, `gemini`, `opencode` or `openai_compatible` (also with a hyphen)"
-    )
+    provider: str = key(ProviderName(), doc="Which agent")
     prompt: Template = key(TemplateText(), doc="What the agent is asked to do")
-    timeout: float | None = key(Timeout(), default=None, doc="How long it may take; an hour if not given")
+    timeout: float | None = key(
+        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; an hour if not given"
+    )
 
 
 class WithTransitions(WorkflowSection):
     description: str = key(Text(written=True), default="", doc="For people; not used")
-    dir: Template | None = key(
-        TemplateText(), default=None, doc="The folder to work in; that of `trunkline` if not given"
-    )
+    dir: Template | None = key(TemplateText(), default=None, doc="The folder to work in; that of the run if not given")
     on_success: str = key(
         Text(may_be_empty=False), default="", doc="The state that follows; without it the run ends in success"
     )
@@ -64,7 +62,7 @@ class WithTransitions(WorkflowSection):
     )
 
 
-class AgentKeys(AgentBlock, WithTransitions):
+class AgentKeys(WithTransitions, AgentBlock):
     """`type: agent`."""
 
 
@@ -76,7 +74,9 @@ class AgentStepKeys(WithTransitions):
         ("provider", "prompt", "options", "mcp_proxy"), "it belongs under `agent`"
     )
 
-    timeout: float | None = key(Timeout(), default=None, doc="How long it may take; an hour if not given")
+    timeout: float | None = key(
+        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; an hour if not given"
+    )
 
 
 class CommandKeys(WithTransitions):
@@ -85,7 +85,9 @@ class CommandKeys(WithTransitions):
     called: ClassVar[str] = "a step with `command`"
 
     command: Template = key(TemplateText(shell=True), doc="What the shell runs")
-    timeout: float | None = key(Timeout(), default=None, doc="How long it may take; ten minutes if not given")
+    timeout: float | None = key(
+        Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; ten minutes if not given"
+    )
 
 
 class TerminalKeys(WorkflowSection):
