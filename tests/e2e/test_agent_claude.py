@@ -85,7 +85,8 @@ def hooks(folder: Path, whose: str) -> dict[str, Any]:
 def settle_user(stage: AgentStage) -> None:
     """A user with habits: a server, hooks, an agent, a command, a skill, a memory, rules."""
     server = {"command": SDK[0], "args": [*SDK[1:], "stdio"]}
-    projects = {str(stage.project): {"hasTrustDialogAccepted": True, "enabledMcpjsonServers": ["approved"]}}
+    approvals = {"enabledMcpjsonServers": ["approved"], "disabledMcpjsonServers": ["refused"]}
+    projects = {str(stage.project): {"hasTrustDialogAccepted": True, **approvals}}
     state = {"hasCompletedOnboarding": True, "numStartups": 5, "mcpServers": {"own": server}, "projects": projects}
     stage.home_file(".claude.json", state)
     settings = {"hooks": hooks(stage.folder, "user"), "permissions": {"allow": ["Bash(printf:*)"]}}
@@ -197,8 +198,8 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
     stage = AgentStage(tmp_path, CLAUDE)
     stage.sources = jobs_entry()
     settle_user(stage)
-    approved = {"command": SDK[0], "args": [*SDK[1:], "stdio"]}
-    stage.project_file(".mcp.json", {"mcpServers": {"approved": approved}})
+    server = {"command": SDK[0], "args": [*SDK[1:], "stdio"]}
+    stage.project_file(".mcp.json", {"mcpServers": {"approved": server, "refused": server}})
     stage.project_file("CLAUDE.md", "memory-of-the-repository")
     run = await stage.run(
         calls(ours("jobs_echo", text="by way of the plugin")),
@@ -206,7 +207,7 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
         mcp_proxy=exposing("jobs", "echo", intercept_builtins=False),
     )
     succeeded(run)
-    servers = {tool for tool in run.offered if tool.startswith(("mcp__own__", "mcp__approved__"))}
+    servers = {tool for tool in run.offered if tool.startswith("mcp__") and tool not in named("jobs_echo")}
     assert {tool.split("__")[1] for tool in servers} == {"own", "approved"}
     assert sorted(set(run.offered) - servers) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])
     assert (run.model.result(0).text, run.model.result(1).text) == ("by way of the plugin", "native")
@@ -283,11 +284,30 @@ async def test_a_run_fails_where_the_agent_does_not_do_as_it_is_told(
     run.left_nothing()
 
 
-async def test_a_model_that_refuses_the_key_is_a_failure_with_its_reason(tmp_path: Path) -> None:
-    stage = AgentStage(tmp_path, CLAUDE)
-    stage.environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "CLAUDE_CODE_MAX_RETRIES": "0"}
-    run = await stage.run(mcp_proxy=INTERCEPT)
-    assert (run.status, run.code) == (1, "TL611")
+# Logins ---------------------------------------------------------------------------------------------------------------
+
+WITHOUT_KEY = AgentKind("claude", ANTHROPIC, lambda url: {**claude_environ(url), "ANTHROPIC_API_KEY": ""})
+DISTANT_MS = 4_000_000_000_000
+ACCOUNT = {"accessToken": "sk-ant-oat01-a", "refreshToken": "sk-ant-ort01-r", "scopes": ["user:inference"]}
+LOGINS: dict[str, tuple[str, Any]] = {
+    "an account": (".claude/.credentials.json", {"claudeAiOauth": {**ACCOUNT, "expiresAt": DISTANT_MS}}),
+    "a helper": (".claude/settings.json", {"apiKeyHelper": "echo key-of-the-helper"}),
+    "a key in the state": (".claude.json", {"primaryApiKey": "sk-ant-key"}),
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+async def test_an_isolated_run_uses_the_users_login_and_leaves_it_as_it_is(tmp_path: Path, login: str) -> None:
+    stage = AgentStage(tmp_path, WITHOUT_KEY)
+    stage.home_file(*LOGINS[login])
+    run = await stage.run(calls(ours("Bash", command="echo there")), mcp_proxy=INTERCEPT)
+    succeeded(run)
+    assert run.changed == {}
+
+
+async def test_without_a_login_the_step_fails(tmp_path: Path) -> None:
+    run = await AgentStage(tmp_path, WITHOUT_KEY).run(mcp_proxy=INTERCEPT)
+    assert (run.status, run.code, run.model.asked) == (1, "TL611", [])
     run.left_nothing()
 
 

@@ -20,7 +20,7 @@ _CONNECT_MS: Final = "60000"
 _STATE: Final = ".claude.json"
 _OLD_STATE: Final = ".config.json"
 _OWN_PLACES: Final = (
-    *("CLAUDE.md", "agents", "commands", "hooks", "keybindings.json", "output-styles", "plugins", "rules", "skills"),
+    *("CLAUDE.md", "agents", "commands", "hooks", "keybindings.json", "output-styles", "rules", "skills"),
     *("themes", "workflows"),
 )
 """What in the user's folder of Claude Code makes it the user's own, and is only read."""
@@ -149,6 +149,7 @@ def _environment(asked: Asked) -> dict[str, str]:
     user's login all the same."""
     assert asked.server is not None
     environ = asked.home.environ
+    config, _ = _places(asked.home.folder, environ)
     login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
     env = {
         "CLAUDE_CONFIG_DIR": str(asked.run / _CONFIG),
@@ -166,6 +167,8 @@ def _environment(asked: Asked) -> dict[str, str]:
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
             "XDG_CACHE_HOME": str(asked.run / "cache"),
         }
+    else:
+        env |= {"CLAUDE_CODE_PLUGIN_CACHE_DIR": environ.get("CLAUDE_CODE_PLUGIN_CACHE_DIR", str(config / "plugins"))}
     if asked.model_url:
         own = str(asked.run / _CONFIG)
         env |= {
@@ -219,7 +222,7 @@ def _login_settings(asked: Asked, env: Mapping[str, str]) -> str:
     settings = _only(_LOGIN_SETTINGS, object_of(text))
     if "env" in settings:
         settings["env"] = _without(tuple(env), mapping(settings["env"]))
-    return _json(settings | {"disableAllHooks": True})
+    return _json(settings | {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"})
 
 
 def _own_settings(asked: Asked) -> dict[str, str]:
