@@ -73,11 +73,13 @@ class RunTelemetry:
                 pass
 
     async def close(self) -> None:
-        if self.tracer is not None:
-            await self.tracer.close()
-        if self._log is not None:
-            self._log.close()
-            os.close(self._log_fd)
+        try:
+            if self.tracer is not None:
+                await self.tracer.close()
+        finally:
+            if self._log is not None:
+                self._log.close()
+                os.close(self._log_fd)
 
     def _attach(self, events: Events, step: str) -> None:
         if self._log is not None:

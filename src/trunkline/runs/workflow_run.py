@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,7 +71,9 @@ async def run_workflow(
         finally:
             if not executor.stuck:
                 await steps.close()
-            await telemetry.close()
+            with suppress(TimeoutError):  # a collector that does not answer keeps nobody who pressed Ctrl+C
+                async with asyncio.timeout(interrupt.left_s):
+                    await telemetry.close()
         return RunOutcome(ended=ended, stuck=executor.stuck)
 
 
