@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.links.control import close_all
 from trunkline.links.platform import sees_all_processes
 from trunkline.links.start_problem import draining, failed_at, lost_while_starting, no_resources, start_failed
-from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, Held, SupervisorLink, Ward
+from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, Guarded, Held, SupervisorLink, Ward
 
 if TYPE_CHECKING:
     from trunkline.links.launch import Launch
@@ -118,6 +118,11 @@ class Children:
         self._held.pop(path, None)
         for link in self._links:
             link.release(path)
+
+    def guard(self, label: str) -> Guarded:
+        """Have what carries this tag killed should we end without having done it: programs in our own process group,
+        which are no children of the supervisor (see `foreground.py`)."""
+        return self._link(label).guard(os.getpgrp())
 
     async def close(self) -> None:
         """End every child (SIGTERM, then SIGKILL) and the supervisor; nothing can be started afterwards."""

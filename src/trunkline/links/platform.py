@@ -130,12 +130,15 @@ def with_descendants(roots: Iterable[Process], table: dict[int, Process]) -> lis
     return [process for process in found.values() if not process.dead]
 
 
-def signal_processes(processes: Iterable[Process], number: int) -> None:
-    """Signal each process once, by group: unlike a list of pids, a group cannot be outrun by forking."""
-    own_group = os.getpgrp()
+def signal_processes(processes: Iterable[Process], number: int, shared: frozenset[int] = frozenset()) -> None:
+    """Signal each process once, by group: unlike a list of pids, a group cannot be outrun by forking.
+
+    In our own group, and those that are `shared` with others, each is signalled for itself.
+    """
+    shared |= {os.getpgrp()}
     groups: set[int] = set()
     for process in processes:
-        if process.group == own_group:  # not yet in a session of its own
+        if process.group in shared:  # ours: not yet in a session of its own
             signal_process(process.pid, number)
         else:
             groups.add(process.group)
@@ -160,13 +163,18 @@ def _send(kill: Callable[[int, int], None], target: int, number: int) -> bool:
     return True
 
 
-def kill_run(run: str, leaders: Iterable[int], *, portable: bool, limit_s: float) -> bool:
-    """Kill what a dead supervisor left behind. Blocks, for `limit_s` at most; False when something is still there."""
+def kill_run(
+    run: str, leaders: Iterable[int], *, portable: bool, limit_s: float, shared: frozenset[int] = frozenset()
+) -> bool:
+    """Kill what a dead supervisor left behind. Blocks, for `limit_s` at most; False when something is still there.
+
+    `shared` are process groups that others may be in.
+    """
     sessions = frozenset(leaders)
     deadline = time.monotonic() + limit_s
     clear_rounds = 0
     while time.monotonic() < deadline:
-        left = _kill_groups(sessions) if portable else _kill_tagged(run, sessions)
+        left = _kill_groups(sessions) if portable else _kill_tagged(run, sessions, shared)
         clear_rounds = 0 if left else clear_rounds + 1
         if clear_rounds == _CLEAR_ROUNDS:
             return True
@@ -179,7 +187,7 @@ def _kill_groups(groups: Iterable[int]) -> bool:
     return bool(left)
 
 
-def _kill_tagged(run: str, sessions: frozenset[int]) -> bool:
+def _kill_tagged(run: str, sessions: frozenset[int], shared: frozenset[int]) -> bool:
     table = process_table()
     roots = [
         process
@@ -187,7 +195,7 @@ def _kill_tagged(run: str, sessions: frozenset[int]) -> bool:
         if not process.dead and (process.session in sessions or child_in_tag(tag_of(process.pid), run) is not None)
     ]
     processes = with_descendants(roots, table)
-    signal_processes(processes, signal.SIGKILL)
+    signal_processes(processes, signal.SIGKILL, shared)
     return bool(processes)
 
 

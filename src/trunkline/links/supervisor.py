@@ -1,7 +1,7 @@
 """The process that owns every child process of one gateway. A program of its own, started by `children.py`.
 
 It exists because only a parent that outlives the gateway can promise that nothing else does: when the control channel
-closes, for whatever reason, it kills everything below it, removes the folders it was told of, and ends. It is one
+closes, for whatever reason, it kills everything below it, does what else it was told to do then, and ends. It is one
 thread around one `poll`, and imports as little as it can, because it runs beside every gateway.
 
     supervisor.py CONTROL_FD RUN [portable]
@@ -23,7 +23,7 @@ if __name__ == "__main__":  # started by its path, without site-packages
 
 from trunkline.links.control import Inbox, Outbox, close_all
 from trunkline.links.launch import fork_child
-from trunkline.links.platform import Prctl, signal_group
+from trunkline.links.platform import Prctl, kill_run, signal_group
 from trunkline.links.tree_removal import is_folder_of_ours, remove_tree
 from trunkline.links.trees import NEVER, Descendants, Groups, Tree
 
@@ -39,16 +39,19 @@ LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and th
 LOOK_PAUSE_S = 0.05  # meanwhile, between two looks at what is left
 SWEEP_PAUSE_S = 0.01  # between two rounds of SIGKILL
 END_LIMIT_S = 30.0
+GUARDED_LIMIT_S = 5.0
 
 
 class Supervisor:
     def __init__(self, control: socket.socket, run: str, *, portable: bool) -> None:
         self._control = control
+        self._run = run
         self._inbox = Inbox(control)
         self._outbox = Outbox(control)
         self._trees: dict[int, Tree] = {}
         self._leaders: dict[int, Tree] = {}
         self._folders: dict[bytes, tuple[int, int]] = {}
+        self._guarded: dict[int, int] = {}
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
@@ -123,7 +126,7 @@ class Supervisor:
             return
         if self._inbox.ended:  # what a dead gateway asked for last is not begun any more
             self._ended = True
-            self._note_folders(requests)
+            self._note_last_duties(requests)
             return
         for verb, child, value, descriptors in requests:
             if verb == "spawn":
@@ -132,7 +135,7 @@ class Supervisor:
                 self._stop(child, *value)
             elif verb == "kill":
                 self._kill(child)
-        self._note_folders(requests)
+        self._note_last_duties(requests)
         self._flush()
 
     def _tell(self, verb: str, child: int, value: Any) -> None:
@@ -273,26 +276,34 @@ class Supervisor:
             self._census.kill_everything()
         self._census.kill_everything()  # what is left of groups whose leader was reaped
 
-    # --- folders
+    # --- for a gateway that cannot do it itself any more
 
-    def _note_folders(self, requests: list[Received]) -> None:
-        for verb, _, value, _ in requests:
+    def _note_last_duties(self, requests: list[Received]) -> None:
+        for verb, child, value, _ in requests:
             if verb == "hold":
                 folder, device, inode = value
                 self._folders[folder] = (device, inode)
             elif verb == "release":
                 self._folders.pop(value, None)
+            elif verb == "guard":
+                self._guarded[child] = value
+            elif verb == "unguard":
+                self._guarded.pop(child, None)
 
     def _read_last_words(self) -> None:
         """The gateway's death may have been seen before them."""
         try:
-            self._note_folders(self._inbox.read())
+            self._note_last_duties(self._inbox.read())
         except EOFError:
             return
 
-    def remove_folders(self) -> None:
-        """Those it was told of, with nobody left who could write into them: what the gateway would have done."""
+    def do_last_duties(self) -> None:
+        """What the gateway would have done: end what it started in the terminal, and then, with nobody left who could
+        write into them, remove the folders."""
         self._read_last_words()
+        if self._guarded and self._prctl is not None:
+            groups = frozenset(self._guarded.values())
+            kill_run(self._run, (), portable=False, limit_s=GUARDED_LIMIT_S, shared=groups)
         for folder, (device, inode) in self._folders.items():
             if is_folder_of_ours(folder, device, inode):
                 remove_tree(folder)
@@ -318,7 +329,7 @@ def main(arguments: list[str]) -> None:
     finally:
         supervisor.end()
         if status == 0:  # after a fault of ours the gateway is still there to do it
-            supervisor.remove_folders()
+            supervisor.do_last_duties()
         os._exit(status)
 
 

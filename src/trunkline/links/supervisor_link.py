@@ -25,6 +25,8 @@ _SWEEP_LIMIT_S: Final = 5.0
 _GROUPS_LIMIT_S: Final = 1.0
 # Nothing of our environment matters to it, except how its interpreter is loaded and whose child we are ourselves.
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", TAG)
+LIVING: Final[set[int]] = set()
+"""The supervisors that this process has, of all its gateways."""
 EXIT_CODE_WHEN_LOST: Final = -9
 """A child's return code when nobody was left to see it end: the kernel killed it together with its supervisor."""
 
@@ -42,6 +44,14 @@ class Held(NamedTuple):
     path: bytes
     device: int
     inode: int
+
+
+class Guarded(NamedTuple):
+    """A program that is no child of the supervisor: what its environment has to hold, and who looks after it."""
+
+    link: SupervisorLink
+    id: int
+    tag: str
 
 
 class Ward:
@@ -106,6 +116,17 @@ class SupervisorLink:
 
     def release(self, path: bytes) -> None:
         self._send(("release", 0, path))
+
+    def guard(self, group: int) -> Guarded:
+        """Have the supervisor kill, when the channel closes, all that carries the tag, though it is not below it.
+        `group` is the process group that it shares with others."""
+        guarded = Guarded(self, self._next_id, make_tag(self.run, self._next_id))
+        self._next_id += 1
+        self._send(("guard", guarded.id, group))
+        return guarded
+
+    def unguard(self, guarded: Guarded) -> None:
+        self._send(("unguard", guarded.id, None))
 
     async def end(self) -> None:
         """Close the channel, upon which the supervisor kills what it has and ends. Returns when it has ended."""
@@ -213,6 +234,7 @@ def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen
         raise
     finally:
         theirs.close()
+    LIVING.add(process.pid)
     return ours, process
 
 
@@ -228,6 +250,7 @@ def _bury(process: subprocess.Popen[bytes], run: str, leaders: Sequence[int], po
     except subprocess.TimeoutExpired:
         process.kill()
         status = process.wait()
+    LIVING.discard(process.pid)
     if status != 0:
         limit_s = _GROUPS_LIMIT_S if portable else _SWEEP_LIMIT_S
         kill_run(run, leaders, portable=portable, limit_s=limit_s)
