@@ -14,7 +14,7 @@ from tests.unit.agents.golden import HOME, PROJECT, asked, assert_golden
 
 from trunkline.agents.codex import PROVIDER
 from trunkline.agents.codex.catalog import strict_catalog
-from trunkline.agents.codex.settings import UserSettings
+from trunkline.agents.codex.settings import Settings
 from trunkline.agents.codex.toml import toml_document, toml_value
 from trunkline.agents.provider import Provider
 from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
@@ -92,7 +92,21 @@ def test_what_the_user_has_decided_about_sandbox_and_results_stays() -> None:
 
 
 def test_a_folder_that_the_user_trusts_is_not_called_untrusted() -> None:
-    assert list(UserSettings(CONFIG).undecided(PROJECT)) == [PROJECT, Path("/home"), Path("/")]
+    assert list(Settings(CONFIG).undecided(PROJECT)) == [PROJECT, Path("/home"), Path("/")]
+
+
+def test_the_servers_of_the_whole_machine_are_turned_off_in_an_isolated_run() -> None:
+    texts = {"machine": '[mcp_servers."the admin\'s"]\ncommand = "admin-server"\n'}
+    words = CODEX.plan(asked(CODEX, "intercept", **(USER | {"texts": texts}))).argv
+    assert 'mcp_servers={"the admin\'s" = {enabled = false}}' in words
+    assert words.index('mcp_servers={"the admin\'s" = {enabled = false}}') < _place_of_ours(words)
+    assert (
+        'mcp_servers={"the admin\'s" = {enabled = false}}' not in CODEX.plan(asked(CODEX, "additive", texts=texts)).argv
+    )
+
+
+def _place_of_ours(words: tuple[str, ...]) -> int:
+    return next(place for place, word in enumerate(words) if word.startswith("mcp_servers.trunkline-run="))
 
 
 def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trunkline.agents.codex.catalog import strict_catalog
 from trunkline.agents.codex.output import RESOURCE_TOOLS, CodexReader
-from trunkline.agents.codex.settings import UserSettings
+from trunkline.agents.codex.settings import Settings
 from trunkline.agents.codex.toml import toml_value
 from trunkline.agents.plan import SERVER, Asked, Plan, Wants
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
@@ -16,6 +16,11 @@ from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 _NAMESPACE: Final = f"mcp__{SERVER.replace('-', '_')}/"
 _OWN: Final = "codex"
 _CATALOG: Final = "catalog.json"
+_MACHINE: Final = {
+    "machine": Path("/etc/codex/config.toml"),
+    "managed": Path("/etc/codex/managed_config.toml"),
+}
+"""Settings of the whole machine, which Codex reads whatever its own folder is."""
 _KEPT: Final = ("AGENTS.md", "AGENTS.override.md", "auth.json", "auth.lock")
 """The user's login, and what the user tells every agent: text."""
 _SESSIONS: Final = "sessions"
@@ -37,6 +42,7 @@ _ISOLATED: Final[dict[str, Any]] = {
     "approval_policy": "never",
     "check_for_update_on_startup": False,
     "include_permissions_instructions": False,
+    "notify": [],
     "sandbox_mode": "read-only",
     "skills.bundled.enabled": False,
     "skills.include_instructions": False,
@@ -54,11 +60,11 @@ _TRIAL: Final = "trunkline-trial"
 
 
 class Codex:
-    name: Final = "codex"
-    program: Final = "codex"
-    install: Final = "npm install -g @openai/codex"
-    verified: Final = frozenset({"0.166.0"})
-    result_chars: Final = _RESULT_CHARS
+    name = "codex"
+    program = "codex"
+    install = "npm install -g @openai/codex"
+    verified = frozenset({"0.166.0"})
+    result_chars = _RESULT_CHARS
 
     def tool_name(self, tool: str, /) -> str:
         return _NAMESPACE + tool
@@ -69,7 +75,7 @@ class Codex:
     def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
         own = _own_folder(home, environ)
         return Wants(
-            texts={"config": own / "config.toml"},
+            texts={"config": own / "config.toml", **_MACHINE},
             answers={"models": ("debug", "models", "--bundled")},
             links=tuple(own / name for name in (*_KEPT, _SESSIONS)),
         )
@@ -77,7 +83,7 @@ class Codex:
     def plan(self, asked: Asked, /) -> Plan:
         if asked.mode == "native":
             return Plan(argv=_argv(asked, ("--skip-git-repo-check",), _wishes(asked, "")), stdin=asked.prompt or "")
-        settings = UserSettings(asked.home.texts.get("config", ""))
+        settings = Settings(asked.home.texts.get("config", ""))
         return _isolated(asked, settings) if asked.mode == "intercept" else _beside(asked, settings)
 
     def reader(self) -> CodexReader:
@@ -90,13 +96,13 @@ PROVIDER: Final = Codex()
 # Only our tools -------------------------------------------------------------------------------------------------------
 
 
-def _isolated(asked: Asked, settings: UserSettings) -> Plan:
+def _isolated(asked: Asked, settings: Settings) -> Plan:
     """It finds a folder of this run's where its own would be: with the user's login, and of the user's settings only
     those for the model. It is not started below its folder for temporary files, where it would not work fully."""
     catalog = strict_catalog(asked.home.answers.get("models", ""))
     if not catalog and asked.version in Codex.verified:
         raise GatewayError(_no_catalog())
-    options = {**_server(asked), **_ISOLATED}
+    options = {**_without_servers(asked), **_server(asked), **_ISOLATED}
     if catalog:
         options["model_catalog_json"] = str(asked.run / _CATALOG)
     if asked.prompt is None or asked.version not in Codex.verified:
@@ -115,6 +121,12 @@ def _isolated(asked: Asked, settings: UserSettings) -> Plan:
         links={f"{_OWN}/{path.name}": path for path in sorted(_linked(asked))},
         stdin=asked.prompt or "",
     )
+
+
+def _without_servers(asked: Asked) -> dict[str, Any]:
+    """Those of the whole machine, which would otherwise be started beside ours."""
+    others = [name for file in _MACHINE for name in Settings(asked.home.texts.get(file, "")).servers]
+    return {"mcp_servers": {name: {"enabled": False} for name in others}} if others else {}
 
 
 def _linked(asked: Asked) -> Iterator[Path]:
@@ -143,7 +155,7 @@ def _no_catalog() -> Problem:
 # Ours beside its own --------------------------------------------------------------------------------------------------
 
 
-def _beside(asked: Asked, settings: UserSettings) -> Plan:
+def _beside(asked: Asked, settings: Settings) -> Plan:
     """It runs in the user's own folder. Without a person at it, what it would write there goes to the run's folder, or
     is not written at all."""
     options = _server(asked)
@@ -209,7 +221,7 @@ def _untrusted(folders: Iterable[Path]) -> dict[str, Any]:
     return {"projects": {str(folder): {"trust_level": "untrusted"} for folder in folders}}
 
 
-def _told(settings: UserSettings, about: str, asked: Asked) -> str:
+def _told(settings: Settings, about: str, asked: Asked) -> str:
     """The user's own instructions stay; nothing is said where we have nothing to add."""
     added = [text for text in (about, asked.mitigation) if text]
     return "\n\n".join(filter(None, [settings.developer_instructions, *added])) if added else ""

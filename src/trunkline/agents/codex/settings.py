@@ -1,4 +1,4 @@
-"""What of the user's own settings of Codex counts in a run of ours."""
+"""What of the settings of Codex that are there already counts in a run of ours."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _MODEL_SETTINGS: Final = (
 _SANDBOX_SETTINGS: Final = ("default_permissions", "permissions", "sandbox_mode", "sandbox_workspace_write")
 
 
-class UserSettings:
-    """The user's `config.toml`. One that is no TOML counts as empty here; Codex itself says what is wrong with it."""
+class Settings:
+    """A `config.toml`: the user's, or that of the whole machine. One that is no TOML counts as empty here; Codex itself
+    says what is wrong with it."""
 
     def __init__(self, written: str) -> None:
         try:
@@ -41,6 +42,10 @@ class UserSettings:
     @property
     def has_sandbox(self) -> bool:
         return any(name in self._values for name in _SANDBOX_SETTINGS)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return tuple(mapping(self._values.get("mcp_servers")))
 
     def for_model(self) -> str:
         """A file of only what concerns the model."""
