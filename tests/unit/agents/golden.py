@@ -15,8 +15,8 @@ from trunkline.agents.provider import Provider
 
 FOLDER = Path(__file__).with_name("golden")
 RUN = Path("/run/trunkline/run")
-HOME = Path("/home/ada")
-PROJECT = Path("/home/ada/project")
+HOME = Path("/home/user")
+PROJECT = Path("/home/user/project")
 SERVER = ToolServer(command="/usr/bin/python3", args=("-m", "trunkline", "mcp-serve"), call_s=600.0)
 
 

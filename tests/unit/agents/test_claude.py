@@ -24,7 +24,7 @@ STATE = {
     },
 }
 SETTINGS = {
-    "apiKeyHelper": "/home/ada/key.sh",
+    "apiKeyHelper": "/home/user/key.sh",
     "env": {"ANTHROPIC_MODEL": "opus", "MCP_TIMEOUT": "1"},
     "hooks": {"SessionStart": []},
     "enabledPlugins": {"tools@market": True},
@@ -69,7 +69,7 @@ def test_a_prompt_that_begins_with_a_slash_is_no_command_where_there_are_none() 
     assert CLAUDE.plan(asked(CLAUDE, "additive", prompt="/review")).stdin == "/review"
 
 
-@pytest.mark.parametrize("state", ["", "[]", "{", '{"projects": 5}', '{"projects": {"/home/ada/project": null}}'])
+@pytest.mark.parametrize("state", ["", "[]", "{", '{"projects": 5}', '{"projects": {"/home/user/project": null}}'])
 def test_broken_files_of_the_user_do_no_harm(state: str) -> None:
     for mode in ("intercept", "additive"):
         plan = CLAUDE.plan(asked(CLAUDE, mode, texts={"state": state, "settings": state}))
