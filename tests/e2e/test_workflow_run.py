@@ -18,7 +18,7 @@ from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.commands import Terminal, environment, trunkline
 from tests.support.gateway import TRUNKLINE
 from tests.support.models.chat import CHAT
-from tests.support.plugin_rig import JOBS
+from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
 from tests.support.waiting import until
 
@@ -254,6 +254,25 @@ async def test_an_interrupt_in_the_middle_of_a_tool_call_ends_the_tool_its_plugi
     assert call["tool"] == "Bash"
     assert run.of("run_ended")[0]["status"] == "interrupted"
     assert survivors(run.mark) == []
+
+
+async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everything(tmp_path: Path) -> None:
+    write_flow(tmp_path, FLOW.replace("expose: [echo]", "expose: [hang]"))
+    plugin = FaultyPlugin(tmp_path, "jobs", term="ignore")
+    entry = plugin.entry()["jobs"]
+    plugins = {"plugins": {"jobs": {"command": entry["command"], "args": entry["args"]}}}
+    (tmp_path / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    async with (
+        model_saying(calls(Use("jobs_hang"))) as model,
+        going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run,
+    ):
+        await run.seen("tool_call_started", tool="hang")
+        assert plugin.pids()
+        run.process.send_signal(signal.SIGINT)
+        assert await run.ended() == ORDERLY
+    assert run.of("step_ended")[-1]["problem"]["code"] == STEP_INTERRUPTED.id
+    assert run.events[-1]["event"] == "run_ended"
+    await until(lambda: not plugin.pids(), "the plugin is gone")
 
 
 async def test_nothing_survives_a_run_that_is_killed(tmp_path: Path) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from trunkline.cli.options import CONFIG
 
 if TYPE_CHECKING:
+    from trunkline.cli.run_screen import Screen
     from trunkline.config.settings import Settings
     from trunkline.runs.checking import Checked
-    from trunkline.runs.workflow_run import RunOutcome
+    from trunkline.runs.run_events import RunEnded
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
 _REFUSED: Final = 2
@@ -57,14 +58,10 @@ def run(
 
     checked = _checked(workflow, config, folder, as_json=as_json)
     try:
-        outcome = _run(checked, given, folder.resolve(), log_file, as_json=as_json)
+        ended = _run(checked, given, folder.resolve(), log_file, as_json=as_json)
     except GatewayError as error:
         sys.exit(report(error))
-    status = _STATUS[outcome.ended.status]
-    if outcome.stuck:
-        sys.stdout.flush()
-        os._exit(status)  # our end is what ends the rest
-    sys.exit(status)
+    sys.exit(_STATUS[ended.status])
 
 
 def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
@@ -94,7 +91,7 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
     return checked
 
 
-def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, *, as_json: bool) -> RunOutcome:
+def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, *, as_json: bool) -> RunEnded:
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
     from trunkline.runs.run_events import Warned
@@ -114,13 +111,26 @@ def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path |
             screen.hear(Warned(step=problem.step, code=problem.code.id, message=message, hint=problem.hint))
     place = RunPlace(folder=folder, home=Path.home(), environ=os.environ, log_file=log_file)
 
-    async def main() -> RunOutcome:
+    async def main() -> RunEnded:
         async with sign_of_life(screen.waiting):
-            return await run_workflow(workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact)
+            outcome = await run_workflow(
+                workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact
+            )
+            if outcome.stuck:
+                _leave_now(screen, outcome.ended)
+            return outcome.ended
 
-    outcome = run_loop(main)
-    screen.close(outcome.ended)
-    return outcome
+    ended = run_loop(main)
+    screen.close(ended)
+    return ended
+
+
+def _leave_now(screen: Screen, ended: RunEnded) -> NoReturn:
+    """Something did not end in time. Our end is what ends it: even closing the loop would wait for it."""
+    screen.waiting.clear()
+    screen.close(ended)
+    sys.stdout.flush()
+    os._exit(_STATUS[ended.status])
 
 
 def _defaults(folder: Path) -> Settings:
