@@ -7,6 +7,7 @@ from typing import Any, Final
 from trunkline.agents.json_lines import mapping
 from trunkline.agents.plan import SERVER, Asked
 from trunkline.agents.user_config import json_text, merged, picked, read_config
+from trunkline.config.env_file import parse_env_file
 
 RESULT_CHARACTERS: Final = 50_000
 _WRAPPING: Final = 1000
@@ -27,6 +28,7 @@ _ISOLATED: Final = {
     "skills": {"enabled": False},
     "tools": {"sandbox": False, "truncateToolOutputThreshold": _THRESHOLD},
 }
+_OTHER_LOGINS: Final = ("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI")
 _TRIAL: Final = {
     "privacy": {"usageStatisticsEnabled": False},
     "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -35,7 +37,7 @@ _TRIAL: Final = {
 
 def isolated_settings(asked: Asked) -> str:
     own = read_config(asked.home.texts.get("settings", "")) or {}
-    settings = merged(merged(picked(own, _KEPT), _QUIET), _ISOLATED)
+    settings = merged(merged(_login(asked), picked(own, _KEPT)), merged(_QUIET, _ISOLATED))
     if asked.model_url:
         settings = merged(settings, _TRIAL)
     return json_text(settings | {"mcpServers": {SERVER: _server(asked)}})
@@ -48,13 +50,23 @@ def additive_settings(asked: Asked) -> str:
     own = read_config(text)
     if own is None:
         return text
-    settings = merged(merged(own, _QUIET), {"mcpServers": {SERVER: _server(asked)}})
+    settings = merged(merged(_login(asked), own), merged(_QUIET, {"mcpServers": {SERVER: _server(asked)}}))
     _with_ours(settings, "mcp", "allowed", SERVER)
     _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
     threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
     if not isinstance(threshold, int) or threshold < _THRESHOLD:
         settings = merged(settings, {"tools": {"truncateToolOutputThreshold": _THRESHOLD}})
     return json_text(settings)
+
+
+def _login(asked: Asked) -> dict[str, Any]:
+    """A key is a choice for somebody who made no other: with an address of the model beside it, Gemini sees none."""
+    texts = asked.home.texts
+    written = parse_env_file(texts.get("variables", texts.get("home_variables", "")))
+    variables = written | dict(asked.home.environ)
+    if not variables.get("GEMINI_API_KEY") or "true" in (variables.get(name) for name in _OTHER_LOGINS):
+        return {}
+    return {"security": {"auth": {"selectedType": "gemini-api-key"}}}
 
 
 def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from trunkline.agents.asking import Printed, ask_program
@@ -19,6 +20,9 @@ from trunkline.links.environment import child_environment
 _VERSION_S: Final = 10.0
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:[-+][\w.+-]+)?)")
 _WORDS_SHOWN: Final = 300
+_FOLDER: Final = "trunkline-version-"
+_HOMES: Final = ("GEMINI_CLI_HOME",)
+"""Where to find its own folder is told this way to an agent that writes into it even to say its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,9 @@ def _locate(provider: Provider, environ: Mapping[str, str]) -> tuple[str, int]:
 async def _ask_version(provider: Provider, program: str, children: Children, environ: Mapping[str, str]) -> str:
     env = child_environment(environ, extra={}, inherit="all")
     try:
-        printed = await ask_program(children, [program, "--version"], env=env, cwd="/", timeout_s=_VERSION_S)
+        with TemporaryDirectory(prefix=_FOLDER) as empty:
+            env |= dict.fromkeys(_HOMES, empty)
+            printed = await ask_program(children, [program, "--version"], env=env, cwd="/", timeout_s=_VERSION_S)
     except GatewayError as error:
         raise _not_found(provider, f"`{program}` cannot be started: {error.problem.message}") from None
     version = _VERSION.search(printed.stdout)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.core.call import Caller, Result
+from trunkline.core.call import Caller, Json, Result
 from trunkline.discovery.discovery import Discovery
 from trunkline.doors.line_client import LineClient
 from trunkline.doors.line_wire import Lines, LineWire
@@ -18,11 +18,15 @@ from trunkline.doors.mcp.server import McpServer
 from trunkline.links.listener import Listener
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import Message
+from trunkline.wire.mcp.json_text_result import with_structure
 from trunkline.wire.mcp.short_result import ResultLimit, shortened
 
+_BEGINNING: Final = "initialize"
 _LISTING: Final = "tools/list"
 _CALLING: Final = "tools/call"
 _MAX_CLIENTS: Final = 64
+_MISREADS_JSON: Final = b'"gemini-cli'
+"""How the name of a client begins that takes a text for more than a text."""
 _PLACE: Final = "TMPDIR"
 """What decides where the socket is, for people who cannot have it there."""
 
@@ -94,6 +98,7 @@ class PrivateDoor:
 class _PrivateClient(LineClient):
     def __init__(self, door: PrivateDoor) -> None:
         self._door = door
+        self._misreads_json = False
         super().__init__(door.server, door.caller, f"private-{secrets.token_hex(8)}", self._make_wire)
 
     def _make_wire(self, lines: Lines) -> LineWire:
@@ -103,9 +108,18 @@ class _PrivateClient(LineClient):
     def _request(self, message: Message, answer: Answer) -> None:
         if message.method == _LISTING and not self._door.listed:
             answer = _ListingAnswer(answer, self._door.note_listed)
-        elif message.method == _CALLING and self._door.result_limit is not None:
-            answer = _ShortAnswer(answer, self._door.result_limit)
+        elif message.method == _CALLING:
+            answer = self._fitting(answer)
+        elif message.method == _BEGINNING:
+            self._misreads_json = _MISREADS_JSON in bytes(message.params or b"")
         super()._request(message, answer)
+
+    def _fitting(self, answer: Answer) -> Answer:
+        """What is done last to a result is what this does first."""
+        if self._misreads_json:
+            answer = _ChangedAnswer(answer, with_structure)
+        limit = self._door.result_limit
+        return answer if limit is None else _ChangedAnswer(answer, lambda result: shortened(result, limit))
 
 
 class _SocketWire(LineWire, asyncio.Protocol):
@@ -165,13 +179,13 @@ class _ListingAnswer(_PassingAnswer):
         self._note(result)
 
 
-class _ShortAnswer(_PassingAnswer):
-    """Makes a result fit for the agent."""
+class _ChangedAnswer(_PassingAnswer):
+    """Makes a result fit for the agent. `change` gives None where it fits already."""
 
-    def __init__(self, answer: Answer, limit: ResultLimit) -> None:
+    def __init__(self, answer: Answer, change: Callable[[Json], bytes | None]) -> None:
         super().__init__(answer)
-        self._limit = limit
+        self._change = change
 
     def result(self, result: Result) -> None:
-        short = shortened(result.raw, self._limit)
-        self._answer.result(result if short is None else result_of_ours(short))
+        changed = self._change(result.raw)
+        self._answer.result(result if changed is None else result_of_ours(changed))

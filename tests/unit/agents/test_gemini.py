@@ -83,6 +83,24 @@ def test_a_larger_limit_of_the_user_stays() -> None:
     assert json.loads(plan.files["home/.gemini/settings.json"])["tools"] == {"truncateToolOutputThreshold": 200_000}
 
 
+@pytest.mark.parametrize(
+    ("environ", "chosen"),
+    [
+        ({"GEMINI_API_KEY": "hers"}, "gemini-api-key"),
+        ({"GEMINI_API_KEY": "hers", "GOOGLE_GENAI_USE_VERTEXAI": "true"}, None),
+        ({}, None),
+    ],
+)
+def test_a_key_is_the_login_of_somebody_who_chose_no_other(environ: dict[str, str], chosen: str | None) -> None:
+    for mode in ("intercept", "additive"):
+        plan = GEMINI.plan(asked(GEMINI, mode, environ=environ))
+        security = json.loads(plan.files["home/.gemini/settings.json"]).get("security", {})
+        assert security.get("auth", {}).get("selectedType") == chosen
+        plan = GEMINI.plan(asked(GEMINI, mode, **USER, environ=environ))
+        security = json.loads(plan.files["home/.gemini/settings.json"])["security"]
+        assert security["auth"]["selectedType"] == "oauth-personal"
+
+
 def test_our_tools_are_told_from_others_by_name() -> None:
     assert GEMINI.tool_name("Read") == "mcp_trunkline-run_Read"
     assert GEMINI.is_ours("mcp_trunkline-run_Read")

@@ -333,6 +333,21 @@ def test_a_result_that_is_too_long_for_its_agent_is_cut(wrapped: Any, tmp_path: 
     run_on(asyncio.new_event_loop, main())
 
 
+def test_a_text_that_is_json_does_not_confuse_gemini(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run(tmp_path) as here:
+            here.source.on_submit = lambda held: held.finish(Result(_text_result("42")))
+            for name, structured in (("gemini-cli-mcp-client", {}), ("claude-code", None)):
+                agent = await here.agent()
+                about = {**INITIALIZE["params"], "clientInfo": {"name": name, "version": "1"}}
+                agent.send({**INITIALIZE, "params": about})
+                await agent.next()
+                agent.send(call(1))
+                assert (await agent.next())["result"].get("structuredContent") == structured
+
+    run_on(asyncio.new_event_loop, main())
+
+
 def _text_result(text: str) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text}]}).encode()
 
