@@ -83,7 +83,7 @@ class RunTelemetry:
 
     def _attach(self, events: Events, step: str) -> None:
         if self._log is not None:
-            self._log.attach(events)
+            self._log.attach(events, None if self.tracer is None else self.tracer.ids_of)
         events.noted.append(lambda note: self._noted(step, note))
         events.health.append(lambda source, health: self._health(step, source, health))
 

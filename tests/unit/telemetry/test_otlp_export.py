@@ -108,6 +108,14 @@ async def test_a_collector_that_stays_busy_loses_spans_and_they_are_counted() ->
         assert len(collector.paths) == 6
 
 
+async def test_at_the_end_a_busy_collector_is_asked_once() -> None:
+    with Collector(always=Behaviour(503)) as collector:
+        async with rig(collector.url, delay_s=60.0) as here:
+            here.spans(2 * BATCH)
+        assert here.counts == (0, 2 * BATCH)
+        assert len(collector.paths) == 1
+
+
 async def test_a_collector_that_refuses_is_not_asked_again() -> None:
     with Collector(Behaviour(400)) as collector:
         async with rig(collector.url) as here:
@@ -173,3 +181,4 @@ async def test_attributes_arrive_with_their_types() -> None:
             here.tracer.begin("all", attributes={**values, "inf": float("inf")}).end()
         (span,) = collector.spans
         assert attributes_of(span) == {**values, "inf": float("inf")}
+        assert b'{"intValue":"-9007199254740992"}' in collector.bodies[0], "64-bit numbers are text in OTLP"
