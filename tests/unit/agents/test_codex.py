@@ -91,6 +91,14 @@ def test_what_the_user_has_decided_about_sandbox_and_results_stays() -> None:
     assert "tool_output_token_limit" not in words
 
 
+@pytest.mark.parametrize(("args", "asks_nobody"), [(("exec", "hi"), True), (("e", "hi"), True), (("exec hi",), False)])
+def test_beside_its_own_tools_it_decides_nothing_about_trust_by_itself(
+    args: tuple[str, ...], asks_nobody: bool
+) -> None:
+    words = CODEX.plan(asked(CODEX, "additive", prompt=None, args=args)).argv
+    assert any(word.startswith("projects=") for word in words) == asks_nobody
+
+
 def test_a_folder_that_the_user_trusts_is_not_called_untrusted() -> None:
     assert list(Settings(CONFIG).undecided(PROJECT)) == [PROJECT, Path("/home"), Path("/")]
 

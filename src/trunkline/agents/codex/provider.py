@@ -24,6 +24,8 @@ _MACHINE: Final = {
 _KEPT: Final = ("AGENTS.md", "AGENTS.override.md", "auth.json", "auth.lock")
 """The user's login, and what the user tells every agent: text."""
 _SESSIONS: Final = "sessions"
+_UNATTENDED: Final = (("exec",), ("e",))
+"""Subcommands that ask nobody whether a repository is trusted."""
 _START_S: Final = 60
 _RESULT_CHARS: Final = 40_000
 _RESULT_TOKENS: Final = _RESULT_CHARS
@@ -163,9 +165,11 @@ def _beside(asked: Asked, settings: Settings) -> Plan:
         options["tool_output_token_limit"] = _RESULT_TOKENS
     env: dict[str, str] = {}
     if asked.prompt is not None:
-        options |= {"log_dir": str(asked.run / "log"), **_untrusted(settings.undecided(asked.project))}
+        options["log_dir"] = str(asked.run / "log")
         options |= {} if settings.has_sandbox else {"sandbox_mode": "workspace-write"}
         env["CODEX_SQLITE_HOME"] = str(asked.run / "state")
+    if asked.prompt is not None or asked.args[:1] in _UNATTENDED:
+        options |= _untrusted(settings.undecided(asked.project))
     return Plan(
         argv=_argv(
             asked,
