@@ -28,12 +28,13 @@ class Screen(Protocol):
 
 
 class JsonScreen:
-    """One JSON object a line, at once. A reader that goes away does not end the run."""
+    """One JSON object a line, at once. Nothing that happens to stdout ends the run; a full disk is told at its end."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self.waiting = Waiting("")
         self._redact = redact
         self._gone = False
+        self._lost: OSError | None = None
 
     def hear(self, event: RunEvent) -> None:
         if self._gone:
@@ -46,10 +47,13 @@ class JsonScreen:
             )  # ASCII: nothing in it reaches a terminal as a control character
             sys.stdout.flush()
         except BrokenPipeError:
-            self._gone = True
+            self._gone = True  # whoever read has enough
+        except OSError as error:
+            self._gone, self._lost = True, error
 
     def close(self, ended: RunEnded) -> None:
-        """Everything has been said."""
+        if self._lost is not None:
+            raise self._lost
 
 
 class PeopleScreen:
