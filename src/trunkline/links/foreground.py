@@ -44,8 +44,8 @@ async def run_in_foreground(
 ) -> int:
     """Its return code, negative for a signal. Raises `GatewayError` when it cannot start; `label` says whose it is.
 
-    The keyboard's signals are the program's alone meanwhile: the event loop may have no handlers of its own for them.
-    Cancelling this ends the program: SIGTERM, then SIGKILL.
+    The keyboard's signals are the program's meanwhile: handlers that the event loop has for them are still called, and
+    must not end anything. Cancelling this ends the program: SIGTERM, then SIGKILL.
     """
     guarded = children.guard(label)
     if sees_all_processes():
@@ -74,12 +74,28 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: 
 async def _ended(process: subprocess.Popen[bytes], below: _Below) -> int:
     """Its return code; meanwhile what came to us and died is taken, or a long session would fill the process table."""
     reaped_at = time.monotonic()
+    rested = False
     while (code := process.poll()) is None:
         await asyncio.sleep(_LOOK_S)
+        rested = _rest_with(process, rested)
         if time.monotonic() - reaped_at > _REAP_S:
             below.reap()
             reaped_at = time.monotonic()
     return code
+
+
+def _rest_with(process: subprocess.Popen[bytes], was_stopped: bool) -> bool:
+    """Stop as it has: one that reads the keys itself stops for Ctrl+Z without us, and the shell would wait for ever.
+
+    Whether it is stopped now. Seen at two looks, because one that is continued with us may be so a moment later.
+    """
+    stopped = False
+    with contextlib.suppress(ChildProcessError):  # it has ended
+        stopped = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    if stopped and was_stopped:
+        os.kill(os.getpid(), signal.SIGTSTP)  # the shell continues the whole group
+        return False
+    return stopped
 
 
 async def _to_its_end(process: subprocess.Popen[bytes], below: _Below) -> None:
@@ -99,12 +115,12 @@ def _end_everything(process: subprocess.Popen[bytes], below: _Below) -> None:
     deadline = time.monotonic() + _KILL_S
     while (left := below.alive()) and time.monotonic() < deadline:
         signal_processes(left, signal.SIGKILL)
-        below.reap()
+        below.reap(at_once=True)
         time.sleep(0.01)
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_KILL_S)
-    below.reap()
+    below.reap(at_once=True)
 
 
 class _Below:
@@ -113,15 +129,19 @@ class _Below:
     def __init__(self, leader: int, before: frozenset[int]) -> None:
         self._leader = leader
         self._before = before
+        self._dead: frozenset[int] = frozenset()
 
     def alive(self) -> list[Process]:
         return with_descendants(self._tops(), process_table()) if sees_all_processes() else []
 
-    def reap(self) -> None:
-        for process in self._tops():
-            if process.pid != self._leader and process.dead:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(process.pid, os.WNOHANG)
+    def reap(self, *, at_once: bool = False) -> None:
+        """Take what is dead; what was not dead at the last look already may be a child of ours, which we wait for
+        elsewhere."""
+        dead = frozenset(process.pid for process in self._tops() if process.dead and process.pid != self._leader)
+        for pid in dead if at_once else dead & self._dead:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self._dead = dead
 
     def _tops(self) -> list[Process]:
         return [process for process in _children_of_ours() if process.pid not in self._before | LIVING]
@@ -140,8 +160,10 @@ def _nothing(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def _keyboard_left_alone() -> Generator[None]:
-    """With handlers that do nothing: a signal that is ignored would stay so in the program."""
-    before = {number: signal.signal(number, _nothing) for number in _OF_THE_KEYBOARD}
+    """With handlers that do nothing: a signal that is ignored would stay so in the program, and does where whoever
+    started us wants that."""
+    heard = [number for number in _OF_THE_KEYBOARD if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _nothing) for number in heard}
     try:
         yield
     finally:

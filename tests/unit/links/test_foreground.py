@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.child_trees import MARK, new_mark, survivors
+from tests.support.commands import Terminal
 from tests.support.waiting import wait_until
 
 from trunkline.core.errors import SOURCE_START_FAILED
@@ -162,6 +163,26 @@ def test_a_terminal_is_left_as_it_was() -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+    gone(mark)
+
+
+@pytest.mark.parametrize("stops", ["read key", "kill -STOP $$"], ids=["by the keyboard", "by itself"])
+def test_ctrl_z_stops_it_and_us_until_the_shell_continues_both(tmp_path: Path, stops: str) -> None:
+    """A program that reads the keys itself stops itself alone."""
+    mark = new_mark()
+    (tmp_path / "host.py").write_text(HOST)
+    (tmp_path / "program").write_text(f"echo begun; {stops}; exit 5\n")
+    shell = Terminal("--norc", "-i", cwd=tmp_path, program="bash", env={MARK: mark, "PS1": "$ "}, columns=200)
+    with shell as terminal:
+        terminal.type(f"{sys.executable} host.py sh program\n")
+        terminal.wait_for("\rbegun\n")
+        terminal.type("" if "kill" in stops else "\x1a")
+        wait_until(lambda: terminal.written.partition("Stopped")[2].endswith("$ "), "the shell is back")
+        terminal.type("fg; exit\n")
+        wait_until(lambda: terminal.written.count("host.py sh program\n") == 3, "it goes on")
+        terminal.type("" if "kill" in stops else "key\n")
+        terminal.wait_for("code 5")
+        terminal.finish()
     gone(mark)
 
 

@@ -153,7 +153,8 @@ class _Run:
         os.close(self._errors)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        with contextlib.suppress(ChildProcessError):  # at the end of a session somebody else may have been first
+            os.waitpid(self._pid, 0)
 
     def read(self) -> bytes:
         return b"".join(self._chunks())
