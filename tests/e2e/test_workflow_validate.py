@@ -63,13 +63,14 @@ def test_a_plugin_that_cannot_start_is_told_to_programs_and_nothing_is_left(tmp_
     (tmp_path / ".awf" / "plugins.yaml").write_text(yaml.safe_dump({"plugins": plugins}))
     tools = "- {plugin: units, expose: [convert]}\n        - {plugin: jobs, expose: [echo]}"
     (tmp_path / "w.yaml").write_text(WORKFLOW.replace("- {plugin: units, expose: [convert]}", tools))
+    before = set(tmp_path.rglob("*"))
     done = trunkline("validate", "w.yaml", "--json", cwd=tmp_path)
     (problem,) = json.loads(done.stdout)
     assert (done.returncode, problem["code"], problem["step"]) == (2, "TL605", "convert")
     assert (problem["line"], problem["column"]) == (12, 20)
     (start,) = working.events("start")
     assert not alive(start["pid"])
-    assert not (tmp_path / ".local").exists()
+    assert set(tmp_path.rglob("*")) - before == {working.journal}
 
 
 def test_warnings_alone_are_no_failure_and_a_missing_file_is(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def plugin_sections(
     if file is None:
         return Plugins(sections=sections, other_kinds=others)
     # beside our file it has been read already, and its plugins are not there twice
-    read_before = settings is not None and file == plugins_file(settings.path)
+    read_before = settings is not None and file.resolve() == plugins_file(settings.path).resolve()
     found = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=() if read_before else sources)
     return Plugins(
         sections={**found.found, **sections},

@@ -83,7 +83,10 @@ states:
 """
 
 
-async def test_all_six_codes_are_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+async def test_all_six_codes_are_reported_at_once_in_the_order_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     journal = Records(tmp_path, "jobs")
     checked = await check(write(tmp_path, ALL_SIX, jobs=jobs(str(journal.journal))))
     assert found(checked) == [
@@ -146,9 +149,10 @@ async def test_a_plugin_that_never_answers_is_given_up(tmp_path: Path) -> None:
 
 async def test_no_plugin_is_started_where_that_is_not_wanted(tmp_path: Path) -> None:
     journal = Records(tmp_path, "jobs")
-    text = workflow("{plugin: jobs, expose: [nope]}", "{plugin: jbos, expose: [x]}")
-    checked = await check(write(tmp_path, text, jobs=jobs(str(journal.journal))), start_plugins=False)
-    assert [problem.code.id for problem in checked.problems] == [f"{PROXY}UNKNOWN_PLUGIN"]
+    text = workflow("{plugin: jobs, expose: [nope]}", "{plugin: jbos, expose: [x]}", "{plugin: idle, expose: [x]}")
+    folder = write(tmp_path, text, jobs=jobs(str(journal.journal)), idle={"command": "x", "enabled": False})
+    checked = await check(folder, start_plugins=False)
+    assert [problem.code.id for problem in checked.problems] == [f"{PROXY}UNKNOWN_PLUGIN", "TL605"]
     assert journal.events("start") == []
 
 
