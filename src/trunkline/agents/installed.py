@@ -21,8 +21,8 @@ _VERSION_S: Final = 10.0
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:[-+][\w.+-]+)?)")
 _WORDS_SHOWN: Final = 300
 _FOLDER: Final = "trunkline-version-"
-_HOMES: Final = ("GEMINI_CLI_HOME",)
-"""Where to find its own folder is told this way to an agent that writes into it even to say its version."""
+_HOMES: Final = ("GEMINI_CLI_HOME", "TMPDIR")
+"""What is set to an empty folder: some agents leave something in theirs even when they only say their version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
