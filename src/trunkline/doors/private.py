@@ -19,7 +19,7 @@ from trunkline.links.listener import Listener
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import Message
 from trunkline.wire.mcp.json_text_result import with_structure
-from trunkline.wire.mcp.short_result import ResultLimit, shortened
+from trunkline.wire.mcp.short_result import shortened
 
 _BEGINNING: Final = "initialize"
 _LISTING: Final = "tools/list"
@@ -34,7 +34,7 @@ _PLACE: Final = "TMPDIR"
 class PrivateDoor:
     """Its clients are all the same caller's: an agent may restart its server, or have several.
 
-    Results whose text is over `result_limit` are cut, where there is one.
+    Results whose text is over `result_chars` are cut, where there is one.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class PrivateDoor:
         limit_bytes: int,
         max_calls: int,
         question_s: float = 600.0,
-        result_limit: ResultLimit | None = None,
+        result_chars: int | None = None,
     ) -> None:
-        self.result_limit = result_limit
+        self.result_chars = result_chars
         self.server = McpServer(router, discovery, max_calls_per_client=max_calls, question_s=question_s)
         self.caller = caller
         self.limit_bytes = limit_bytes
@@ -118,7 +118,7 @@ class _PrivateClient(LineClient):
         """What is done last to a result is what this does first."""
         if self._misreads_json:
             answer = _ChangedAnswer(answer, with_structure)
-        limit = self._door.result_limit
+        limit = self._door.result_chars
         return answer if limit is None else _ChangedAnswer(answer, lambda result: shortened(result, limit))
 
 

@@ -19,9 +19,9 @@ _CONFIG: Final = "serve.json"
 
 class AgentDoor:
     """In `folder`, which is private and stays as long as this does. It is also the witness of what the agent does:
-    `listed` says whether it asked for its tools."""
+    `listed` says whether it asked for its tools. Texts over `result_chars` would not reach its model whole."""
 
-    def __init__(self, gateway: StepGateway, folder: Path) -> None:
+    def __init__(self, gateway: StepGateway, folder: Path, *, result_chars: int) -> None:
         limits = gateway.settings.gateway.limits
         self._call_s = limits.call_seconds
         self._folder = folder
@@ -33,6 +33,7 @@ class AgentDoor:
             limit_bytes=limits.request_bytes,
             max_calls=limits.in_flight_per_client,
             question_s=limits.question_seconds,
+            result_chars=result_chars,
         )
 
     @property

@@ -56,7 +56,7 @@ class ProgramSteps:
         async with AsyncExitStack() as stack:
             async with task.in_time():
                 installed = await find_installed(provider, self._children, self._environ)
-                job, door = await self._job(task, _part(folder, "a"), gateway, stack)
+                job, door = await self._job(task, provider, _part(folder, "a"), gateway, stack)
                 isolation = await self._isolation(task, provider, installed, folder, gateway)
             for warning in isolation.warnings:
                 warn(warning)
@@ -71,13 +71,13 @@ class ProgramSteps:
         )
 
     async def _job(
-        self, task: AgentTask, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
+        self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
     ) -> tuple[Job, AgentDoor | None]:
         """What the agent is to do, and the door through which it gets its tools; none where it keeps its own alone."""
         door: AgentDoor | None = None
         server: ToolServer | None = None
         if gateway is not None:
-            door = AgentDoor(gateway, part)
+            door = AgentDoor(gateway, part, result_chars=provider.result_chars)
             stack.push_async_callback(door.close)
             server = await door.open()
         job = Job(
@@ -101,7 +101,7 @@ class ProgramSteps:
     ) -> Isolation:
         async def trial() -> Tried:
             async with AsyncExitStack() as stack:
-                job, _ = await self._job(task, _part(folder, "t"), gateway, stack)
+                job, _ = await self._job(task, provider, _part(folder, "t"), gateway, stack)
                 return await try_out(self._runner, provider, installed, job)
 
         return await judge(provider, installed, task.mode, self._verdicts, trial)

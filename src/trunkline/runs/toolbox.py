@@ -14,8 +14,11 @@ from trunkline.discovery.answers import offered
 from trunkline.embedding.errors import CallError, ServerError
 from trunkline.embedding.results import CallResult, result_of, tool_of
 from trunkline.router.router import Router
+from trunkline.wire.mcp.short_result import cut_text
 
 _NO_ARGUMENTS: Final = b"{}"
+_MOST_CHARACTERS: Final = 50_000
+"""Of one result: as much as other agents show their models."""
 
 
 class _NoTools:
@@ -54,7 +57,7 @@ class RouterToolbox:
             return ToolAnswer(text=error.message or str(error), is_error=True)
         except CallError as error:
             return ToolAnswer(text=f"{error.code}: {error.message}", is_error=True)
-        return ToolAnswer(text=text_of(result), is_error=result.is_error)
+        return ToolAnswer(text=cut_text(text_of(result), _MOST_CHARACTERS), is_error=result.is_error)
 
     def _wrong_with(self, arguments: bytes) -> str:
         if len(arguments) > self._limit_bytes:

@@ -20,7 +20,6 @@ from tests.unit.router.fakes import OK
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
 from trunkline.doors.private import PrivateDoor
-from trunkline.wire.mcp.short_result import ResultLimit
 
 LIMIT = 20_000_000
 STEP = "step:review"
@@ -67,7 +66,7 @@ class Run:
 
 
 @contextlib.asynccontextmanager
-async def run(folder: Path, *, limit_bytes: int = LIMIT, result_limit: ResultLimit | None = None) -> AsyncIterator[Run]:
+async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | None = None) -> AsyncIterator[Run]:
     house = House(folder)
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as short:
         path = Path(short) / "router"
@@ -79,7 +78,7 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_limit: ResultLim
             caller=Caller(STEP),
             limit_bytes=limit_bytes,
             max_calls=8,
-            result_limit=result_limit,
+            result_chars=result_chars,
         )
         await door.start()
         here = Run(house, door, path)
@@ -317,7 +316,7 @@ def test_more_clients_than_an_agent_can_have_are_turned_away(loop_factory: Loop,
 @BOTH
 def test_a_result_that_is_too_long_for_its_agent_is_cut(wrapped: Any, tmp_path: Path) -> None:
     async def main() -> None:
-        async with run(tmp_path, result_limit=ResultLimit(500)) as here:
+        async with run(tmp_path, result_chars=500) as here:
             texts = iter(["x" * 5_000, "short"])
             here.source.on_submit = lambda held: held.finish(Result(_text_result(next(texts))))
             agent = await here.agent()
