@@ -158,8 +158,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
     first = str(run.model.asked[0].body)
     assert "/repo-command with @secret.txt" in first
     assert [word for word in (SECRET, "memory-of-", "repo-skill", "user-agent") if word in first] == []
-    assert run.changed == {}
-    assert run.model.unknown == []
+    assert (run.changed, run.temporary, run.model.unknown) == ({}, [], [])
     its_calls_are_recorded(run, "Read", "Bash")
 
 

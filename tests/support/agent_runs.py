@@ -73,6 +73,8 @@ class AgentRun:
     """What became of files under the home and the project: `changed`, `gone` or `new`, by path."""
     processes: list[int]
     folders: list[str]
+    temporary: list[str]
+    """Everything that was left in TMPDIR, the agent's own included."""
 
     @property
     def offered(self) -> list[str]:
@@ -187,19 +189,20 @@ class AgentStage:
                         await process.wait()
             if going.killed:  # what it leaves to its supervisor takes a moment; else everything is gone before its end
                 await until(
-                    lambda: not survivors(self.mark) and not _folders(temporary, PREFIX), "nothing is left", _END_S
+                    lambda: not survivors(self.mark) and not folders_left(temporary, PREFIX), "nothing is left", _END_S
                 )
             finished.append(
                 AgentRun(
                     status=status,
                     events=going.events,
-                    log=_json_lines(self.folder / "log.jsonl"),
-                    spans=_spans(self.folder / "spans.jsonl"),
+                    log=json_lines(self.folder / "log.jsonl"),
+                    spans=read_spans(self.folder / "spans.jsonl"),
                     stderr=errors.result(),
                     model=model,
                     changed=self._changes(before),
                     processes=survivors(self.mark),
-                    folders=_folders(temporary, PREFIX if going.killed else _OURS),
+                    temporary=os.listdir(temporary),
+                    folders=folders_left(temporary, PREFIX if going.killed else _OURS),
                 )
             )
 
@@ -265,7 +268,7 @@ def wrapper(folder: Path, program: str, change: str) -> Path:
     return folder / "bin"
 
 
-def _folders(temporary: str, prefix: str) -> list[str]:
+def folders_left(temporary: str, prefix: str = _OURS) -> list[str]:
     return [name for name in os.listdir(temporary) if name.startswith(prefix)]
 
 
@@ -287,12 +290,12 @@ async def _follow(process: asyncio.subprocess.Process, events: list[dict[str, An
         events.append(json.loads(line))
 
 
-def _json_lines(path: Path) -> list[dict[str, Any]]:
+def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _spans(path: Path) -> list[Span]:
-    groups = (line["resourceSpans"] for line in _json_lines(path))
+def read_spans(path: Path) -> list[Span]:
+    groups = (line["resourceSpans"] for line in json_lines(path))
     return [
         _span(span)
         for group in groups

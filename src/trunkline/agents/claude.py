@@ -16,6 +16,7 @@ _PREFIX: Final = f"mcp__{SERVER}__"
 _MCP_FILE: Final = "mcp.json"
 _SETTINGS_FILE: Final = "settings.json"
 _CONFIG: Final = "claude"
+_TEMPORARY: Final = "tmp"
 _CONNECT_MS: Final = "60000"
 _STATE: Final = ".claude.json"
 _OLD_STATE: Final = ".config.json"
@@ -84,6 +85,7 @@ class Claude:
             env=env,
             unset=(*_OUTER_SESSION, *_REAL_MODEL) if asked.model_url else _OUTER_SESSION,
             files=files,
+            folders=(_TEMPORARY,),
             links=links,
             stdin=_prompt(asked),
         )
@@ -152,6 +154,7 @@ def _environment(asked: Asked) -> dict[str, str]:
     config, _ = _places(asked.home.folder, environ)
     login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
     env = {
+        "CLAUDE_CODE_TMPDIR": str(asked.run / _TEMPORARY),
         "CLAUDE_CONFIG_DIR": str(asked.run / _CONFIG),
         "CLAUDE_SECURESTORAGE_CONFIG_DIR": login,
         "DISABLE_AUTOUPDATER": "1",
@@ -165,6 +168,7 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_CODE_AUTO_CONNECT_IDE": "false",
             "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
+            "TMPDIR": str(asked.run / _TEMPORARY),
             "XDG_CACHE_HOME": str(asked.run / "cache"),
         }
     else:

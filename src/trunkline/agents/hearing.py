@@ -12,18 +12,25 @@ from trunkline.core.errors import NATIVE_TOOL, TOOLS_NOT_LISTED, Problem
 
 
 class Hearing:
-    """Reads the agent's lines. `stopped` is done as soon as the run must not go on: with the reason, or with what went
-    wrong with us while we listened."""
+    """Reads the agent's lines. `stopped` is done as soon as the run must not go on; `why_stopped` tells the reason."""
 
     def __init__(self, provider: Provider, mode: Mode, on_said: Callable[[Said], None]) -> None:
         self._provider = provider
         self._mode = mode
         self._on_said = on_said
         self._reader = provider.reader()
-        self.stopped: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
+        self._problem: Problem | None = None
+        self._fault: Exception | None = None
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answer: str | None = None
         self.complaint = ""
         self.spent = Spent(0, 0)
+
+    def why_stopped(self) -> Problem | None:
+        """None where it may go on. Raises what went wrong with us while we listened."""
+        if self._fault is not None:
+            raise self._fault
+        return self._problem
 
     def line(self, line: str) -> None:
         if self.stopped.done():
@@ -32,8 +39,8 @@ class Hearing:
             for said in self._reader.line(line):
                 self._hear(said)
         except Exception as error:  # a callback of the loop: nobody else would hear of it
-            if not self.stopped.done():
-                self.stopped.set_exception(error)
+            self._fault = error
+            self._stop(None)
 
     def _hear(self, said: Said) -> None:
         self._on_said(said)
@@ -60,9 +67,10 @@ class Hearing:
         elif len(native) == len(tools):
             self._stop(not_listed(self._provider.name, "began without the tools it was given"))
 
-    def _stop(self, problem: Problem) -> None:
+    def _stop(self, problem: Problem | None) -> None:
         if not self.stopped.done():
-            self.stopped.set_result(problem)
+            self._problem = problem
+            self.stopped.set_result(None)
 
 
 def native_tool(agent: str, what: str, tools: tuple[str, ...]) -> Problem:

@@ -185,7 +185,7 @@ class AgentRunner:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if hearing.stopped.done():
-                return hearing.stopped.result()
+                return hearing.why_stopped()
             if process.exited.done():
                 return None
             if until < deadline and witness is not None and not witness.listed:
@@ -199,8 +199,8 @@ class AgentRunner:
 
     def _verdict(self, agent: str, process: AgentProcess, hearing: Hearing, witness: Witness | None) -> Problem | None:
         """For one that ended by itself. Lines that came with its end may have been the ones that stop it."""
-        if hearing.stopped.done():
-            return hearing.stopped.result()
+        if (problem := hearing.why_stopped()) is not None:
+            return problem
         status = process.exited.result() if process.exited.done() else 0
         unlisted = witness is not None and not witness.listed
         if process.lost:
