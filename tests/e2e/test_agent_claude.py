@@ -173,16 +173,21 @@ def its_calls_are_recorded(run: AgentRun, *tools: str) -> None:
     assert run.end["tool_calls"] == len(tools)
 
 
-async def test_the_largest_results_of_every_tool_arrive_whole(tmp_path: Path) -> None:
+async def test_the_largest_results_arrive_whole_and_those_of_plugins_are_cut_by_us(tmp_path: Path) -> None:
     stage = AgentStage(tmp_path, CLAUDE)
     stage.project_file("plain", "needle in a line of some words\n" * 5_000)
     stage.project_file("wide", ("needle " + "😀" * 50 + "\n") * 5_000)
     grep = ours("Grep", pattern="needle", output_mode="content", path="wide", head_limit=0)
+    stage.sources = jobs_entry()
     run = await stage.run(
         calls(ours("Read", path="plain"), ours("Read", path="wide"), grep, ours("Bash", command="cat wide")),
-        mcp_proxy=INTERCEPT,
+        calls(ours("jobs_blob", size=300_000)),
+        mcp_proxy=exposing("jobs", "blob"),
     )
     succeeded(run)
+    cut = run.model.result(1).text
+    assert 40_000 < len(cut) <= 50_000
+    assert "persisted-output" not in cut
     for place in range(4):
         text = run.model.result(0, place).text
         assert len(text) > 10_000
