@@ -66,6 +66,7 @@ async def test_a_full_disk_is_told_once_and_spans_are_dropped() -> None:
     await until(lambda: here.counts == (0, 1), "the span was lost")
     for _ in range(3):
         here.tracer.begin("span").end()
+    assert len(here.said) == 1
     await here.tracer.close()
     assert here.counts == (0, 4)
     assert [text.split()[0] for text in here.said] == ["warning"]
