@@ -16,6 +16,7 @@ _OWN: Final = ".gemini"
 _SETTINGS: Final = "settings.json"
 _POLICY: Final = "policy.toml"
 _HOME: Final = "home"
+_TMP: Final = "tmp"
 _LOGIN: Final = ("gemini-credentials.json", "google_accounts.json", "installation_id", "oauth_creds.json")
 """Of the user's folder, what a login consists of. Gemini writes a renewed one in place, so through a link as well."""
 _BESIDE: Final = (".agents", ".env")
@@ -75,7 +76,7 @@ class Gemini:
             case "additive":
                 return _additive(asked)
             case "native":
-                return Plan(argv=_argv(asked, ()), env=_environment(asked), stdin=_told(asked))
+                return Plan(argv=_argv(asked, ()), env=_environment(asked), folders=(_TMP,), stdin=_told(asked))
 
     def reader(self) -> GeminiReader:
         return GeminiReader(self.is_ours)
@@ -103,7 +104,7 @@ def _isolated(asked: Asked) -> Plan:
             f"{WORKPLACE}/GEMINI.md": whereabouts(asked),
             f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(asked),
         },
-        folders=(WORKPLACE, *WORKPLACE_FOLDERS),
+        folders=(WORKPLACE, *WORKPLACE_FOLDERS, _TMP),
         links={f"{_HOME}/{_OWN}/{name}": own / name for name in _LOGIN if own / name in home.present},
         cwd=WORKPLACE,
         stdin=_no_command(asked.prompt or ""),
@@ -121,6 +122,7 @@ def _additive(asked: Asked) -> Plan:
         argv=_argv(asked, () if asked.prompt is None else ("--skip-trust",)),
         env=_environment(asked),
         files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(asked)},
+        folders=(_TMP,),
         links=links,
         stdin=_told(asked),
     )
@@ -144,8 +146,9 @@ def _argv(asked: Asked, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment(asked: Asked) -> dict[str, str]:
-    """Without a second process between us and it, which would keep signals to itself."""
-    env = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+    """Without a second process between us and it, which would keep signals to itself. When something goes wrong it puts
+    the whole conversation into the folder for temporary files."""
+    env = {"GEMINI_CLI_NO_RELAUNCH": "true", "TMPDIR": str(asked.run / _TMP)}
     if asked.mode != "native":
         env["GEMINI_CLI_HOME"] = str(asked.run / _HOME)
     if asked.model_url:
