@@ -295,6 +295,7 @@ async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> 
         texts={"there": home / "there", "missing": home / "missing", "binary": home / "binary"},
         answers={"one": ("-c", "print(1)"), "fails": ("-c", "raise SystemExit(1)")},
         links=(home / "there", home / "missing"),
+        folders=(home, home / "missing", home / "there"),
     )
     agent = FakeAgent(wants=wants)
     async with stage_in(tmp_path) as stage:
@@ -305,3 +306,13 @@ async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> 
     known = agent.asked[0].home
     assert (known.texts, known.answers) == ({"there": "text"}, {"one": "1\n"})
     assert known.present == {home / "there"}
+    assert known.entries == {home: ("binary", "pipe", "there")}
+
+
+async def test_it_is_started_in_the_project_or_where_its_plan_says(tmp_path: Path) -> None:
+    script = PRINT + "out(answer=f'{os.getcwd()} {os.environ[\"PWD\"]}')"
+    async with stage_in(tmp_path) as stage:
+        usual = await stage.run(FakeAgent(script))
+        elsewhere = await stage.run(FakeAgent(script, folders=("work",), cwd="work"))
+    assert usual.output == f"{tmp_path / 'project'} {tmp_path / 'project'}"
+    assert elsewhere.output == f"{tmp_path / 'run/work'} {tmp_path / 'run/work'}"
