@@ -12,7 +12,8 @@ from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
 
 _DONE: Final = b"[DONE]"
 _WHITESPACE: Final = b" \t\r\n\xef\xbb\xbf"
-_ERROR_FINISH: Final = "error"
+_ERROR: Final = "error"
+"""How an event is called, an object, or the way that a turn ends."""
 
 
 class Unreadable(Exception):
@@ -84,6 +85,8 @@ class AnswerReader:
 
     def _event(self, event: SseEvent) -> None:
         """Some servers forget the blank line between events, and give several texts as the lines of one."""
+        if event.event == _ERROR:
+            raise _failure(_json(event.data) or {"message": event.data.decode(errors="replace")})
         lines = event.data.split(b"\n")
         if len(lines) > 1 and _json(event.data) is None:
             for line in lines:
@@ -101,7 +104,7 @@ class AnswerReader:
                 raise Unreadable("a piece of the answer is not a JSON object")
             _refuse_error(chunk)
             self._pieces.add(chunk)
-            if self._pieces.finish_reason == _ERROR_FINISH:
+            if self._pieces.finish_reason == _ERROR:
                 raise ServerError("the server gave up in the middle of the answer", 0)
 
 
@@ -116,10 +119,13 @@ def _json(data: bytes) -> Json | None:
 
 def _refuse_error(chunk: Json) -> None:
     """An error is a member of its own, or, at older vLLM, the whole chunk."""
-    error = chunk.get("error")
-    if error or chunk.get("object") == "error":
-        status = mapping(error or chunk).get("code")
-        raise ServerError(said_in(chunk), status if isinstance(status, int) else 0)
+    if chunk.get("error") or chunk.get("object") == _ERROR:
+        raise _failure(chunk)
+
+
+def _failure(chunk: Json) -> ServerError:
+    status = mapping(chunk.get("error") or chunk).get("code")
+    return ServerError(said_in(chunk), status if isinstance(status, int) else 0)
 
 
 def said_in(value: object) -> str:

@@ -78,6 +78,9 @@ class TurnPieces:
         self._said: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._latest: dict[int | None, _Call] = {}
+        """By index; of all calls under None."""
         self._extra: dict[str, Any] = {}
         self._usage: Json = {}
         self.finish_reason = ""
@@ -94,7 +97,7 @@ class TurnPieces:
     def _add_choice(self, choice: Json) -> None:
         self.begun = True
         self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
-        delta = mapping(choice.get("delta")) or mapping(choice.get("message"))
+        delta = mapping(choice.get("delta")) or self._whole(choice)
         self._said += _texts(delta.get("content"))
         self._refusal += _texts(delta.get("refusal"))
         self._add_extra(delta)
@@ -106,6 +109,11 @@ class TurnPieces:
             call = self._call_of(piece, touched)
             call.add(piece)
             touched.append(call)
+
+    def _whole(self, choice: Json) -> Json:
+        """The message of a server that does not stream. Some that do say all of it once more at the end."""
+        streamed = self._calls or any(self._said) or any(self._refusal)
+        return {} if streamed else mapping(choice.get("message"))
 
     def _add_extra(self, delta: Json) -> None:
         for name in _ECHOED:
@@ -122,29 +130,44 @@ class TurnPieces:
         if call is None or (not call_id and name and (call in touched or _begins_another(call, function))):
             call = _Call(call_id, index)
             self._calls.append(call)
+            self._latest[index] = self._latest[None] = call
         call.id = call.id or call_id
+        if call_id:
+            self._by_id[call_id] = call
         return call
 
     def _known(self, call_id: str, index: int | None, name: str) -> _Call | None:
         """The call that a piece continues, if any: the latest that fits."""
-        for call in reversed(self._calls):
-            if call_id and call.id == call_id:
-                return call
-        for call in reversed(self._calls):
-            if index is None or call.index == index:
-                late_id = not call.id and not (name and call.name)
-                return call if not call_id or late_id else None
-        return None
+        call = self._by_id.get(call_id)
+        if call is not None:
+            reused = name and index is not None and index != call.index and call.is_complete
+            return None if reused else call
+        call = self._latest.get(index)
+        if call is None or not call_id:
+            return call
+        begun = name and call.name and (name != call.name or call.arguments)
+        return None if call.id or begun else call
 
     def turn(self, number: int) -> ModelTurn:
         said = "".join(self._said) or "".join(self._refusal)
         return ModelTurn(
             text=sendable(said),
-            calls=tuple(_finished(call, number, place) for place, call in enumerate(self._calls)),
+            calls=tuple(self._finished(call, number, place) for place, call in enumerate(self._calls)),
             finish_reason=self.finish_reason,
-            extra={name: sendable(value) if isinstance(value, str) else value for name, value in self._extra.items()},
+            extra=self._extra,
             input_tokens=_count(self._usage, "prompt_tokens"),
             output_tokens=_count(self._usage, "completion_tokens"),
+        )
+
+    def _finished(self, call: _Call, number: int, place: int) -> ToolCall:
+        """A made-up id has nine letters and digits: what the strictest server takes. A call whose id another has got
+        since needs one too."""
+        own = call.id if self._by_id.get(call.id) is call else ""
+        return ToolCall(
+            id=sendable(own) or f"tl{number % 1000:03d}{place % 10000:04d}",
+            name=sendable(call.name),
+            arguments=sendable(call.arguments),
+            extra=call.extra,
         )
 
 
@@ -159,12 +182,6 @@ def _begins_another(call: _Call, function: Json) -> bool:
     if call.name not in ("", function.get("name")):
         return True
     return function.get("arguments") not in (None, "") and call.is_complete
-
-
-def _finished(call: _Call, number: int, place: int) -> ToolCall:
-    """A made-up id has nine letters and digits: what the strictest server takes."""
-    call_id = call.id or f"tl{number % 1000:03d}{place % 10000:04d}"
-    return ToolCall(id=call_id, name=call.name, arguments=sendable(call.arguments), extra=call.extra)
 
 
 def _texts(content: object) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -89,7 +89,7 @@ def assistant_message(turn: ModelTurn) -> Message:
         "role": "assistant",
         "content": turn.text or None,
         "tool_calls": [_call(call) for call in turn.calls],
-        **turn.extra,
+        **_echoed(turn.extra),
     }
 
 
@@ -97,7 +97,19 @@ def _call(call: ToolCall) -> dict[str, Any]:
     """Arguments that are no object are left out: servers read them again, and some fail on them."""
     arguments = call.arguments if arguments_of(call) is not None else "{}"
     function = {"name": call.name, "arguments": arguments or "{}"}
-    return {**call.extra, "id": call.id, "type": "function", "function": function}
+    return {**_echoed(call.extra), "id": call.id, "type": "function", "function": function}
+
+
+def _echoed(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes back as it came, encoded by itself; what cannot be sent is left out."""
+    return {name: sent for name, value in extra.items() if (sent := _encoded(value)) is not None}
+
+
+def _encoded(value: object) -> msgspec.Raw | None:
+    try:
+        return msgspec.Raw(msgspec.json.encode(sendable(value) if isinstance(value, str) else value))
+    except (UnicodeEncodeError, RecursionError):
+        return None
 
 
 def tool_message(call: ToolCall, text: str) -> Message:

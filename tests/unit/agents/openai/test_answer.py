@@ -115,6 +115,14 @@ def test_an_error_inside_the_stream_is_the_servers(error: dict[str, object], mes
 
 
 @pytest.mark.parametrize(
+    ("data", "message"), [(b'{"message": "overloaded"}', "overloaded"), (b"out of memory", "out of memory")]
+)
+def test_an_event_that_is_called_an_error_is_one(data: bytes, message: str) -> None:
+    with pytest.raises(ServerError, match=message):
+        read(b"event: error\ndata: " + data + b"\n\n")
+
+
+@pytest.mark.parametrize(
     ("body", "said"),
     [
         ({"error": {"message": "one"}}, "one"),

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
 from tests.support.models.chat import STYLES, chunks, whole_answer
-from tests.support.models.script import Use, calls, says, use_id
+from tests.support.models.script import Turn, Use, calls, says, use_id
 
 from trunkline.agents.openai.conversed import ModelTurn
 from trunkline.agents.openai.deltas import TurnPieces
@@ -106,6 +107,43 @@ def test_an_id_that_comes_late_is_that_of_the_call() -> None:
         delta(tool_calls=[call("A", index=0)]), delta(tool_calls=[call(None, '{"x":1}', index=0, id="late")])
     )
     assert [(call.id, call.name) for call in turn.calls] == [("late", "A")]
+
+
+def test_an_id_that_comes_late_with_the_name_once_more_is_that_of_the_call() -> None:
+    turn = turn_of(
+        delta(tool_calls=[call("A", "", index=0)]), delta(tool_calls=[call("A", '{"x":1}', index=0, id="late")])
+    )
+    assert [(call.id, call.name, call.arguments) for call in turn.calls] == [("late", "A", '{"x":1}')]
+
+
+def test_calls_that_share_an_id_are_told_apart_by_index_and_get_ids_of_their_own() -> None:
+    turn = turn_of(
+        delta(tool_calls=[call("A", '{"x":1}', index=0, id="same")]),
+        delta(tool_calls=[call("A", "", index=1, id="same")]),
+        delta(tool_calls=[call(None, '{"x":2}', index=1, id="same")]),
+    )
+    assert called(turn) == [("A", {"x": 1}), ("A", {"x": 2})]
+    assert [call.id for call in turn.calls] == ["tl0000000", "same"]
+
+
+@pytest.mark.parametrize("answer", [TWO, says("Hello")], ids=["calls", "text"])
+def test_a_message_that_says_once_more_what_was_streamed_adds_nothing(answer: Turn) -> None:
+    turn = turn_of(*chunks(answer, 0), whole_answer(answer, 0))
+    assert (turn.text, turn.calls) == ((alone := turn_of(*chunks(answer, 0))).text, alone.calls)
+
+
+def test_ids_and_names_can_be_sent_whatever_they_hold() -> None:
+    [made] = turn_of(delta(tool_calls=[call("A\ud83d", "{}", id="a\ud83d")])).calls
+    assert (made.id, made.name) == ("a\ufffd", "A\ufffd")
+
+
+def test_as_many_calls_as_fit_into_a_turn_are_put_together_in_no_time() -> None:
+    """Each piece looks at a call or two, not at all of them."""
+    pieces, started = TurnPieces(), process_time()
+    for number in range(30_000):
+        pieces.add(delta(tool_calls=[call("A", "{}", index=number, id=f"c{number}")]))
+    assert len(pieces.turn(0).calls) == 30_000
+    assert process_time() - started < 5  # it takes 0.2 s, and 20 s if it looks at all
 
 
 def test_the_old_way_of_calling_a_function_is_a_call() -> None:

@@ -8,6 +8,7 @@ import pytest
 from trunkline.agents.openai.conversed import ModelTurn, ToolCall
 from trunkline.agents.openai.endpoint import Endpoint
 from trunkline.agents.openai.request import (
+    Message,
     arguments_of,
     assistant_message,
     body_of,
@@ -140,15 +141,35 @@ def test_arguments_are_a_json_object_or_cannot_be_used(written: str, read: bytes
     assert arguments_of(call(written)) == read
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def sent(message: Message) -> Message:
+    """As a server reads it."""
+    return json.loads(body_of(endpoint(), [message], []))["messages"][0]
+
+
 def test_what_the_model_said_is_told_to_it_again() -> None:
     extra = {"extra_content": {"google": {"thought_signature": "s"}}}
     turn = ModelTurn(calls=(call("", extra=extra), call('{"a": '), call('{"a":1}')), extra={"reasoning_content": "hm"})
-    message = assistant_message(turn)
+    message = sent(assistant_message(turn))
     assert message["content"] is None
     assert message["reasoning_content"] == "hm"
     assert message["tool_calls"][0]["extra_content"] == extra["extra_content"]
     # What is not JSON is not sent back: there are servers that fail on it.
     assert [call["function"]["arguments"] for call in message["tool_calls"]] == ["{}", "{}", '{"a":1}']
+
+
+@pytest.mark.parametrize("value", [{"half": "\ud83d"}, {"\ud83d": 1}, nested(2_000)], ids=["text", "key", "depth"])
+def test_what_a_server_gave_and_cannot_be_sent_is_left_out(value: object) -> None:
+    turn = ModelTurn(calls=(call("", extra={"extra_content": value}),), extra={"reasoning_content": "half \ud83d"})
+    message = sent(assistant_message(turn))
+    assert "extra_content" not in message["tool_calls"][0]
+    assert message["reasoning_content"] == "half \ufffd"
 
 
 def test_an_answer_of_a_tool_is_never_empty_and_can_be_sent() -> None:
