@@ -31,6 +31,10 @@ _CREDENTIAL: Final = re.compile(
 )
 _TOKEN: Final = "token"
 _OTHERS_REFERENCE: Final = "{env:"
+# what may stand beside `${NAME}` where a secret is: how a header says what kind of secret follows
+_ONLY_REFERENCES: Final = re.compile(
+    r"""["']?(?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?(?:\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\})+["']?\Z""", re.IGNORECASE
+)
 _HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
     rf"""{_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
@@ -77,6 +81,11 @@ def is_literal_secret(name: str, node: Node) -> bool:
     return is_secret_name(name) and _HARMLESS.match(node.text) is None
 
 
+def _says_more(name: str, node: Scalar) -> bool:
+    """Whether something stands beside a reference, or is its default, which may be the secret or a part of it."""
+    return is_secret_name(name) and has_reference(node.text) and _ONLY_REFERENCES.match(node.text) is None
+
+
 def hide_secrets(text: str, root: Node | None) -> str:
     """The file's text for people to see: every character of what looks like a secret is a `*`, so places stay.
 
@@ -110,7 +119,7 @@ def _hide_credentials(text: str) -> str:
 
 def _hide_value(match: re.Match[str]) -> str:
     value = match["value"]
-    return match.group() if "${" in value else match.group()[: -len(value)] + "*" * len(value)
+    return match.group() if _ONLY_REFERENCES.match(value.rstrip()) else match.group()[: -len(value)] + "*" * len(value)
 
 
 def _secret_args(args: list[Node]) -> Iterator[tuple[Scalar, str]]:
@@ -137,7 +146,7 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
         elif isinstance(node, Items):
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
-        elif isinstance(node, PassedOver) or is_literal_secret(name, node):
+        elif isinstance(node, PassedOver) or is_literal_secret(name, node) or _says_more(name, node):
             yield node
 
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final
 
 from trunkline.config.file_text import parse_text, read_text
-from trunkline.config.references import as_it_stands, rewrite_node
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.section import key, read_section
@@ -72,7 +71,7 @@ def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> 
     if root is None:
         return LoadedWorkflow(path, report, hide_secrets(text, None))
     reader = WorkflowReader(report, environ, path.absolute().parent, Source(text))
-    shown = hide_secrets(text, rewrite_node(root, _defaults_as_text))
+    shown = hide_secrets(text, root)
     if not isinstance(root, Table):
         reader.wrong_type(root, "keys like `name:` and `states:`")
         return LoadedWorkflow(path, report, shown)
@@ -124,11 +123,6 @@ def _initial_of(states: Table, reader: WorkflowReader) -> Scalar | None:
         return None
     assert isinstance(node, Scalar)
     return node
-
-
-def _defaults_as_text(node: Scalar) -> str:
-    """A reference with a default may hold the secret itself: it is none when secrets are hidden."""
-    return as_it_stands(node.text) if ":-" in node.text else node.text
 
 
 def _names_of(inputs: Node | None) -> list[str]:

@@ -104,6 +104,16 @@ def test_hiding_keeps_every_place() -> None:
     assert "other: word" in hidden
 
 
+def test_what_stands_beside_a_reference_or_is_its_default_is_hidden() -> None:
+    for value in ("Bearer ${KEY} hunter2", "${KEY}hunter2", "hunter2${KEY}", "${KEY:-hunter2}", "${hunter2"):
+        for text in (f"token: '{value}'", f"headers: {{Authorization: '{value}'}}"):
+            assert "hunter2" not in hide_secrets(text, node_of(text))
+            assert "hunter2" not in hide_secrets(text, None)
+    for value in ("Bearer ${KEY}", "${KEY}", "${KEY:-}", "${A}${B}"):
+        text = f"token: '{value}'"
+        assert hide_secrets(text, node_of(text)) == hide_secrets(text, None) == text
+
+
 def test_references_of_other_programs_are_no_secrets() -> None:
     text = '{"headers": {"Authorization": "Bearer {env:ISSUES_TOKEN}", "X-Api-Key": "{env:KEY}"}}'
     assert hide_secrets(text, node_of(text)) == text
