@@ -16,43 +16,55 @@ _HEAD: Final = 0.6
 _NOTE: Final = "\n[… {count:,} characters were left out here: the result is too long for the agent. Ask for less …]\n"
 _NOTE_CHARACTERS: Final = 160
 
+Block = dict[str, Any]
+
 
 def shortened(result: Json, most_characters: int) -> bytes | None:
     """The result of a `tools/call`, the texts of all its blocks cut to the limit; None where it may stay as it is."""
     if len(result) <= most_characters:
         return None  # no character is shorter than a byte
     decoded = cast(dict[str, Any], msgspec.json.decode(result))
-    texts = _texts(decoded)
+    content = cast(list[Any], decoded.get("content") or [])
+    texts = [held["text"] for block in content if (held := _text_in(block)) is not None]
     if _fit(texts, decoded.get("structuredContent"), most_characters):
         return None
     structured = decoded.pop("structuredContent", None)  # agents would show this in place of the text
     if not texts and structured is not None:
-        texts = [{"type": "text", "text": msgspec.json.encode(structured).decode()}]
-        decoded["content"] = [*decoded.get("content", ()), *texts]
-    _cut(texts, most_characters)
+        content = [*content, {"type": "text", "text": msgspec.json.encode(structured).decode()}]
+    decoded["content"] = _cut(content, most_characters)
     return msgspec.json.encode(decoded)
 
 
-def _texts(result: dict[str, Any]) -> list[dict[str, Any]]:
-    content = cast(list[Any], result.get("content") or [])
-    return [block for block in content if isinstance(block, dict) and isinstance(_text(cast(Any, block)), str)]
+def _text_in(block: object) -> Block | None:
+    """Where a block holds its text: in itself, or in the resource that it embeds."""
+    if not isinstance(block, dict):
+        return None
+    outer = cast(Block, block)
+    held = outer if outer.get("type") == "text" else outer.get("resource")
+    return cast(Block, held) if isinstance(held, dict) and isinstance(cast(Block, held).get("text"), str) else None
 
 
-def _text(block: dict[str, Any]) -> object:
-    return block.get("text") if block.get("type") == "text" else None
-
-
-def _fit(texts: list[dict[str, Any]], structured: object, most_characters: int) -> bool:
-    characters = sum(len(block["text"]) for block in texts)
+def _fit(texts: list[str], structured: object, most_characters: int) -> bool:
     data = 0 if structured is None else len(msgspec.json.encode(structured))
-    return max(characters, data) <= most_characters
+    return max(sum(map(len, texts)), data) <= most_characters
 
 
-def _cut(texts: list[dict[str, Any]], characters: int) -> None:
-    """Each block keeps what is left of the room by those before it."""
-    for block in texts:
-        block["text"] = cut_text(block["text"], characters)
-        characters = max(0, characters - len(block["text"]))
+def _cut(content: list[Any], most_characters: int) -> list[Any]:
+    """Each text keeps what is left of the room by those before it. Where next to nothing is, it goes, and one word at
+    the end stands for all that went."""
+    kept: list[Any] = []
+    room, gone = most_characters - _NOTE_CHARACTERS, 0
+    for block in content:
+        held = _text_in(block)
+        if held is None:
+            kept.append(block)
+        elif len(held["text"]) > room <= _NOTE_CHARACTERS:
+            gone += len(held["text"])
+        else:
+            held["text"] = cut_text(held["text"], room)
+            room -= len(held["text"])
+            kept.append(block)
+    return [*kept, {"type": "text", "text": _NOTE.format(count=gone)}] if gone else kept
 
 
 def cut_text(text: str, characters: int) -> str:
