@@ -128,7 +128,19 @@ def make_hostile(stage: AgentStage) -> None:
     stage.project_file("bunfig.toml", 'preload = ["./evil.ts"]\n')
     stage.project_file("evil.ts", f'require("fs").writeFileSync("{folder}/mark-bun", "")')
     stage.project_file("secret.txt", SECRET)
+    stage.project_file(".claude/rules/rule.md", "memory-of-the-repository")
     put_customs(stage.project_file, folder, "repo")
+    plant_programs(stage)
+
+
+def plant_programs(stage: AgentStage) -> None:
+    """A repository whose state git cannot tell without running a program of it, and programs named as usual ones."""
+    for name in ("watch", "git", "grep", "node", "ps", "rg", "sh"):
+        stage.project_file(f"bin/{name}", f"#!/bin/sh\n{mark(stage.folder, name)}\n", mode=0o755)
+    stage.project_file(".git/HEAD", "ref: refs/heads/main\n")
+    stage.project_file(".git/config", f"[core]\nfsmonitor = {stage.project}/bin/watch\n")
+    for name in ("objects", "refs"):
+        (stage.project / ".git" / name).mkdir()
 
 
 # Only our tools -------------------------------------------------------------------------------------------------------
@@ -137,7 +149,7 @@ def make_hostile(stage: AgentStage) -> None:
 async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository_or_the_user_gets_in(
     tmp_path: Path,
 ) -> None:
-    stage = AgentStage(tmp_path, CLAUDE)
+    stage = AgentStage(tmp_path, CLAUDE, path=[Path("bin")])
     settle_user(stage)
     make_hostile(stage)
     run = await stage.run(

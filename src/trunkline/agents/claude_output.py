@@ -8,8 +8,9 @@ from typing import Any, Final
 from trunkline.agents.json_lines import count, listed, mapping, object_of, text
 from trunkline.agents.said import Answered, Complained, Offered, Said, Spent, Spoke, Used
 
-_REFUSALS: Final = ("No such tool available", "Claude requested permissions to use")
-"""How it begins to say that a call was not carried out. Anything else counts as carried out, a failure too."""
+_REFUSALS: Final = ("<tool_use_error>Error: No such tool available", "Claude requested permissions to use")
+"""How it begins to say that a call was not carried out. Anything else counts as carried out, a failure too; what a tool
+printed before it failed may hold any words."""
 
 
 class ClaudeReader:
@@ -55,7 +56,7 @@ class ClaudeReader:
 def _refused(block: Mapping[str, Any]) -> bool:
     content = block.get("content")
     words = text(content) or " ".join(text(mapping(part).get("text")) for part in listed(content))
-    return block.get("is_error") is True and any(refusal in words for refusal in _REFUSALS)
+    return block.get("is_error") is True and words.startswith(_REFUSALS)
 
 
 def _result(event: Mapping[str, Any]) -> Iterator[Said]:
