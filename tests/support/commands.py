@@ -101,6 +101,11 @@ class Terminal:
     def wait_for(self, text: str) -> None:
         wait_until(lambda: text in self.written, f"`{text}` on the terminal: {self.written!r}", 30)
 
+    @property
+    def modes(self) -> list[Any]:
+        """How the terminal treats keys."""
+        return termios.tcgetattr(self._theirs)
+
     # -- the keyboard ---------------------------------------------------------------------------------------------
 
     def type(self, text: str) -> None:

@@ -12,6 +12,7 @@ import click
 
 COMMANDS: Final[dict[str, str]] = {
     "add": "trunkline.cli.edit:add",
+    "agent": "trunkline.cli.agent:agent",
     "budget": "trunkline.cli.budget:budget",
     "call": "trunkline.cli.call:call",
     "completion": "trunkline.cli.completion:completion",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,10 @@ class AgentDoor:
     @property
     def listed(self) -> bool:
         return self._door.listed
+
+    def when_listed(self, then: Callable[[], None]) -> None:
+        """Do this once the agent asks for its tools."""
+        self._door.on_listed = then
 
     async def open(self) -> ToolServer:
         """What the agent has to start."""

@@ -1,0 +1,90 @@
+"""The signals of a session: while an agent has the terminal, Ctrl+C is the agent's; all others end the session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from trunkline.core.errors import STEP_INTERRUPTED, GatewayError, Problem
+from trunkline.runs.interrupt import INTERRUPTED, ORDERLY_S, Interrupt
+
+T = TypeVar("T")
+_ENOUGH: Final = 3
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SessionSignals:
+    """`pressed` says whether Ctrl+C came while the agent had the terminal: it got that as well."""
+
+    def __init__(self) -> None:
+        self.interrupt = Interrupt()
+        self.pressed = False
+        self._with_agent = False
+        self._status: int | None = None
+        self._late = 0
+
+    @contextmanager
+    def agent_has_terminal(self) -> Generator[None, None, None]:
+        self._with_agent = True
+        try:
+            yield
+        finally:
+            self._with_agent = False
+
+    def agent_ended(self, status: int) -> None:
+        """What is left is cleaning up: whoever pressed Ctrl+C once too often to leave the agent changes nothing, and
+        whoever does not want to wait is not kept."""
+        self._status = status
+
+    def strike(self, number: int) -> None:
+        if number != signal.SIGINT:
+            self.interrupt.strike(number)
+        elif self._with_agent:
+            self.pressed = True
+        elif self._status is None:
+            self.interrupt.strike(number)
+        else:
+            self._late += 1
+            if self._late == _ENOUGH:
+                os._exit(self._status)
+
+    async def unless_interrupted(self, work: Coroutine[Any, Any, T], what: str) -> T:
+        """Do this, unless a signal comes: then it is cancelled, and GatewayError says so. Should it not end, we do, and
+        the supervisors end the rest."""
+        task = asyncio.get_running_loop().create_task(work, name=what)
+        try:
+            await asyncio.wait({task, self.interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=ORDERLY_S)
+        if not task.done():
+            os._exit(INTERRUPTED)
+        if task.cancelled():
+            raise GatewayError(interrupted(what, self.interrupt.signal))
+        return task.result()
+
+
+@contextmanager
+def listening_beside() -> Generator[SessionSignals, None, None]:
+    """The loop hears a signal also while its handler is one that does nothing, as that of an agent in the foreground:
+    that is how Ctrl+C is known then. Signals that we were started to ignore stay ignored."""
+    signals = SessionSignals()
+    loop = asyncio.get_running_loop()
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heard:
+        loop.add_signal_handler(number, signals.strike, number)
+    try:
+        yield signals
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+
+
+def interrupted(what: str, name: str) -> Problem:
+    message = f"{name} came: `{what}` and everything that it started were ended"
+    return Problem(code=STEP_INTERRUPTED, message=message, where=what)

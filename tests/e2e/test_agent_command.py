@@ -1,0 +1,267 @@
+"""`trunkline agent` with the real programs: only their models are scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from tests.support.agent_runs import BUILTINS, DONE, AgentKind, folders_left, wrapper
+from tests.support.agent_sessions import Session, SessionStage, Started
+from tests.support.child_trees import survivors
+from tests.support.commands import Terminal
+from tests.support.models.anthropic import ANTHROPIC
+from tests.support.models.chat import CHAT
+from tests.support.models.gemini import GEMINI as GEMINI_API
+from tests.support.models.responses import RESPONSES
+from tests.support.models.script import Turn, Use, calls
+from tests.support.peers.programs import SDK, StdioPeer
+from tests.support.waiting import until, wait_until
+
+from trunkline.core.errors import STEP_INTERRUPTED, TOOLS_NOT_LISTED
+from trunkline.links.run_folder import PREFIX
+
+pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
+
+KEY = "not-a-key"
+CLAUDE = AgentKind(
+    "claude",
+    ANTHROPIC,
+    lambda url: {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+)
+CODEX = AgentKind("codex", RESPONSES, lambda _: {"MODEL_KEY": KEY})
+GEMINI = AgentKind("gemini", GEMINI_API, lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": KEY})
+OPENCODE = AgentKind("opencode", CHAT, lambda url: {"SCRIPTED_URL": url})
+SERVER_TOOLS = [f"books_{tool}" for tool in ("add", "blob", "fail", "grow", "hold", "numbers", "picture", "refuse")] + [
+    "books_whoami",
+    "books_work",
+]
+RESOURCES = ("list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource")
+END_S = 5.0
+
+
+def ours(tool: str, **arguments: Any) -> Use:
+    return Use(f"mcp__trunkline-run__{tool}", arguments)
+
+
+def named(*tools: str) -> list[str]:
+    return sorted(f"mcp__trunkline-run__{tool}" for tool in tools)
+
+
+def claude(folder: Path, **keys: Any) -> SessionStage:
+    """A user who has been through Claude Code's first questions."""
+    stage = SessionStage(folder, CLAUDE, **keys)
+    projects = {str(stage.project): {"hasTrustDialogAccepted": True}}
+    state = {"hasCompletedOnboarding": True, "customApiKeyResponses": {"approved": [KEY]}, "projects": projects}
+    stage.home_file(".claude.json", state)
+    return stage
+
+
+def recorded(session: Session, *tools: str) -> None:
+    """Each call has a line in the log and a span below that of the session."""
+    assert session.calls() == list(tools)
+    assert {line["caller"] for line in session.log if line["event"] == "call"} == {"agent:claude"}
+    [whole] = [span for span in session.spans if span.name == "agent.claude"]
+    assert [span.parent for span in session.spans if span is not whole] == [whole.id] * len(tools)
+
+
+# Headless -------------------------------------------------------------------------------------------------------------
+
+
+async def test_claude_has_the_built_in_tools_and_those_of_the_configuration_and_no_others(tmp_path: Path) -> None:
+    stage = claude(tmp_path)
+    stage.sources = StdioPeer(tmp_path, "books", [*SDK, "stdio"]).entry()
+    session = await stage.session(
+        calls(ours("Bash", command="echo $((6 * 7))"), ours("books_add", a=2, b=3)), args=["-p", "Do as planned"]
+    )
+    assert (session.status, session.stdout.strip(), session.stderr) == (0, DONE, "")
+    assert session.offered == named(*BUILTINS, *SERVER_TOOLS)
+    assert session.model.result(0, 0).text == "42"
+    recorded(session, "Bash", "add")
+    session.left_nothing()
+
+
+async def test_beside_its_own_tools_claude_has_those_of_the_configuration_alone(tmp_path: Path) -> None:
+    stage = claude(tmp_path)
+    stage.sources = StdioPeer(tmp_path, "books", [*SDK, "stdio"]).entry()
+    use = calls(ours("books_add", a=2, b=3))
+    session = await stage.session(use, args=["-p", "Do as planned"], options=["--additive"])
+    assert (session.status, session.stdout.strip()) == (0, DONE), session.stderr
+    assert [tool for tool in session.offered if "trunkline-run" in tool] == named(*SERVER_TOOLS)
+    assert {"Bash", "Edit", "Read", "Write"} <= set(session.offered)
+    recorded(session, "add")
+    session.left_nothing()
+
+
+def settle_codex(stage: SessionStage) -> None:
+    provider = 'name = "scripted"\nbase_url = "http://model.example/v1"\nenv_key = "MODEL_KEY"\n'
+    chosen = 'model = "gpt-5.5"\nmodel_provider = "scripted"\n'
+    stage.home_file(".codex/config.toml", f"{chosen}[model_providers.scripted]\n{provider}")
+
+
+def settle_gemini(stage: SessionStage) -> None:
+    stage.home_file(".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
+
+
+def settle_opencode(stage: SessionStage) -> None:
+    options = {"baseURL": "{env:SCRIPTED_URL}/v1", "apiKey": KEY}
+    mine = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"large": {}}}
+    stage.home_file(".config/opencode/opencode.json", {"model": "mine/large", "provider": {"mine": mine}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "settle", "args", "prefix", "more"),
+    [
+        (CODEX, settle_codex, ["exec", "--skip-git-repo-check"], "mcp__trunkline_run/", RESOURCES),
+        (GEMINI, settle_gemini, ["-m", "gemini-2.5-pro", "-p"], "mcp_trunkline-run_", ()),
+        (OPENCODE, settle_opencode, ["run"], "trunkline-run_", ()),
+    ],
+    ids=["codex", "gemini", "opencode"],
+)
+async def test_the_others_have_the_built_in_tools_alone(
+    tmp_path: Path,
+    kind: AgentKind,
+    settle: Callable[[SessionStage], None],
+    args: list[str],
+    prefix: str,
+    more: tuple[str, ...],
+) -> None:
+    stage = SessionStage(tmp_path, kind)
+    settle(stage)
+    use = calls(Use(f"{prefix}Bash", {"command": "echo $((6 * 7))"}))
+    session = await stage.session(use, args=[*args, "Do as planned"])
+    assert (session.status, DONE in session.stdout) == (0, True), session.stderr
+    assert session.offered == sorted([*(prefix + tool for tool in BUILTINS), *more])
+    assert "42" in session.model.result(0).text
+    assert session.calls() == ["Bash"]
+    session.left_nothing()
+
+
+# How it ends ----------------------------------------------------------------------------------------------------------
+
+DEAF = """
+if "--mcp-config" in arguments:
+    place = arguments.index("--mcp-config")
+    del arguments[place : place + 2]
+"""
+
+
+async def test_an_agent_that_never_asks_for_its_tools_has_failed_whatever_it_says(tmp_path: Path) -> None:
+    stage = claude(tmp_path, path=[wrapper(tmp_path, "claude", DEAF)])
+    session = await stage.session(args=["-p", "Do as planned"])
+    assert (session.status, bool(session.stdout)) == (1, True)
+    assert TOOLS_NOT_LISTED.id in session.stderr
+    assert session.end["code"] == TOOLS_NOT_LISTED.id
+    session.left_nothing()
+
+
+async def test_the_status_is_the_agents_own(tmp_path: Path) -> None:
+    stage = claude(tmp_path, path=[wrapper(tmp_path, "claude", 'if "--version" not in arguments: sys.exit(7)')])
+    session = await stage.session(args=["-p", "Do as planned"])
+    assert session.status == 7
+    session.left_nothing()
+
+
+# On a terminal --------------------------------------------------------------------------------------------------------
+
+
+async def on_terminal(stage: SessionStage, args: list[str], play: Callable[[Terminal], None], *turns: Turn) -> Session:
+    """A session with somebody at the keyboard, who plays to its end."""
+    async with stage.made(*turns, args=args) as started:
+        return stage.over(started, *await asyncio.to_thread(sit, stage, started, play))
+
+
+def sit(stage: SessionStage, started: Started, play: Callable[[Terminal], None]) -> tuple[int, str]:
+    """Its status and what is left on the screen; the terminal is as it was, unless nobody could do that any more."""
+    with Terminal(*started.command[1:], cwd=stage.project, env=started.environ, columns=100) as terminal:
+        modes = terminal.modes
+        play(terminal)
+        status = terminal.finish()
+        assert status == -signal.SIGKILL or terminal.modes == modes
+        return status, terminal.screen
+
+
+async def test_a_person_talks_to_claude_and_leaves(tmp_path: Path) -> None:
+    stage = claude(tmp_path)
+
+    def play(terminal: Terminal) -> None:
+        terminal.wait_for(str(stage.log))
+        terminal.wait_for("shortcuts")
+        wait_until(lambda: "tools_listed" in stage.log.read_text(), "its tools", 30)
+        terminal.type("Do as planned")
+        terminal.wait_for("planned")
+        press(terminal, "\r", lambda: DONE.split()[-1] in terminal.written)
+        leave(terminal)
+
+    session = await on_terminal(stage, [], play, calls(ours("Bash", command="echo $((6 * 7))")))
+    assert session.status == 0
+    assert session.offered == named(*BUILTINS)
+    recorded(session, "Bash")
+    session.left_nothing()
+
+
+def leave(terminal: Terminal) -> None:
+    """Ctrl+C, and once more as soon as it says that this is the way."""
+
+    def left() -> bool:
+        return bool(terminal.written) and terminal.process.poll() is not None
+
+    for _ in range(10):
+        said = terminal.written.count("again")
+        terminal.press_ctrl_c()
+        wait_until(lambda said=said: left() or terminal.written.count("again") > said, "a reaction", 20)
+        terminal.press_ctrl_c()
+        with suppress(AssertionError):
+            wait_until(left, "the end", 3)
+            return
+
+
+def press(terminal: Terminal, key: str, happened: Callable[[], bool]) -> None:
+    """Again and again until something has happened: not every moment is one in which a program listens to keys."""
+    for _ in range(100):
+        terminal.type(key)
+        with suppress(AssertionError):
+            wait_until(happened, "a reaction", 0.3)
+            return
+    raise AssertionError(terminal.written)
+
+
+async def test_ctrl_c_ends_an_agent_at_work_and_is_not_taken_for_success(tmp_path: Path) -> None:
+    stage = claude(tmp_path)
+
+    def play(terminal: Terminal) -> None:
+        wait_until(lambda: at_work(stage), "the call", 40)
+        terminal.press_ctrl_c()
+
+    session = await on_terminal(stage, ["-p", "Do as planned"], play, calls(ours("Bash", command="sleep 1000")))
+    assert session.status == STEP_INTERRUPTED.exit
+    assert session.end["code"] == STEP_INTERRUPTED.id
+    session.left_nothing()
+
+
+def at_work(stage: SessionStage) -> bool:
+    return any(b"sleep\x001000" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in survivors(stage.mark))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_session_that_is_ended_from_outside_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    stage = claude(tmp_path)
+    struck_at = 0.0
+
+    def play(terminal: Terminal) -> None:
+        nonlocal struck_at
+        terminal.wait_for("shortcuts")
+        struck_at = monotonic()
+        os.kill(terminal.process.pid, number)
+
+    async with stage.made(args=[]) as started:
+        status, _ = await asyncio.to_thread(sit, stage, started, play)
+        await until(lambda: not survivors(stage.mark) and not folders_left(started.temporary, PREFIX), "its end", END_S)
+    assert monotonic() - struck_at < END_S
+    assert status == (STEP_INTERRUPTED.exit if number == signal.SIGTERM else -signal.SIGKILL)
