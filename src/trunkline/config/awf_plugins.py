@@ -40,9 +40,11 @@ _PREFIX: Final = "awf-plugin-"
 
 @dataclass(frozen=True, slots=True)
 class AwfPlugins:
-    """`found` are the sources by name. `text` is the file's, its secrets hidden."""
+    """`found` are the sources by name; `renamed` are their names by those in the file, where these cannot be names of
+    sources. `text` is the file's, its secrets hidden."""
 
     found: Mapping[str, SourceSection]
+    renamed: Mapping[str, str]
     problems: tuple[FileProblem, ...]
     failed: bool
     text: str
@@ -53,17 +55,18 @@ def read_awf_plugins(file: Path, *, environ: Mapping[str, str], kinds: Kinds, ta
     report = Report(str(file))
     reader = Reader(report, environ, file.parent)
     sources = SourceList(reader, kinds, taken)
+    renamed: dict[str, str] = {}
     root, text = None, ""
     try:
         text = read_text(file, report)
         root = parse_text(text, file, report)
-        _read_root(root, reader, sources, taken)
+        _read_root(root, reader, sources, taken, renamed)
     except Invalid:
         pass  # the report has it
-    return AwfPlugins(sources.found, report.in_file_order(), report.failed, hide_secrets(text, root))
+    return AwfPlugins(sources.found, renamed, report.in_file_order(), report.failed, hide_secrets(text, root))
 
 
-def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container[str]) -> None:
+def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container[str], renamed: dict[str, str]) -> None:
     if isinstance(root, Scalar) and root.kind == "null":
         return
     if not isinstance(root, Table):
@@ -77,7 +80,9 @@ def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container
     sources.reserve(entry for entry in entries if entry.key.text not in taken)
     for entry in entries:
         with reader.one_source():
-            _read_plugin(entry, reader, sources, taken)
+            name = _read_plugin(entry, reader, sources, taken)
+            if name != entry.key.text:
+                renamed[entry.key.text] = name
 
 
 def _entries(plugins: Node, reader: Reader) -> list[Entry]:
@@ -108,19 +113,21 @@ def _named(item: Node, reader: Reader) -> Entry:
     return Entry(Scalar(name.span, "text", text), Table(item.span, rest))
 
 
-def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Container[str]) -> None:
+def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Container[str]) -> str:
+    """The name that it has as a source."""
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     _report_unknown(entry.value, _OURS, reader)
     if entry.key.text in taken:
         message = f"`{entry.key.text}` is a source of the configuration file too, which is used instead"
         reader.warn(DUPLICATE_KEY, entry.key, message)
-        return
+        return entry.key.text
     table = Table(entry.value.span, _translated(entry, entry.value, reader))
     name = name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
     enabled = reader.peek(table.get("enabled")).lower() != "false"
     sources.add(name, _KIND, entry.key, table, enabled=enabled)
+    return name
 
 
 def _translated(entry: Entry, plugin: Table, reader: Reader) -> list[Entry]:

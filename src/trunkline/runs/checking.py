@@ -72,9 +72,8 @@ async def check_file(
     configured = None if path is None else load_config(path, environ=environ, kinds=section_kinds())
     settings = None if configured is None else configured.settings
     plugins = plugin_sections(settings, workflow, cwd, environ=environ)
-    checked = Checked(loaded=loaded, configured=configured, plugins=plugins)
     # where a file cannot be used it is not known which plugins there are
-    if not plugins.failed and (configured is None or settings is not None):
-        redact = Redactor(() if settings is None else settings.secrets())
-        await check_outside(loaded, plugins, environ=environ, redact=redact, start_plugins=start_plugins)
-    return checked
+    known = plugins if not plugins.failed and (configured is None or settings is not None) else None
+    redact = Redactor(() if settings is None else settings.secrets())
+    await check_outside(loaded, known, environ=environ, redact=redact, start_plugins=start_plugins)
+    return Checked(loaded=loaded, configured=configured, plugins=plugins)

@@ -32,20 +32,22 @@ _MOST_LISTED: Final = 20
 
 async def check_outside(
     loaded: LoadedWorkflow,
-    plugins: Plugins,
+    plugins: Plugins | None,
     *,
     environ: Mapping[str, str],
     redact: Callable[[str], str] = str,
     start_plugins: bool = True,
 ) -> None:
     """Put into the workflow's report what its file alone does not tell. Whatever is started for that has ended when
-    this returns."""
-    wanted = _wanted(loaded, plugins)
+    this returns. `plugins` are None where it is not known which there are."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
+        if plugins is None:
+            return
+        _check_plugins(loaded, plugins)
+        wanted = _wanted(loaded, plugins)
         if start_plugins and wanted:
             group.create_task(_check_operations(loaded, plugins, wanted, environ, redact))
-    _check_plugins(loaded, plugins)
 
 
 # -- plugins ----------------------------------------------------------------------------------------------------------
@@ -53,9 +55,8 @@ async def check_outside(
 
 def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection]:
     """The plugins that can be asked, of those that the workflow exposes."""
-    names = dict.fromkeys(source_name(plugin.text) for use in loaded.uses for plugin in use.plugins)
-    sections = {name: plugins.sections[name] for name in names if name in plugins.sections}
-    return {name: section for name, section in sections.items() if not _obstacle(section)}
+    named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
+    return {source_name(name): found for name, found in named.items() if found is not None and not _obstacle(found)}
 
 
 def _obstacle(section: SourceSection) -> str:
@@ -69,10 +70,10 @@ def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
     for use in loaded.uses:
         with loaded.report.of_step(use.step):
             for plugin in _each_once(use):
-                name = source_name(plugin.text)
-                if name not in plugins.sections:
+                section = plugins.find(plugin.text)
+                if section is None:
                     _unknown_plugin(loaded, plugin, plugins)
-                elif obstacle := _obstacle(plugins.sections[name]):
+                elif obstacle := _obstacle(section):
                     _not_checked(loaded, plugin, obstacle)
 
 
@@ -85,6 +86,11 @@ def _each_once(use: ProxyUse) -> list[Scalar]:
 
 
 def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: Plugins) -> None:
+    renamed = plugins.renamed.get(plugin.text)
+    if renamed:
+        message = f"`{plugin.text}` is `{renamed}` here: its own name cannot be that of a source"
+        loaded.report.error(PROXY_UNKNOWN_PLUGIN, plugin.span, message, f"write `{renamed}`, or rename the plugin")
+        return
     kind = plugins.other_kinds.get(plugin.text)
     message = f"`{plugin.text}` is a source of the kind `{kind}`, not a {PLUGIN}" if kind else ""
     hint = hint_for(plugin.text, plugins.sections, "plugins") or "declare it in `.awf/plugins.yaml` or under `sources`"
@@ -107,14 +113,18 @@ async def _check_operations(
     for use in loaded.uses:
         with loaded.report.of_step(use.step):
             for plugin in _each_once(use):
-                found = probed.get(source_name(plugin.text))
+                found = _probed(plugin, plugins, probed)
                 if found is not None and found.trouble:
                     _not_checked(loaded, plugin, found.trouble, found.hint)
             for exposed in use.exposed:
-                name = source_name(exposed.plugin.text)
-                if name in probed and not probed[name].trouble:
-                    deny = plugins.sections[name].tools.deny
-                    _check_operation(loaded, exposed.operation, exposed.plugin.text, probed[name], deny)
+                found = _probed(exposed.plugin, plugins, probed)
+                if found is not None and not found.trouble:
+                    deny = plugins.sections[source_name(exposed.plugin.text)].tools.deny
+                    _check_operation(loaded, exposed.operation, exposed.plugin.text, found, deny)
+
+
+def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, Probed]) -> Probed | None:
+    return None if plugins.find(plugin.text) is None else probed.get(source_name(plugin.text))
 
 
 def _check_operation(

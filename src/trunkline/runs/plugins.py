@@ -13,6 +13,7 @@ from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, Unready
 from trunkline.sources import section_kinds
+from trunkline.workflow.proxy import source_name
 
 PLUGIN: Final = "plugin"
 _FILE: Final = Path(".awf", "plugins.yaml")
@@ -21,12 +22,19 @@ _FILE: Final = Path(".awf", "plugins.yaml")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
     """`sections` are the plugins by name, also those that are disabled or lack something; `other_kinds` are the sources
-    that are no plugins, with their kinds. `texts` are the files that `problems` are about."""
+    that are no plugins, with their kinds. `renamed` are plugins of AWF's file whose names there cannot be names of
+    sources, with those that they have. `texts` are the files that `problems` are about."""
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     other_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: tuple[FileProblem, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def find(self, written: str) -> SourceSection | None:
+        """The plugin that a workflow calls so. None also where its name was given to another one."""
+        name = source_name(written)
+        return self.sections.get(name) if self.renamed.get(written, name) == name else None
 
     @property
     def failed(self) -> bool:
@@ -50,6 +58,7 @@ def plugin_sections(
     return Plugins(
         sections={**found.found, **sections},
         other_kinds=others,
+        renamed=found.renamed,
         problems=found.problems,
         texts={str(file): found.text},
     )

@@ -113,6 +113,25 @@ def workflow(*tools: str, provider: str = "claude") -> str:
     return f"{head}    mcp_proxy: {{enable: true, plugin_tools: [{', '.join(tools)}]}}\n"
 
 
+async def test_what_is_known_of_an_agent_is_said_also_where_the_plugins_are_not_known(tmp_path: Path) -> None:
+    checked = await check(write(tmp_path, workflow("{plugin: jobs, expose: [echo]}", provider="codex"), jobs={}))
+    assert [(p.code.id, p.severity) for p in checked.problems] == [
+        (f"{PROXY}UNSUPPORTED_PROVIDER", "warning"),
+        ("TL105", "error"),
+    ]
+
+
+async def test_a_plugin_is_not_taken_for_another_whose_name_its_own_becomes(tmp_path: Path) -> None:
+    journal = Records(tmp_path, "other")
+    text = workflow("{plugin: a.b, expose: [nope]}")
+    checked = await check(write(tmp_path, text, **{"a.b": jobs(), "a_b": jobs(str(journal.journal))}))
+    [problem] = [problem for problem in checked.problems if problem.severity == "error"]
+    assert (problem.code.id, problem.hint) == (f"{PROXY}UNKNOWN_PLUGIN", "write `a_b_2`, or rename the plugin")
+    assert journal.events("start") == []
+    (tmp_path / "w.yaml").write_text(workflow("{plugin: a_b_2, expose: [echo]}"))
+    assert (await check(tmp_path)).workflow is not None
+
+
 async def test_a_good_workflow_with_a_plugin_is_fine(tmp_path: Path) -> None:
     text = workflow("{plugin: jobs, expose: [echo]}", "{plugin: jobs, expose: [all-types]}")
     checked = await check(write(tmp_path, text, jobs=jobs()))
