@@ -33,9 +33,11 @@ class Isolation:
     mitigation: str = ""
 
 
-async def judge(provider: Provider, installed: Installed, mode: Mode, verdicts: Verdicts, try_out: TryOut) -> Isolation:
-    """A version that is not verified is tried, once. Raises GatewayError where a trial has shown that the agent keeps
-    tools of its own: nothing would hold those back."""
+async def judge(
+    provider: Provider, installed: Installed, mode: Mode, verdicts: Verdicts, try_out: TryOut, *, model: str = ""
+) -> Isolation:
+    """A version that is not verified is tried, once for each model: there are tools that only some models get. Raises
+    GatewayError where a trial has shown that the agent keeps tools of its own: nothing would hold those back."""
     name, version = provider.name, installed.version
     if mode == "native":
         return Isolation()
@@ -43,10 +45,11 @@ async def judge(provider: Provider, installed: Installed, mode: Mode, verdicts: 
         return Isolation(warnings=_doubt(name, f"{name} {version} keeps its own tools, as the step wants"))
     if version in provider.verified:
         return Isolation(warnings=_doubt(name, f"isolation is verified for {name} {version}"))
-    tried = verdicts.of(name, version)
+    setup = f"{version} {model}".rstrip()
+    tried = verdicts.of(name, setup)
     if tried is None:
         tried = await try_out()
-        verdicts.keep(name, version, tried)
+        verdicts.keep(name, setup, tried)
     if tried.own_tools:
         raise GatewayError(native_tool(name, f"{version} was tried out and offered", tried.own_tools))
     if tried.isolated:

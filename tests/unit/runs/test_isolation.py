@@ -34,11 +34,11 @@ class Trial:
 
 
 async def judged(
-    folder: Path, name: str, version: str, tried: Tried | None = None, mode: Mode = "intercept"
+    folder: Path, name: str, version: str, tried: Tried | None = None, mode: Mode = "intercept", model: str = ""
 ) -> tuple[Isolation, int]:
     trial = Trial(tried or Tried(why="not to be tried"))
     installed = Installed(program="/x", version=version)
-    isolation = await judge(provider(name), installed, mode, Verdicts(folder), trial)
+    isolation = await judge(provider(name), installed, mode, Verdicts(folder), trial, model=model)
     return isolation, trial.times
 
 
@@ -63,6 +63,13 @@ async def test_another_version_is_tried_once_and_then_known(tmp_path: Path) -> N
     assert (times, more) == (1, 0)
     assert codes(first) == codes(again) == [PROXY_PROVIDER, ISOLATION_UNVERIFIED]
     assert first.mitigation == ""
+
+
+async def test_what_one_model_gets_says_nothing_of_another(tmp_path: Path) -> None:
+    for model, trials in (("", 1), ("gpt-5.5", 1), ("", 0), ("gpt-5.5", 0)):
+        assert (await judged(tmp_path, "codex", "2.0.0", Tried(), model=model))[1] == trials
+    with pytest.raises(GatewayError):
+        await judged(tmp_path, "codex", "2.0.0", Tried(own_tools=("exec",)), model="gpt-7")
 
 
 async def test_a_version_that_showed_tools_of_its_own_is_not_started(tmp_path: Path) -> None:

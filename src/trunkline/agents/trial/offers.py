@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 import msgspec
 
 _NAMESPACE: Final = "namespace"
-_TOLD_LATER: Final = ("additional_tools", "tool_search_output")
-"""Items of a conversation by which some models are told of tools."""
 
 
 def tools_offered(body: bytes) -> tuple[str, ...]:
@@ -25,9 +23,8 @@ def tools_offered(body: bytes) -> tuple[str, ...]:
         return ()
     asked = cast(dict[str, Any], request)
     names = list(_names(asked.get("tools"), ""))
-    for item in _objects(asked.get("input")):
-        if item.get("type") in _TOLD_LATER:
-            names += _names(item.get("tools"), "")
+    for item in _objects(asked.get("input")):  # some models are told of tools in the conversation
+        names += _names(item.get("tools"), "")
     return tuple(names)
 
 
@@ -36,7 +33,8 @@ def _names(tools: object, namespace: str) -> Iterator[str]:
         if "functionDeclarations" in tool or not tool.keys() & {"name", "type", "function"}:
             yield from _in_group(tool)
         elif tool.get("type") == _NAMESPACE:
-            yield from _names(tool.get("tools"), f"{tool.get('name')}/")
+            inside = f"{tool.get('name')}/"
+            yield from list(_names(tool.get("tools"), inside)) or [inside]  # what we cannot read is not nothing
         else:
             yield namespace + _name(tool)
 

@@ -18,6 +18,10 @@ RESPONSES = {
     ],
     "input": [{"type": "message"}, {"type": "additional_tools", "tools": [{"type": "custom", "name": "apply_patch"}]}],
 }
+UNREAD = {
+    "tools": [{"type": "namespace", "name": "shell", "members": ["exec"]}],
+    "input": [{"type": "tools_of_tomorrow", "tools": [{"type": "custom", "name": "apply_patch"}]}],
+}
 GEMINI = {"tools": [{"functionDeclarations": [{"name": "mcp_t_Read"}, {"name": "glob"}]}, {"googleSearch": {}}]}
 
 
@@ -27,6 +31,7 @@ GEMINI = {"tools": [{"functionDeclarations": [{"name": "mcp_t_Read"}, {"name": "
         pytest.param(MESSAGES, ("Read", "web_search"), id="messages"),
         pytest.param(CHAT, ("t_Read",), id="chat completions"),
         pytest.param(RESPONSES, ("exec", "mcp__t/Read", "web_search", "apply_patch"), id="responses"),
+        pytest.param(UNREAD, ("shell/", "apply_patch"), id="what no version has yet"),
         pytest.param(GEMINI, ("mcp_t_Read", "glob", "googleSearch"), id="gemini"),
         pytest.param({"messages": []}, (), id="no tools"),
         pytest.param([1], (), id="no object"),
