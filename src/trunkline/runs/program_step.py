@@ -104,7 +104,7 @@ class ProgramSteps:
                 job, _ = await self._job(task, provider, _part(folder, "t"), gateway, stack)
                 return await try_out(self._runner, provider, installed, job)
 
-        return await judge(provider, installed, task.mode, self._verdicts, trial)
+        return await judge(provider, installed, task.mode, self._verdicts, trial, model=task.model)
 
 
 def _part(folder: Path, name: str) -> Path:
