@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -273,6 +274,94 @@ async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everythin
     assert run.of("step_ended")[-1]["problem"]["code"] == STEP_INTERRUPTED.id
     assert run.events[-1]["event"] == "run_ended"
     await until(lambda: not plugin.pids(), "the plugin is gone")
+
+
+async def test_a_second_signal_ends_the_run_at_once_and_it_is_still_told_how_it_ended(tmp_path: Path) -> None:
+    write_flow(tmp_path, FLOW.replace("expose: [echo]", "expose: [hang]"))
+    plugin = FaultyPlugin(tmp_path, "jobs", term="ignore")
+    entry = plugin.entry()["jobs"]
+    plugins = {"plugins": {"jobs": {"command": entry["command"], "args": entry["args"]}}}
+    (tmp_path / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    async with (
+        model_saying(calls(Use("jobs_hang"))) as model,
+        going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run,
+    ):
+        await run.seen("tool_call_started", tool="hang")
+        run.process.send_signal(signal.SIGINT)
+        await run.seen("tool_call_ended", tool="hang")  # the first one has been heard
+        run.process.send_signal(signal.SIGTERM)
+        assert await run.ended() == ORDERLY
+    assert run.events[-1]["event"] == "run_ended"
+    assert run.events[-1]["status"] == "interrupted"
+    await until(lambda: not plugin.pids(), "the plugin is gone")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_before_the_first_step_leaves_nothing_either(tmp_path: Path, number: signal.Signals) -> None:
+    write_flow(tmp_path)
+    program = "import time; open('begun', 'w'); time.sleep(600)"
+    plugins = {"plugins": {"jobs": {"command": sys.executable, "args": ["-c", program]}}}
+    (tmp_path / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="tl") as temporary:
+        async with going(tmp_path, TMPDIR=temporary, MODEL_URL="http://127.0.0.1:9/v1") as run:
+            await until((tmp_path / "begun").exists, "the plugin is started to be looked at", 40)
+            run.process.send_signal(number)
+            assert await run.ended() == ORDERLY
+        assert (os.listdir(temporary), survivors(run.mark), run.events) == ([], [], [])
+
+
+# Whoever reads --------------------------------------------------------------------------------------------------------
+
+
+async def run_into(folder: Path, flow: str, stdout: int, *arguments: str) -> asyncio.subprocess.Process:
+    (folder / "flow.yaml").write_text(flow)
+    with (folder / "stderr.txt").open("wb") as stderr:
+        return await asyncio.create_subprocess_exec(
+            *(TRUNKLINE, "run", "flow.yaml", *arguments),
+            cwd=folder,
+            env=environment(folder),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+        )
+
+
+async def test_a_reader_that_does_not_read_holds_up_neither_the_run_nor_its_end(tmp_path: Path) -> None:
+    flow = """
+        name: much
+        states:
+          initial: fill
+          fill: {type: step, command: "yes | head -c 900000", on_success: wait}
+          wait: {type: step, command: "touch begun; sleep 600"}
+        """
+    unread, stdout = os.pipe()
+    process = await run_into(tmp_path, flow, stdout, "--json")
+    os.close(stdout)
+    try:
+        await until((tmp_path / "begun").exists, "the next step has begun", 40)
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(15):
+            assert await process.wait() == ORDERLY
+    finally:
+        os.close(unread)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize("arguments", [["--json"], []])
+async def test_a_reader_that_leaves_changes_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    flow = (
+        "{name: t, states: {initial: one, one: {type: step, command: 'while [ ! -e go ]; do sleep 0.05; done; pwd'}}}"
+    )
+    read, stdout = os.pipe()
+    process = await run_into(tmp_path, flow, stdout, *arguments)
+    os.close(stdout)
+    os.close(read)
+    (tmp_path / "go").touch()
+    async with asyncio.timeout(30):
+        assert await process.wait() == 0
+    assert "BrokenPipe" not in (tmp_path / "stderr.txt").read_text()
 
 
 async def test_nothing_survives_a_run_that_is_killed(tmp_path: Path) -> None:

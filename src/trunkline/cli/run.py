@@ -12,6 +12,7 @@ import click
 from trunkline.cli.options import CONFIG
 
 if TYPE_CHECKING:
+    from trunkline.cli.aside import Aside
     from trunkline.cli.run_screen import Screen
     from trunkline.config.settings import Settings
     from trunkline.runs.checking import Checked
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
 _REFUSED: Final = 2
+_LAST_WORDS_S: Final = 0.3
+"""For a reader of an interrupted run to take what is left."""
 
 
 @click.command(short_help="Run a workflow.")
@@ -80,9 +83,14 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
     """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
     from trunkline.config.render import summarize
     from trunkline.runs.checking import check_file
+    from trunkline.runs.interrupt import INTERRUPTED, unless_interrupted
     from trunkline.serve.loop import run as run_loop
 
-    checked = run_loop(lambda: check_file(workflow, config, cwd=folder, home=Path.home(), environ=os.environ))
+    checked = run_loop(
+        lambda: unless_interrupted(check_file(workflow, config, cwd=folder, home=Path.home(), environ=os.environ))
+    )
+    if checked is None:
+        sys.exit(INTERRUPTED)
     if checked.problems and (checked.failed or not as_json):
         click.echo(checked.shown(), err=True)
     if checked.workflow is None:
@@ -92,6 +100,21 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
 
 
 def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, *, as_json: bool) -> RunEnded:
+    """Nothing that happens to stdout or stderr ends the run; that stdout could not be written is told at its end."""
+    from trunkline.cli.aside import streams_aside
+
+    with streams_aside() as aside:
+        ended = _run_shown(checked, given, folder, log_file, aside, as_json=as_json)
+        aside.finish(_LAST_WORDS_S if ended.status == "interrupted" else None)
+        lost = aside.errors.get(sys.stdout.fileno())
+    if lost is not None and not isinstance(lost, BrokenPipeError):  # whoever closed a pipe has read enough
+        raise lost
+    return ended
+
+
+def _run_shown(
+    checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, aside: Aside, *, as_json: bool
+) -> RunEnded:
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
     from trunkline.runs.run_events import Warned
@@ -117,7 +140,7 @@ def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path |
                 workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact
             )
             if outcome.stuck:
-                _leave_now(screen, outcome.ended)
+                _leave_now(screen, outcome.ended, aside)
             return outcome.ended
 
     ended = run_loop(main)
@@ -125,11 +148,11 @@ def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path |
     return ended
 
 
-def _leave_now(screen: Screen, ended: RunEnded) -> NoReturn:
+def _leave_now(screen: Screen, ended: RunEnded, aside: Aside) -> NoReturn:
     """Something did not end in time. Our end is what ends it: even closing the loop would wait for it."""
     screen.waiting.clear()
     screen.close(ended)
-    sys.stdout.flush()
+    aside.finish(_LAST_WORDS_S)
     os._exit(_STATUS[ended.status])
 
 

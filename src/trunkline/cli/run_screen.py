@@ -1,4 +1,7 @@
-"""Where a run is shown: progress and a summary on stderr for people, or an event a line on stdout for programs."""
+"""Where a run is shown: progress and a summary on stderr for people, or an event a line on stdout for programs.
+
+Both write to streams that take everything at once (`aside.py`), and whose failures are told at the end of the run.
+"""
 
 from __future__ import annotations
 
@@ -28,32 +31,21 @@ class Screen(Protocol):
 
 
 class JsonScreen:
-    """One JSON object a line, at once. Nothing that happens to stdout ends the run; a full disk is told at its end."""
+    """One JSON object a line, at once. Nothing that happens to stdout ends the run."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self.waiting = Waiting("")
         self._redact = redact
-        self._gone = False
-        self._lost: OSError | None = None
 
     def hear(self, event: RunEvent) -> None:
-        if self._gone:
-            return
         members = as_json(event, self._redact)
         members["time"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        try:
-            sys.stdout.write(
-                json.dumps(members) + "\n"
-            )  # ASCII: nothing in it reaches a terminal as a control character
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self._gone = True  # whoever read has enough
-        except OSError as error:
-            self._gone, self._lost = True, error
+        line = json.dumps(members)  # ASCII: nothing in it reaches a terminal as a control character
+        with suppress(OSError):
+            sys.stdout.write(f"{line}\n")
 
     def close(self, ended: RunEnded) -> None:
-        if self._lost is not None:
-            raise self._lost
+        """Everything has been said."""
 
 
 class PeopleScreen:
@@ -76,13 +68,12 @@ class PeopleScreen:
         for line in self._summary.lines():
             self._show(line)
         if ended.output:
-            with suppress(BrokenPipeError):
+            with suppress(OSError):
                 echo_data(ended.output)
 
     def _show(self, line: str) -> None:
         self.waiting.clear()
-        with suppress(OSError):  # a full disk or a closed terminal behind stderr is no reason to stop
-            click.echo(line, err=True)
+        click.echo(line, err=True)
 
 
 def _styled(line: str, event: RunEvent) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED, TOO_MANY_STEPS, GatewayError, Problem
 from trunkline.runs.agent_task import mode_of
-from trunkline.runs.interrupt import ORDERLY_S, Interrupt
+from trunkline.runs.interrupt import Interrupt
 from trunkline.runs.run_events import (
     RunEnded,
     RunEvent,
@@ -110,13 +110,8 @@ class Executor:
         try:
             await asyncio.wait({task, self._interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=ORDERLY_S)
-        if not task.done():
-            self.stuck = True
-            return StepResult()
-        return _result_of(task, state)
+            self.stuck = not (task.done() or await self._interrupt.ended_in_time(task))
+        return StepResult() if self.stuck else _result_of(task, state)
 
     def _take(self, state: Step, result: StepResult, tool_calls: int) -> None:
         self._outputs = {**self._outputs, state.name: result.output}

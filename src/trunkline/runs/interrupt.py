@@ -1,27 +1,34 @@
-"""The signals that end a run: the first one in an orderly way and within a deadline, a second one at once."""
+"""The signals that end a run: the first one in an orderly way and within a deadline, a second one at once, but not
+without a word."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 
 INTERRUPTED: Final = 130
 ORDERLY_S: Final = 4.0
 """What has not ended by then is left to the supervisors, which end everything as soon as we are gone."""
-_ALL_S: Final = 4.8
+_ALL_S: Final = 4.6
+_LAST_WORDS_S: Final = 0.5
+"""After a second signal, to tell how the run ended."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+T = TypeVar("T")
 
 
 class Interrupt:
-    """Whether the run is to end early. `came` is done with the name of the signal once one has come."""
+    """Whether the run is to end early. `came` is done with the name of the signal once one has come, `urgent` once
+    there was another, so that nothing is waited for any more."""
 
     def __init__(self) -> None:
-        self.came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.came: asyncio.Future[str] = self._loop.create_future()
+        self.urgent: asyncio.Future[None] = self._loop.create_future()
         self._at = 0.0
 
     @property
@@ -35,10 +42,21 @@ class Interrupt:
         return max(0.0, self._at + _ALL_S - monotonic()) if self.came.done() else None
 
     def strike(self, number: int) -> None:
-        if self.came.done():
+        if self.urgent.done():
             os._exit(INTERRUPTED)
+        if self.came.done():
+            self.urgent.set_result(None)
+            self._at = monotonic() - _ALL_S
+            self._loop.call_later(_LAST_WORDS_S, os._exit, INTERRUPTED)
+            return
         self._at = monotonic()
         self.came.set_result(signal.Signals(number).name)
+
+    async def ended_in_time(self, task: asyncio.Task[Any]) -> bool:
+        """Cancel a task; whether it has ended before the patience with it is over."""
+        task.cancel()
+        await asyncio.wait({task, self.urgent}, timeout=ORDERLY_S, return_when=asyncio.FIRST_COMPLETED)
+        return task.done()
 
 
 @contextmanager
@@ -54,3 +72,15 @@ def listening() -> Generator[Interrupt, None, None]:
     finally:
         for number in heard:
             loop.remove_signal_handler(number)
+
+
+async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:
+    """What it returns; None where a signal came first. It is over then, or else left to the end of this process."""
+    with listening() as interrupt:
+        task = asyncio.get_running_loop().create_task(work)
+        await asyncio.wait({task, interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        if not await interrupt.ended_in_time(task):
+            os._exit(INTERRUPTED)
+        return None

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from trunkline.app import Gateway
@@ -16,8 +15,10 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.links.private_folder import PrivateFolder
 
 START_S: Final = 20.0
+_PREFIX: Final = "trunkline-v-"
 _SPARE_S: Final = 2.0
 """Over what a plugin may take by its own settings, so that it says itself what is wrong."""
 _UP: Final = ("ready", "degraded")
@@ -42,10 +43,11 @@ async def probe_plugins(
     start_s: float = START_S,
 ) -> dict[str, Probed]:
     """What each of them offers. `path` is the file it is for. On return none of them is left running."""
-    with TemporaryDirectory(prefix="trunkline-") as scratch:
+    scratch = PrivateFolder(_PREFIX)
+    try:
         # nothing of an earlier start is believed, and nothing of this one is kept
         gateway_settings = GatewaySettings(
-            state_dir=Path(scratch), meta_tools=False, search=SearchSettings(semantic=False)
+            state_dir=scratch.path, meta_tools=False, search=SearchSettings(semantic=False)
         )
         started = {name: _for_a_moment(section, start_s) for name, section in sections.items()}
         events = Events()
@@ -55,6 +57,8 @@ async def probe_plugins(
             return {name: _probed(name, heard.get(name), gateway) for name in started}
         finally:
             await gateway.close()
+    finally:
+        scratch.remove()
 
 
 def _for_a_moment(section: SourceSection, start_s: float) -> SourceSection:

@@ -25,7 +25,7 @@ def one_step() -> Workflow:
 async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_than_it_may_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trunkline.runs.executor.ORDERLY_S", 0.05)
+    monkeypatch.setattr("trunkline.runs.interrupt.ORDERLY_S", 0.05)
     interrupt, released = Interrupt(), asyncio.Event()
     told: list[RunEvent] = []
 
