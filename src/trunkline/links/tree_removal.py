@@ -22,18 +22,25 @@ def remove_tree(folder: str | bytes | Path) -> None:
     try:
         _make_usable(os.fsencode(folder))
         shutil.rmtree(folder, ignore_errors=True)
-    except (OSError, RecursionError):
-        return  # nested deeper than can be walked, or not ours after all: the next start tries again
+    except RecursionError:
+        return  # nested deeper than can be walked: the next start tries again
 
 
 def _make_usable(folder: bytes) -> None:
     """Programs write-protect folders (caches of packages), and then nothing in them can be removed."""
+    _open_up(folder)
     for parent, names, _ in os.walk(folder):
         for name in names:
-            path = os.path.join(parent, name)
-            mode = os.lstat(path).st_mode
-            if stat.S_ISDIR(mode) and mode & _USABLE != _USABLE:
-                os.chmod(path, _USABLE)
+            _open_up(os.path.join(parent, name))
+
+
+def _open_up(path: bytes) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode) and mode & _USABLE != _USABLE:
+            os.chmod(path, _USABLE)
+    except OSError:
+        return  # gone already, or not ours: no reason to keep the rest
 
 
 def is_folder_of_ours(folder: bytes, device: int, inode: int) -> bool:

@@ -15,7 +15,7 @@ from trunkline.agents.runner import AgentRunner, Job
 from trunkline.agents.said import Said
 from trunkline.agents.trial.trial import Tried, try_out
 from trunkline.agents.trial.verdicts import Verdicts
-from trunkline.core.errors import Problem
+from trunkline.core.errors import STEP_TIMEOUT, Problem
 from trunkline.links.children import Children
 from trunkline.links.run_folder import RunFolder
 from trunkline.runs.agent_door import AgentDoor
@@ -63,9 +63,11 @@ class ProgramSteps:
             ready(installed.version)
             job = replace(job, mitigation=isolation.mitigation, timeout_s=task.left_s)
             result = await self._runner.run(provider, installed, job, door, on_said)
+        timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
         return StepResult(
             output=result.output,
-            problem=result.problem,
+            # the agent's own time is what was left of the step's, and only that one is written anywhere
+            problem=task.too_late() if timed_out else result.problem,
             input_tokens=result.input_tokens,
             output_tokens=result.output_tokens,
         )

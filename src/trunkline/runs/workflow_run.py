@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
@@ -22,7 +23,10 @@ from trunkline.runs.run_spans import RunSpans, StepSpan
 from trunkline.runs.run_telemetry import RunTelemetry
 from trunkline.runs.step_result import StepResult, Values
 from trunkline.telemetry.redact import Redactor
+from trunkline.telemetry.safe_text import one_line
 from trunkline.workflow.document import AgentState, CommandState, Workflow
+
+_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +140,14 @@ class _Steps:
 
 
 def _folder(base: Path, written: str) -> Path | None:
-    folder = (base / Path(written).expanduser()).resolve()
-    return folder if folder.is_dir() else None
+    try:
+        folder = (base / Path(written).expanduser()).resolve()
+        return folder if folder.is_dir() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, a user that is not there
+        return None
 
 
 def _no_folder(step: Step, folder: str) -> Problem:
     code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
-    message = f"The folder of step `{step.name}` is not there: {folder}"
+    message = f"The folder of step `{step.name}` is not there: {one_line(folder, _SHOWN)}"
     return Problem(code=code, message=message, where=step.name, hint="`dir` is relative to where the run was started")

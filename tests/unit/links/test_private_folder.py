@@ -98,3 +98,28 @@ def test_only_the_very_same_folder_is_ours(place: Path) -> None:
     assert not is_folder_of_ours(path, *which)
     folder.symlink_to(place / "moved")
     assert not is_folder_of_ours(path, *which)
+
+
+def test_a_folder_that_its_programs_have_locked_goes_with_all_that_is_in_it(place: Path) -> None:
+    folder = PrivateFolder(PREFIX)
+    inner = folder.path / "cache" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("")
+    for locked in (inner, inner.parent, folder.path):
+        locked.chmod(0o000)
+    folder.remove()
+    assert not folder.path.exists()
+
+
+def test_what_goes_while_a_tree_is_removed_keeps_none_of_the_rest(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        (place / "tree" / name).mkdir(parents=True)
+    walk = os.walk
+
+    def late(top: bytes) -> Iterator[tuple[bytes, list[bytes], list[bytes]]]:
+        for parent, names, files in walk(top):
+            yield parent, [*names, b"gone meanwhile"], files
+
+    monkeypatch.setattr(os, "walk", late)
+    remove_tree(place / "tree")
+    assert not (place / "tree").exists()

@@ -244,3 +244,14 @@ async def test_a_key_that_is_not_there_ends_the_step_before_anything_is_started(
         ran = await run_text(tmp_path, text, environ={"PATH": "/usr/bin:/bin"})
     assert problem_of(ran).code is MODEL_KEY
     assert model.asked == []
+
+
+async def test_a_program_that_takes_too_long_is_told_with_the_steps_own_timeout(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 1.2.3 && exit\nexec sleep 600\n')
+    program.chmod(0o755)
+    text = "{name: slow, states: {initial: ask, ask: {type: agent, provider: claude, prompt: hi, timeout: 1500ms}}}"
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    problem = problem_of(await run_text(tmp_path, text, environ=environ))
+    assert (problem.code, problem.where) == (STEP_TIMEOUT, "ask")
+    assert " 1.5 s " in problem.message

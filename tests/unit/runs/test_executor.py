@@ -97,6 +97,13 @@ async def test_a_step_runs_in_its_folder_and_one_that_is_not_there_fails_it(tmp_
     assert ran.way == [("there", "", str(tmp_path / "inside")), ("nowhere", COMMAND_FAILED.id, "")]
 
 
+@pytest.mark.parametrize("folder", ["~nobody-of-this-name/x", "x" * 6000, "a\0b"])
+async def test_a_folder_that_cannot_be_one_is_not_there(tmp_path: Path, folder: str) -> None:
+    text = "{name: odd, inputs: [{name: d}], states: {initial: a, a: {type: step, command: pwd, dir: '{{.inputs.d}}'}}}"
+    ran = await run_text(tmp_path, text, inputs={"d": folder})
+    assert ran.way == [("a", COMMAND_FAILED.id, "")]
+
+
 async def test_a_step_over_its_time_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     ran = await run_text(
         tmp_path,
