@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.agent_runs import BUILTINS, DONE, AgentKind, AgentRun, AgentStage, wrapper
 from tests.support.child_trees import survivors
+from tests.support.hostile_git import BIN, plant_repository
 from tests.support.models.anthropic import ANTHROPIC
 from tests.support.models.script import Use, calls
 from tests.support.peers.programs import SDK
@@ -130,17 +131,7 @@ def make_hostile(stage: AgentStage) -> None:
     stage.project_file("secret.txt", SECRET)
     stage.project_file(".claude/rules/rule.md", "memory-of-the-repository")
     put_customs(stage.project_file, folder, "repo")
-    plant_programs(stage)
-
-
-def plant_programs(stage: AgentStage) -> None:
-    """A repository whose state git cannot tell without running a program of it, and programs named as usual ones."""
-    for name in ("watch", "git", "grep", "node", "ps", "rg", "sh"):
-        stage.project_file(f"bin/{name}", f"#!/bin/sh\n{mark(stage.folder, name)}\n", mode=0o755)
-    stage.project_file(".git/HEAD", "ref: refs/heads/main\n")
-    stage.project_file(".git/config", f"[core]\nfsmonitor = {stage.project}/bin/watch\n")
-    for name in ("objects", "refs"):
-        (stage.project / ".git" / name).mkdir()
+    plant_repository(stage.project, lambda name: mark(folder, name))
 
 
 # Only our tools -------------------------------------------------------------------------------------------------------
@@ -149,7 +140,7 @@ def plant_programs(stage: AgentStage) -> None:
 async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository_or_the_user_gets_in(
     tmp_path: Path,
 ) -> None:
-    stage = AgentStage(tmp_path, CLAUDE, path=[Path("bin")])
+    stage = AgentStage(tmp_path, CLAUDE, path=[BIN])
     settle_user(stage)
     make_hostile(stage)
     run = await stage.run(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.agent_runs import BUILTINS, DONE, AgentKind, AgentRun, AgentStage, wrapper
+from tests.support.hostile_git import BIN, plant_repository
 from tests.support.models.responses import RESPONSES, Responses
 from tests.support.models.script import Reply, Use, calls
 from tests.support.plugin_rig import jobs_entry
@@ -147,7 +148,8 @@ def succeeded(run: AgentRun) -> None:
 
 
 async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_counts(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = Stage(tmp_path, path=[BIN])
+    plant_repository(stage.project, lambda name: f"touch {stage.marks}/{name}")
     stage.home_file(".agents/skills/planted/SKILL.md", SKILL)
     run = await stage.run(
         calls(ours("Read", path="note.txt")),

@@ -11,6 +11,7 @@ import msgspec
 from trunkline.agents.claude_output import ClaudeReader
 from trunkline.agents.json_lines import mapping, object_of
 from trunkline.agents.plan import SERVER, Asked, Home, Plan, Wants
+from trunkline.agents.precautions import precautions
 
 _PREFIX: Final = f"mcp__{SERVER}__"
 _MCP_FILE: Final = "mcp.json"
@@ -33,8 +34,6 @@ _LOGIN_SETTINGS: Final = (
 """Of the user's settings, those by which it comes to its model. The others may bring hooks, servers and plugins."""
 _APPROVALS: Final = ("enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers")
 """Which servers of a repository the user lets in. Claude Code would move them from its state into the repository."""
-_NO_REPOSITORY: Final = "/dev/null"
-"""A repository can name programs that git runs when it is only asked for its state, as Claude Code asks at its start."""
 _TRUST: Final = ("hasTrustDialogAccepted", "hasCompletedProjectOnboarding")
 _OUTER_SESSION: Final = (
     *("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_EXECPATH"),
@@ -173,10 +172,9 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_CODE_DISABLE_CRON": "1",
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
-            "GIT_DIR": _NO_REPOSITORY,
             "TMPDIR": str(asked.run / _TEMPORARY),
             "XDG_CACHE_HOME": str(asked.run / "cache"),
-        } | _trusted_path(environ)
+        } | precautions(environ)
     else:
         env |= {"CLAUDE_CODE_PLUGIN_CACHE_DIR": environ.get("CLAUDE_CODE_PLUGIN_CACHE_DIR", str(config / "plugins"))}
     if asked.model_url:
@@ -187,13 +185,6 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_SECURESTORAGE_CONFIG_DIR": own,
         }
     return env
-
-
-def _trusted_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """Relative to the project, a folder of PATH would be one of the project's, with programs of its own."""
-    given = environ.get("PATH", "").split(":")
-    absolute = [folder for folder in given if folder.startswith("/")]
-    return {} if absolute == given else {"PATH": ":".join(absolute)}
 
 
 def _call_ms(asked: Asked) -> int:

@@ -11,6 +11,7 @@ from trunkline.agents.codex.output import RESOURCE_TOOLS, CodexReader
 from trunkline.agents.codex.settings import Settings
 from trunkline.agents.codex.toml import toml_value
 from trunkline.agents.plan import SERVER, Asked, Plan, Wants
+from trunkline.agents.precautions import precautions
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 _NAMESPACE: Final = f"mcp__{SERVER.replace('-', '_')}/"
@@ -116,7 +117,7 @@ def _isolated(asked: Asked, settings: Settings) -> Plan:
             ("--ephemeral", "--ignore-rules", "--skip-git-repo-check"),
             (*_options(options), *_features_off(asked), *_wishes(asked, _told(settings, _ABOUT_TOOLS, asked))),
         ),
-        env={"CODEX_HOME": str(own), "TMPDIR": str(asked.run / "tmp")},
+        env={"CODEX_HOME": str(own), "TMPDIR": str(asked.run / "tmp")} | precautions(asked.home.environ),
         unset=_ELSEWHERE,
         files={f"{_OWN}/config.toml": settings.for_model()} | ({_CATALOG: catalog} if catalog else {}),
         folders=("tmp",),
