@@ -1,0 +1,70 @@
+"""What arguments for an agent mean to us."""
+
+from __future__ import annotations
+
+import pytest
+
+from trunkline.agents import PROVIDERS
+from trunkline.agents.arguments import WORDS, found
+
+
+def test_every_agent_is_in_the_table() -> None:
+    assert WORDS.keys() == PROVIDERS.keys()
+
+
+@pytest.mark.parametrize(
+    ("agent", "line", "word"),
+    [
+        ("claude", "-p hello --mcp-config more.json", "--mcp-config"),
+        ("claude", "--tools=Bash -p hello", "--tools=Bash"),
+        ("claude", "mcp add evil", "mcp"),
+        ("codex", "exec -cmcp_servers.evil.command=x hello", "-cmcp_servers.evil.command=x"),
+        (
+            "codex",
+            "exec hello --dangerously-bypass-approvals-and-sandbox",
+            "--dangerously-bypass-approvals-and-sandbox",
+        ),
+        ("codex", "cloud exec hello", "cloud"),
+        ("gemini", "-p hello -e evil", "-e"),
+        ("gemini", "--policy=mine.toml -p hello", "--policy=mine.toml"),
+        ("opencode", "run --attach http://127.0.0.1:4096 hello", "--attach"),
+        ("opencode", "attach http://127.0.0.1:4096", "attach"),
+    ],
+)
+def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str, word: str) -> None:
+    assert found(WORDS[agent].undoing, tuple(line.split())) == word
+
+
+@pytest.mark.parametrize(
+    ("agent", "line"),
+    [
+        ("claude", "-p hello --model opus --output-format json"),
+        ("claude", "explain mcp"),
+        ("claude", "-p -- --tools"),
+        ("claude", "--toolset x"),
+        ("codex", "exec -m gpt-5.5 cloud"),
+        ("gemini", "-m pro -p hello --yolo"),
+        ("opencode", "run -m mine/large attach"),
+        ("claude", ""),
+    ],
+)
+def test_other_arguments_are_not(agent: str, line: str) -> None:
+    assert found(WORDS[agent].undoing, tuple(line.split())) == ""
+
+
+@pytest.mark.parametrize(
+    ("agent", "line", "alone"),
+    [
+        ("claude", "--model opus -p hello", True),
+        ("claude", "hello", False),
+        ("claude", "--continue", False),
+        ("codex", "exec hello", True),
+        ("codex", "hello", False),
+        ("gemini", "-p hello", True),
+        ("gemini", "-i hello", False),
+        ("opencode", "run hello", True),
+        ("opencode", "", False),
+    ],
+)
+def test_whether_an_agent_works_by_itself_is_known(agent: str, line: str, alone: bool) -> None:
+    assert bool(found(WORDS[agent].headless, tuple(line.split()))) is alone
