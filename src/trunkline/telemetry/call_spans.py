@@ -109,9 +109,10 @@ class CallSpans:
         kept = self._whats.get(what) or self._keep_what(what)
         span.kept = (kept, self._whos.get(who) or self._keep_who(who))
         span.name, span.error, span.message = kept.name, kept.error, kept.message
+        took_ns = int(seconds * 1e9)
         if call.method == TOOLS_CALL:
-            span.attributes["tool.duration_ms"] = round(seconds * 1000, 3)
-        span.end(span.start_ns + int(seconds * 1e9))
+            span.attributes["tool.duration_ms"] = took_ns // 1_000_000
+        span.end(span.start_ns + took_ns)
 
     def _name_of(self, call: Call) -> str:
         """The name that callers know, however this one spelled it, and whatever tool stood for it."""

@@ -45,7 +45,7 @@ def make_exporter(
         return ConsoleExporter(redact=redact, log_format=cast(LogFormat, log_format))
     envelope = Envelope(clean(resource_of(environ), redact))
     if settings.exporter == "file":
-        return FileExporter(folder / Path(settings.endpoint).expanduser(), envelope, say=say)
+        return FileExporter(folder / _expanded(settings.endpoint), envelope, say=say)
     place = collector_of(settings.endpoint, environ, say)
     return OtlpExporter(place.url, place.headers, envelope, say=say, timeout_s=place.timeout_s)
 
@@ -108,4 +108,11 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 def _timeout_s(environ: Mapping[str, str]) -> float:
     """In milliseconds, as everywhere."""
     said = environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", "")
-    return min(max(int(said) / 1000, 0.1), 60.0) if said.strip().isdecimal() else _TIMEOUT_S
+    return min(max(int(said) / 1000, 0.1), 60.0) if said.strip().isdecimal() and len(said) < 20 else _TIMEOUT_S
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # `~NAME` of nobody is a name like any other
+        return Path(path)

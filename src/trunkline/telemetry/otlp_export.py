@@ -189,7 +189,7 @@ def _retry_after_s(reply: Reply) -> float:
 
 def _rejected(body: bytes) -> int:
     try:
-        return int(msgspec.json.decode(body, type=_Exported, strict=False).partial_success.rejected_spans)
+        return max(0, msgspec.json.decode(body, type=_Exported, strict=False).partial_success.rejected_spans)
     except (msgspec.MsgspecError, ValueError):
         return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -114,8 +115,14 @@ def make_tracer(
         return None
     from trunkline.telemetry.exporters import make_exporter
 
+    exporter: Exporter | None = None
+
     def say(level: Level, message: str) -> None:
-        if events is not None:
+        if events is None:
+            return
+        if exporter is None:  # it is being made, and nobody may be listening yet
+            asyncio.get_running_loop().call_soon(events.note, level, "telemetry", message)
+        else:
             events.note(level, "telemetry", message)
 
     exporter = make_exporter(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from tests.support.collector import Collector, attributes_of
 
@@ -68,5 +71,19 @@ async def test_a_tracer_sends_where_the_settings_say_and_tells_of_trouble() -> N
     tracer = make_tracer(TelemetrySettings(exporter="otlp"), environ=environ, redact=redact, events=events)
     assert tracer is not None
     tracer.begin("b").end()
+    await tracer.close()
+    assert notes == [("warning", "telemetry")]
+
+
+@pytest.mark.parametrize("path", ["no/such/folder/spans.jsonl", "~nobody-of-that-name/spans.jsonl"])
+async def test_a_file_that_cannot_be_written_is_told_to_whoever_listens_once_everything_is_made(
+    tmp_path: Path, path: str
+) -> None:
+    events, notes = Events(), []
+    settings = TelemetrySettings(exporter="file", endpoint=path)
+    tracer = make_tracer(settings, environ={}, redact=Redactor(), events=events, folder=tmp_path)
+    events.noted.append(lambda note: notes.append((note.level, note.event)))
+    assert tracer is not None
+    await asyncio.sleep(0)
     await tracer.close()
     assert notes == [("warning", "telemetry")]
