@@ -351,3 +351,15 @@ async def test_a_hung_model_does_not_outlast_the_timeout_of_its_step(tmp_path: P
     assert (run.status, run.code) == (1, "TL614")
     assert run.end["seconds"] < 4 + END_S
     run.left_nothing()
+
+
+UNREACHABLE = AgentKind("claude", ANTHROPIC, lambda _: claude_environ("http://127.0.0.1:1"))
+
+
+async def test_a_model_that_cannot_be_reached_is_told_of_at_once_and_in_the_end(tmp_path: Path) -> None:
+    run = await AgentStage(tmp_path, UNREACHABLE).run(timeout=4, mcp_proxy=INTERCEPT)
+    assert (run.status, run.code) == (1, "TL614")
+    tries = run.of("model_retried")
+    assert tries
+    assert [event["attempt"] for event in tries] == list(range(1, len(tries) + 1))
+    assert f"{len(tries)} tr" in run.end["problem"]["message"]

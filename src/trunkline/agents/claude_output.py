@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from trunkline.agents.json_lines import count, listed, mapping, object_of, text
-from trunkline.agents.said import Answered, Complained, Offered, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
 
 _REFUSALS: Final = ("<tool_use_error>Error: No such tool available", "Claude requested permissions to use")
 """How it begins to say that a call was not carried out. Anything else counts as carried out, a failure too; what a tool
@@ -26,6 +26,8 @@ class ClaudeReader:
         match event.get("type"):
             case "system" if event.get("subtype") == "init":
                 yield Offered(tuple(map(text, listed(event.get("tools")))))
+            case "system" if event.get("subtype") == "api_retry":
+                yield Retried(count(event.get("attempt")), count(event.get("max_retries")), _reason(event))
             case "assistant":
                 yield from self._assistant(mapping(event.get("message")))
             case "user":
@@ -51,6 +53,13 @@ class ClaudeReader:
                 name = self._own_calls.pop(text(block.get("tool_use_id")), None)
                 if name is not None:
                     yield Used(name, ran=not _refused(block))
+
+
+def _reason(retry: Mapping[str, Any]) -> str:
+    """Without a status there was no answer at all, and it says no more than `unknown`."""
+    if not (status := count(retry.get("error_status"))):
+        return "no answer"
+    return " ".join((f"status {status}", text(retry.get("error")))).strip()
 
 
 def _refused(block: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from trunkline.agents.plan import Mode
 from trunkline.agents.provider import Provider
-from trunkline.agents.said import Answered, Complained, Offered, Said, Spent, Used
+from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Used
 from trunkline.core.errors import NATIVE_TOOL, TOOLS_NOT_LISTED, Problem
 
 
@@ -25,6 +25,8 @@ class Hearing:
         self.answer: str | None = None
         self.complaint = ""
         self.spent = Spent(0, 0)
+        self.retried: Retried | None = None
+        """How its model could not be reached, if that is how things are now."""
 
     def why_stopped(self) -> Problem | None:
         """None where it may go on. Raises what went wrong with us while we listened."""
@@ -44,6 +46,8 @@ class Hearing:
 
     def _hear(self, said: Said) -> None:
         self._on_said(said)
+        if not isinstance(said, Complained):
+            self.retried = said if isinstance(said, Retried) else None
         match said:
             case Offered(tools):
                 self._offered(tools)

@@ -64,6 +64,8 @@ class AgentResult:
     output_tokens: int
     problem: Problem | None
     seconds: float
+    unreached: str = ""
+    """That its model could not be reached at the end, and why; empty where it could."""
 
 
 class AgentRunner:
@@ -106,6 +108,7 @@ class AgentRunner:
             output_tokens=hearing.spent.output_tokens,
             problem=problem or self._verdict(provider.name, process, hearing, witness),
             seconds=monotonic() - started_at,
+            unreached=self._unreached(hearing),
         )
 
     async def prepare(self, provider: Provider, installed: Installed, job: Job) -> Plan:
@@ -192,7 +195,7 @@ class AgentRunner:
                 return not_listed(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
         return Problem(
             code=STEP_TIMEOUT,
-            message=f"`{provider.name}` was not done after {job.timeout_s:g} s",
+            message=f"`{provider.name}` was not done after {job.timeout_s:g} s" + _after(self._unreached(hearing)),
             where=provider.name,
             hint="raise the `timeout` of the step",
         )
@@ -208,12 +211,13 @@ class AgentRunner:
         if hearing.complaint:
             return self._failed(agent, process, f"reports: {self._shown(hearing.complaint)}")
         if status != 0:
-            return self._failed(agent, process, exit_reason(status) + (" before it had tools" if unlisted else ""))
+            what = exit_reason(status) + (" before it had tools" if unlisted else "")
+            return self._failed(agent, process, what + _after(self._unreached(hearing)))
         if unlisted:
             tail = str(process.stderr)
             return replace(not_listed(agent, "ended without having asked for its tools"), stderr_tail=tail)
         if hearing.answer is None:
-            return self._failed(agent, process, "ended without an answer")
+            return self._failed(agent, process, "ended without an answer" + _after(self._unreached(hearing)))
         return None
 
     def _failed(self, agent: str, process: AgentProcess, what: str) -> Problem:
@@ -222,8 +226,18 @@ class AgentRunner:
             code=AGENT_FAILED, message=f"`{agent}` {what}", where=agent, hint=stderr_hint(tail), stderr_tail=tail
         )
 
+    def _unreached(self, hearing: Hearing) -> str:
+        if (last := hearing.retried) is None:
+            return ""
+        tries = f"{last.attempt} {'try' if last.attempt == 1 else 'tries'}"
+        return f"its model could not be reached: {tries}, last: {self._shown(last.reason)}"
+
     def _shown(self, text: str) -> str:
         return harmless(text, self._redact)[:_COMPLAINT_CHARACTERS]
+
+
+def _after(reason: str) -> str:
+    return f"; {reason}" if reason else ""
 
 
 def started_in(plan: Plan, job: Job) -> Path:

@@ -43,10 +43,19 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Retried:
+    """Its model could not be reached, and it tries again: how often so far, how often at most, and why."""
+
+    attempt: int
+    most: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Complained:
     """The agent says that it failed, and why."""
 
     message: str
 
 
-Said = Offered | Used | Spoke | Answered | Spent | Complained
+Said = Offered | Used | Spoke | Answered | Spent | Retried | Complained

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from trunkline.agents import PROVIDERS
-from trunkline.agents.said import Said, Spoke
+from trunkline.agents.said import Retried, Said, Spoke
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import GatewayError
@@ -16,7 +16,7 @@ from trunkline.runs.agent_task import AgentTask
 from trunkline.runs.call_watch import CallWatch
 from trunkline.runs.model_step import run_model
 from trunkline.runs.program_step import ProgramSteps
-from trunkline.runs.run_events import AgentReady, ModelSpoke, Tell
+from trunkline.runs.run_events import AgentReady, ModelRetried, ModelSpoke, Tell
 from trunkline.runs.run_telemetry import RunTelemetry
 from trunkline.runs.step_gateway import StepGateway
 from trunkline.runs.step_result import StepResult
@@ -108,3 +108,5 @@ class AgentSteps:
     def _said(self, task: AgentTask, said: Said) -> None:
         if isinstance(said, Spoke) and said.text.strip():
             self._tell(ModelSpoke(step=task.name, text=said.text))
+        elif isinstance(said, Retried):
+            self._tell(ModelRetried(step=task.name, attempt=said.attempt, most=said.most, reason=said.reason))

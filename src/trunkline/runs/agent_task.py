@@ -56,9 +56,13 @@ class AgentTask:
                 raise
             raise GatewayError(self.too_late()) from None
 
-    def too_late(self) -> Problem:
+    def too_late(self, unreached: str = "") -> Problem:
+        """`unreached` says that the agent's model could not be reached, where that is known."""
         message = f"Step `{self.name}` took longer than {self.state.timeout_s:g} s and was ended"
-        return Problem(code=STEP_TIMEOUT, message=message, where=self.name, hint="raise the step's `timeout`")
+        hint = "raise the step's `timeout`"
+        if unreached:
+            message, hint = f"{message}; {unreached}", f"see whether its model can be reached from here, or {hint}"
+        return Problem(code=STEP_TIMEOUT, message=message, where=self.name, hint=hint)
 
 
 def mode_of(state: AgentState) -> Mode:

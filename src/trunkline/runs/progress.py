@@ -12,6 +12,7 @@ from typing import Final
 from trunkline.core.errors import CODES, Problem
 from trunkline.runs.run_events import (
     AgentReady,
+    ModelRetried,
     ModelSpoke,
     RunEnded,
     RunEvent,
@@ -49,6 +50,8 @@ class Progress:
                 yield f"  {self._ready(event)}"
             case ToolCallEnded():
                 yield f"  {self._tool(event.source, event.tool)} {_how(event)} in {event.ms:.0f} ms"
+            case ModelRetried():
+                yield f"  the model cannot be reached, {self._retry(event)}"
             case Warned():
                 yield from self._told("warning", event.code, event.message, event.hint)
             case StepEnded():
@@ -72,9 +75,14 @@ class Progress:
                 what = self._tool(event.source, event.tool)
             case ModelSpoke():
                 what = self._line(event.text, _WORDS)
+            case ModelRetried():
+                what = f"the model, {self._line(self._retry(event), _WORDS)}"
             case _:
                 return ""
         return f"{self._name(event.step)}: {what}"
+
+    def _retry(self, event: ModelRetried) -> str:
+        return f"try {event.attempt} of {event.most}: {self._line(event.reason, _TEXT)}"
 
     def _ready(self, event: AgentReady) -> str:
         agent = self._name(" ".join(part for part in (event.provider, event.version, event.model) if part))

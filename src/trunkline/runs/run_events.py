@@ -74,6 +74,16 @@ class ModelSpoke:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetried:
+    """The agent could not reach its model, and tries again: for the how-manieth time, of how many, and why."""
+
+    step: str
+    attempt: int
+    most: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
     """Something that does not stop the run and that somebody should know. `step` is empty where it is about none."""
 
@@ -114,7 +124,16 @@ class RunEnded:
 
 
 RunEvent = (
-    RunStarted | StepStarted | AgentReady | ToolCallStarted | ToolCallEnded | ModelSpoke | Warned | StepEnded | RunEnded
+    RunStarted
+    | StepStarted
+    | AgentReady
+    | ToolCallStarted
+    | ToolCallEnded
+    | ModelSpoke
+    | ModelRetried
+    | Warned
+    | StepEnded
+    | RunEnded
 )
 Tell = Callable[[RunEvent], None]
 

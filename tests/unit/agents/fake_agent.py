@@ -10,7 +10,7 @@ from typing import Any
 
 from trunkline.agents.installed import Installed
 from trunkline.agents.plan import Asked, Plan, Wants
-from trunkline.agents.said import Answered, Complained, Offered, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
 
 PYTHON = Installed(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'
@@ -30,6 +30,8 @@ class FakeReader:
                 yield Spent(first, second)
             case {"complaint": text}:
                 yield Complained(text)
+            case {"again": attempt, "why": reason}:
+                yield Retried(attempt, 10, reason)
             case {"say": text}:
                 yield Spoke(text)
             case _:

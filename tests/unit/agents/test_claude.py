@@ -11,7 +11,7 @@ from tests.unit.agents.golden import HOME, PROJECT, asked, assert_golden
 
 from trunkline.agents.claude import PROVIDER
 from trunkline.agents.provider import Provider
-from trunkline.agents.said import Answered, Complained, Offered, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
 
 CLAUDE: Provider = PROVIDER
 CONFIG = HOME / ".claude"
@@ -131,6 +131,15 @@ def test_words_are_passed_on_and_tokens_counted_once_per_message() -> None:
 def test_a_call_of_its_own_tool_ran_unless_it_says_that_it_was_refused(words: str, is_error: bool, ran: bool) -> None:
     said = read(assistant("one", tool_use("Bash")), tool_result(words, is_error=is_error))
     assert said[1:] == [Used("Bash", ran)]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "reason"),
+    [(None, "unknown", "no answer"), (529, "overloaded", "status 529 overloaded"), (500, None, "status 500")],
+)
+def test_tries_to_reach_its_model_are_told(status: object, error: object, reason: str) -> None:
+    event = {"type": "system", "subtype": "api_retry", "attempt": 2, "max_retries": 10, "retry_delay_ms": 541.6}
+    assert read({**event, "error_status": status, "error": error}) == [Retried(2, 10, reason)]
 
 
 def test_calls_of_our_tools_are_ours_to_tell() -> None:

@@ -17,7 +17,7 @@ from trunkline.agents.codex.catalog import strict_catalog
 from trunkline.agents.codex.settings import Settings
 from trunkline.agents.codex.toml import toml_document, toml_value
 from trunkline.agents.provider import Provider
-from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Retried, Said, Spent, Spoke, Used
 from trunkline.core.errors import AGENT_FAILED, GatewayError
 
 CODEX: Provider = PROVIDER
@@ -216,8 +216,10 @@ def test_a_run_from_its_first_line_to_its_last() -> None:
 def test_a_connection_that_is_tried_again_is_no_failure_and_a_failed_turn_is() -> None:
     failure = "unexpected status 401 Unauthorized: Unknown error"
     again = json.dumps({"type": "error", "message": "Reconnecting... 2/5 (unexpected status 404 Not Found)"})
-    assert read(again) == []
-    assert read(again, json.dumps({"type": "turn.failed", "error": {"message": failure}})) == [Complained(failure)]
+    assert read(again) == [Retried(2, 5, "unexpected status 404 Not Found")]
+    assert read('{"type":"error","message":"Reconnecting... 1/5"}') == [Retried(1, 5, "no answer")]
+    assert read('{"type":"error","message":"Something else"}', '{"type":"error"}') == []
+    assert read(json.dumps({"type": "turn.failed", "error": {"message": failure}})) == [Complained(failure)]
     assert read('{"type":"turn.failed"}') != []
 
 

@@ -212,6 +212,25 @@ async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path, scrip
     assert result.problem.code is STEP_TIMEOUT
 
 
+@pytest.mark.parametrize("end", ["time.sleep(1000)", "", "sys.exit(1)"], ids=["hangs", "ends", "fails"])
+async def test_tries_in_vain_to_reach_its_model_are_told_of_in_the_end(tmp_path: Path, end: str) -> None:
+    script = PRINT + "out(again=1, why='first-reason'); out(again=2, why='last-reason'); " + end
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script), timeout_s=2.0)
+    assert result.problem is not None
+    assert "2 tries" in result.problem.message
+    assert "last-reason" in result.problem.message
+    assert "first-reason" not in result.problem.message
+
+
+async def test_a_model_that_was_reached_again_is_not_to_blame(tmp_path: Path) -> None:
+    script = PRINT + "out(again=1, why='a-reason'); out(say='up'); sys.exit(1)"
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+    assert result.problem is not None
+    assert "a-reason" not in result.problem.message
+
+
 @pytest.mark.parametrize("script", [HANG, DEAF, FAMILY], ids=["hangs", "is deaf", "has a family"])
 async def test_an_interrupt_ends_it_and_everything_it_started(tmp_path: Path, script: str) -> None:
     async with stage_in(tmp_path) as stage:

@@ -8,6 +8,7 @@ from trunkline.core.errors import DEADLINE, STEP_TIMEOUT, Problem
 from trunkline.runs.progress import Progress
 from trunkline.runs.run_events import (
     AgentReady,
+    ModelRetried,
     ModelSpoke,
     RunEnded,
     RunEvent,
@@ -37,6 +38,7 @@ EVENTS: list[RunEvent] = [
     ToolCallStarted(step=HOSTILE, tool=HOSTILE, source=HOSTILE),
     ToolCallEnded(step="a", tool=HOSTILE, source=HOSTILE, outcome="ok", is_error=False, ms=1.0),
     ModelSpoke(step="a", text=HOSTILE),
+    ModelRetried(step="a", attempt=1, most=10, reason=HOSTILE),
     Warned(step="a", code="", message=HOSTILE, hint=HOSTILE),
     STEP,
     END,
@@ -65,6 +67,14 @@ def test_a_call_is_shown_with_how_it_ended_and_how_long_it_took() -> None:
     assert call("jobs", "ok", is_error=True) == "jobs.t failed in 13 ms"
     assert call("jobs", DEADLINE.id).startswith(f"jobs.t failed ({DEADLINE.id}: ")
     assert call("jobs", "error") == "jobs.t was refused by its server in 13 ms"
+
+
+def test_tries_to_reach_the_model_are_shown_and_waited_for() -> None:
+    event = ModelRetried(step="a", attempt=2, most=10, reason="status 529")
+    [line] = shown(event)
+    for text in (line, Progress(REDACT).activity(event)):
+        assert "try 2 of 10" in text
+        assert "status 529" in text
 
 
 def test_a_step_is_shown_with_its_end_what_it_cost_and_what_went_wrong() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from trunkline.agents.json_lines import count, mapping, object_of, text
 from trunkline.agents.plan import SERVER
-from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Retried, Said, Spent, Spoke, Used
 
 _NO_TOOL: Final = ("agent_message", "error", "reasoning", "user_message")
 """Items that no tool has part in. An `error` among them is a warning, after which the run goes on."""
 RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource")
 """Tools of Codex's own that can do nothing but ask its servers. They cannot be taken away."""
+
+_AGAIN: Final = re.compile(r"Reconnecting\.\.\. (\d{1,6})/(\d{1,6})(?: \((.*)\))?", re.DOTALL)
 
 
 class CodexReader:
@@ -32,6 +35,8 @@ class CodexReader:
                 yield Spent(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
                 if self._last_words is not None:
                     yield Answered(self._last_words)
+            case "error" if again := _AGAIN.match(text(event.get("message"))):
+                yield Retried(int(again[1]), int(again[2]), again[3] or "no answer")
             case "turn.failed":
                 yield Complained(text(mapping(event.get("error")).get("message")) or "its turn failed")
             case _:
