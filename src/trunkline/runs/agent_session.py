@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,12 +19,12 @@ from trunkline.agents.trial.verdicts import Verdicts
 from trunkline.config.settings import Settings
 from trunkline.config.state import make_private_folder
 from trunkline.core.call import Caller
-from trunkline.core.errors import ISOLATION_UNVERIFIED, Problem
+from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, GatewayError, Problem
 from trunkline.links.children import Children
 from trunkline.links.foreground import run_in_foreground
 from trunkline.links.run_folder import RunFolder
 from trunkline.runs.agent_door import AgentDoor
-from trunkline.runs.isolation import judge
+from trunkline.runs.isolation import Isolation, judge
 from trunkline.runs.run_telemetry import RunTelemetry
 from trunkline.runs.step_gateway import StepGateway
 from trunkline.runs.step_settings import settings_of_session
@@ -32,6 +33,7 @@ from trunkline.telemetry.span import Span, Value
 _PATIENCE_S: Final = 20.0
 """For servers that start. Those that take longer are there later, where the agent asks again for its tools."""
 _ENDLESS_S: Final = 1e9
+_TOOLS_OF_ITS_OWN: Final = "use a version that is verified, or `--additive` if its own tools may stay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +84,7 @@ class AgentSession:
         folder = RunFolder(self._children, self._asked.provider)
         self._stack.callback(folder.remove)
         gateway = await self._gateway(folder.path)
-        isolation = await judge(
-            self._provider,
-            installed,
-            self._asked.mode,
-            Verdicts(self._asked.settings.gateway.state_dir),
-            lambda: self._trial(installed, gateway, folder.path / "t"),
-        )
+        isolation = await self._isolation(installed, gateway, folder.path / "t")
         for warning in isolation.warnings:
             if isolation.mitigation or warning.code is ISOLATION_UNVERIFIED:  # others say that all is well
                 self._telemetry.warn(self._asked.provider, warning)
@@ -174,6 +170,16 @@ class AgentSession:
             mitigation=mitigation,
             args=args,
         )
+
+    async def _isolation(self, installed: Installed, gateway: StepGateway, part: Path) -> Isolation:
+        verdicts = Verdicts(self._asked.settings.gateway.state_dir)
+        trial = partial(self._trial, installed, gateway, part)
+        try:
+            return await judge(self._provider, installed, self._asked.mode, verdicts, trial)
+        except GatewayError as error:
+            if error.problem.code is not NATIVE_TOOL:
+                raise
+            raise GatewayError(replace(error.problem, hint=_TOOLS_OF_ITS_OWN)) from None
 
     async def _trial(self, installed: Installed, gateway: StepGateway, part: Path) -> Tried:
         async with AsyncExitStack() as stack:
