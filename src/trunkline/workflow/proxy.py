@@ -15,8 +15,6 @@ from trunkline.workflow.document import PluginTools, Proxy
 from trunkline.workflow.reader import attempt
 from trunkline.workflow.unsupported import ProxySection
 
-BUILTINS: Final = ("Read", "Write", "Edit", "Bash", "Glob", "Grep")
-"""The names of the tools that stand in for the agent's own."""
 _UNCUT: Final = 1_000_000
 
 
@@ -155,7 +153,8 @@ def _warn_without_enable(table: Table, reader: Reader) -> None:
 
 
 def _check_names(use: ProxyUse, reader: Reader) -> None:
-    owners: dict[str, str] = dict.fromkeys(BUILTINS, "a built-in tool") if use.intercepts else {}
+    """Built-in tools are not among them: their names have no `_`, and those of plugins' tools always do."""
+    owners: dict[str, str] = {}
     for exposed in use.exposed:
         plugin, operation = exposed.plugin.text, exposed.operation.text
         name = tool_name(plugin, operation)

@@ -73,6 +73,11 @@ def test_an_output_must_be_able_to_be_there() -> None:
         b: {type: agent, provider: claude, prompt: x, on_success: a}
     """)
     assert codes(looped) == []
+    never_run = load_states("""
+        a: {type: agent, provider: claude, prompt: "{{.states.b.Output}}"}
+        b: {type: agent, provider: claude, prompt: x, on_success: a}
+    """)
+    assert codes(never_run) == ["TL604", "TL602"]
 
 
 def test_an_output_in_a_shell_command_is_a_warning_and_an_input_is_not() -> None:
