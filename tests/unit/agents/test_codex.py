@@ -84,6 +84,16 @@ def test_of_the_users_settings_only_those_for_the_model_get_into_an_isolated_run
     assert kept == {key: user[key] for key in ("model", "model_provider", "model_providers", "model_reasoning_effort")}
 
 
+def test_without_the_users_settings_an_isolated_run_is_not_begun() -> None:
+    """It would go to another model than the user's, at another place."""
+    broken = USER | {"texts": {"config": 'model_provider = "mine'}}
+    with pytest.raises(GatewayError) as caught:
+        CODEX.plan(asked(CODEX, "intercept", **broken))
+    assert caught.value.problem.code is AGENT_FAILED
+    assert caught.value.problem.where == str(OWN / "config.toml")
+    assert CODEX.plan(asked(CODEX, "additive", **broken)).argv  # there, Codex reads the file
+
+
 def test_what_the_user_has_decided_about_sandbox_and_results_stays() -> None:
     config = 'sandbox_mode = "danger-full-access"\ntool_output_token_limit = 7\n'
     words = " ".join(CODEX.plan(asked(CODEX, "additive", texts={"config": config})).argv)
@@ -135,9 +145,7 @@ def test_a_verified_version_that_does_not_say_its_models_is_not_run_isolated(pri
     assert "catalog.json" not in CODEX.plan(asked(CODEX, "intercept", version="9.9.9")).files
 
 
-@pytest.mark.parametrize(
-    "config", ["", "not toml", "projects = 5", "model_providers = 5", "developer_instructions = 1"]
-)
+@pytest.mark.parametrize("config", ["", "projects = 5", "model_providers = 5", "developer_instructions = 1"])
 def test_a_broken_file_of_the_users_does_no_harm(config: str) -> None:
     for mode in ("intercept", "additive"):
         plan = CODEX.plan(asked(CODEX, mode, **(USER | {"texts": {"config": config}})))

@@ -102,6 +102,8 @@ PROVIDER: Final = Codex()
 def _isolated(asked: Asked, settings: Settings) -> Plan:
     """It finds a folder of this run's where its own would be: with the user's login, and of the user's settings only
     those for the model. It is not started below its folder for temporary files, where it would not work fully."""
+    if settings.fault:  # without them, it would send everything to OpenAI instead of the user's own server
+        raise GatewayError(_no_settings(asked, settings.fault))
     catalog = strict_catalog(asked.home.answers.get("models", ""))
     if not catalog and asked.version in Codex.verified:
         raise GatewayError(_no_catalog())
@@ -144,6 +146,15 @@ def _features_off(asked: Asked) -> tuple[str, ...]:
     if asked.version in Codex.verified:
         return tuple(word for feature in _OFF for word in ("--disable", feature))
     return _options({f"features.{feature}": False for feature in _OFF})
+
+
+def _no_settings(asked: Asked, fault: str) -> Problem:
+    return Problem(
+        code=AGENT_FAILED,
+        message=f"your settings of Codex cannot be read, so its model is not known: {fault}",
+        where=str(_own_folder(asked.home.folder, asked.home.environ) / "config.toml"),
+        hint="mend that file; `codex` itself says more about it",
+    )
 
 
 def _no_catalog() -> Problem:

@@ -22,14 +22,16 @@ _SANDBOX_SETTINGS: Final = ("default_permissions", "permissions", "sandbox_mode"
 
 
 class Settings:
-    """A `config.toml`: the user's, or that of the whole machine. One that is no TOML counts as empty here; Codex itself
-    says what is wrong with it."""
+    """A `config.toml`: the user's, or that of the whole machine. One that is no TOML counts as empty here, and `fault`
+    says what is wrong with it; a Codex that reads the file complains by itself."""
 
     def __init__(self, written: str) -> None:
+        self._values: Mapping[str, Any] = {}
+        self.fault = ""
         try:
-            self._values: Mapping[str, Any] = tomllib.loads(written)
-        except (tomllib.TOMLDecodeError, RecursionError):
-            self._values = {}
+            self._values = tomllib.loads(written)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            self.fault = str(error)
 
     @property
     def developer_instructions(self) -> str:
