@@ -84,9 +84,10 @@ def test_of_the_users_settings_only_those_for_the_model_get_into_an_isolated_run
     assert kept == {key: user[key] for key in ("model", "model_provider", "model_providers", "model_reasoning_effort")}
 
 
-def test_without_the_users_settings_an_isolated_run_is_not_begun() -> None:
+@pytest.mark.parametrize("texts", [{"config": 'model_provider = "mine'}, {}], ids=["no TOML", "not to be read"])
+def test_without_the_users_settings_an_isolated_run_is_not_begun(texts: dict[str, str]) -> None:
     """It would go to another model than the user's, at another place."""
-    broken = USER | {"texts": {"config": 'model_provider = "mine'}}
+    broken = USER | {"texts": texts, "present": frozenset({OWN / "config.toml"})}
     with pytest.raises(GatewayError) as caught:
         CODEX.plan(asked(CODEX, "intercept", **broken))
     assert caught.value.problem.code is AGENT_FAILED

@@ -25,6 +25,7 @@ _MACHINE: Final = {
 _KEPT: Final = ("AGENTS.md", "AGENTS.override.md", "auth.json", "auth.lock")
 """The user's login, and what the user tells every agent: text."""
 _SESSIONS: Final = "sessions"
+_SETTINGS: Final = "config.toml"
 _UNATTENDED: Final = (("exec",), ("e",))
 """Subcommands that ask nobody whether a repository is trusted."""
 _START_S: Final = 60
@@ -78,9 +79,9 @@ class Codex:
     def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
         own = _own_folder(home, environ)
         return Wants(
-            texts={"config": own / "config.toml", **_MACHINE},
+            texts={"config": own / _SETTINGS, **_MACHINE},
             answers={"models": ("debug", "models", "--bundled")},
-            links=tuple(own / name for name in (*_KEPT, _SESSIONS)),
+            links=tuple(own / name for name in (*_KEPT, _SESSIONS, _SETTINGS)),
         )
 
     def plan(self, asked: Asked, /) -> Plan:
@@ -102,8 +103,7 @@ PROVIDER: Final = Codex()
 def _isolated(asked: Asked, settings: Settings) -> Plan:
     """It finds a folder of this run's where its own would be: with the user's login, and of the user's settings only
     those for the model. It is not started below its folder for temporary files, where it would not work fully."""
-    if settings.fault:  # without them, it would send everything to OpenAI instead of the user's own server
-        raise GatewayError(_no_settings(asked, settings.fault))
+    _need_settings(asked, settings)
     catalog = strict_catalog(asked.home.answers.get("models", ""))
     if not catalog and asked.version in Codex.verified:
         raise GatewayError(_no_catalog())
@@ -121,7 +121,7 @@ def _isolated(asked: Asked, settings: Settings) -> Plan:
         ),
         env={"CODEX_HOME": str(own), "TMPDIR": str(asked.run / "tmp")} | precautions(asked.home.environ),
         unset=_ELSEWHERE,
-        files={f"{_OWN}/config.toml": settings.for_model()} | ({_CATALOG: catalog} if catalog else {}),
+        files={f"{_OWN}/{_SETTINGS}": settings.for_model()} | ({_CATALOG: catalog} if catalog else {}),
         folders=("tmp",),
         links={f"{_OWN}/{path.name}": path for path in sorted(_linked(asked))},
         stdin=asked.prompt or "",
@@ -148,13 +148,19 @@ def _features_off(asked: Asked) -> tuple[str, ...]:
     return _options({f"features.{feature}": False for feature in _OFF})
 
 
-def _no_settings(asked: Asked, fault: str) -> Problem:
-    return Problem(
-        code=AGENT_FAILED,
-        message=f"your settings of Codex cannot be read, so its model is not known: {fault}",
-        where=str(_own_folder(asked.home.folder, asked.home.environ) / "config.toml"),
-        hint="mend that file; `codex` itself says more about it",
-    )
+def _need_settings(asked: Asked, settings: Settings) -> None:
+    """Without those of the user, it would send everything to OpenAI instead of the user's own server."""
+    file = _own_folder(asked.home.folder, asked.home.environ) / _SETTINGS
+    unread = file in asked.home.present and "config" not in asked.home.texts
+    if fault := "it is not a text that we may read" if unread else settings.fault:
+        raise GatewayError(
+            Problem(
+                code=AGENT_FAILED,
+                message=f"`{file}` cannot be read, so the model that Codex is to use is not known: {fault}",
+                where=str(file),
+                hint="mend that file; `codex` itself says more about it",
+            )
+        )
 
 
 def _no_catalog() -> Problem:
