@@ -7,8 +7,8 @@ from collections.abc import Callable
 from trunkline.agents.openai.endpoint import Endpoint
 from trunkline.agents.openai.loop import converse
 from trunkline.agents.openai.toolbox import Toolbox
-from trunkline.agents.said import Said
-from trunkline.core.errors import MODEL_KEY, GatewayError, Problem
+from trunkline.agents.said import Retried, Said
+from trunkline.core.errors import MODEL_KEY, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runs.agent_task import AgentTask
 from trunkline.runs.step_gateway import StepGateway
 from trunkline.runs.step_result import StepResult
@@ -18,8 +18,19 @@ from trunkline.runs.toolbox import NO_TOOLS, RouterToolbox
 async def run_model(task: AgentTask, gateway: StepGateway | None, on_said: Callable[[Said], None]) -> StepResult:
     """Cancelling this ends the conversation, and the calls that are under way."""
     endpoint = endpoint_of(task)
-    async with task.in_time():
-        conversed = await converse(endpoint, task.prompt, _toolbox(gateway), on_said)
+    last: list[Said] = []
+
+    def heard(said: Said) -> None:
+        last[:] = [said]
+        on_said(said)
+
+    try:
+        async with task.in_time():
+            conversed = await converse(endpoint, task.prompt, _toolbox(gateway), heard)
+    except GatewayError as error:
+        if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], Retried):
+            raise GatewayError(task.too_late(f"its model could not be reached: {last[0].reason}")) from None
+        raise
     return StepResult(output=conversed.text, input_tokens=conversed.input_tokens, output_tokens=conversed.output_tokens)
 
 

@@ -30,7 +30,7 @@ from trunkline.core.errors import (
     STEP_TIMEOUT,
     UNKNOWN_TOOL,
 )
-from trunkline.runs.run_events import AgentReady, StepEnded, StepStarted, ToolCallEnded, ToolCallStarted
+from trunkline.runs.run_events import AgentReady, ModelRetried, StepEnded, StepStarted, ToolCallEnded, ToolCallStarted
 from trunkline.sources.plugin.section import PluginSection
 from trunkline.wire import plugin_v1 as wire
 from trunkline.workflow.document import PluginTools, Proxy
@@ -255,3 +255,31 @@ async def test_a_program_that_takes_too_long_is_told_with_the_steps_own_timeout(
     problem = problem_of(await run_text(tmp_path, text, environ=environ))
     assert (problem.code, problem.where) == (STEP_TIMEOUT, "ask")
     assert " 1.5 s " in problem.message
+
+
+async def test_a_model_that_is_busy_all_the_time_is_told_as_it_goes_and_where_the_step_fails(tmp_path: Path) -> None:
+    async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 429 Busy\r\nRetry-After: 30\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(busy, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    text = f"""
+        name: busy
+        states:
+          initial: ask
+          ask:
+            type: agent
+            provider: openai_compatible
+            prompt: hi
+            timeout: 1500ms
+            options: {{base_url: "{url}", model: m, api_key: "${{MODEL_KEY}}"}}
+        """
+    async with server:
+        ran = await run_text(tmp_path, text, environ={"PATH": "/usr/bin:/bin", "MODEL_KEY": KEY})
+    [retried] = ran.of(ModelRetried)
+    assert (retried.step, retried.attempt) == ("ask", 1)
+    problem = problem_of(ran)
+    assert problem.code is STEP_TIMEOUT
+    assert retried.reason in problem.message

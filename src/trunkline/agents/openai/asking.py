@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from trunkline.agents.openai.answer import AnswerReader, Oversized, ServerError, Unreadable, said_in
@@ -13,9 +13,19 @@ from trunkline.agents.openai.conversed import ModelTurn
 from trunkline.agents.openai.endpoint import Endpoint, Patience
 from trunkline.agents.openai.incoming import Incoming, Lost
 from trunkline.agents.openai.request import Message, body_of, head_of, request_bytes, target_of
-from trunkline.agents.openai.retries import NO_QUOTA, PASSING, Setback, Tries, broken_off, refused, unreachable
+from trunkline.agents.openai.retries import (
+    MOST_TRIES,
+    NO_QUOTA,
+    PASSING,
+    Setback,
+    Tries,
+    broken_off,
+    refused,
+    unreachable,
+)
 from trunkline.agents.openai.toolbox import ToolOffer
 from trunkline.agents.openai.wording import Wording
+from trunkline.agents.said import Retried, Said
 from trunkline.links.child_output import harmless
 from trunkline.links.http_client import HttpPool
 from trunkline.telemetry.redact import Redactor
@@ -30,10 +40,11 @@ _ANOTHER: Final = "Check that `base_url` is that of a chat completions API, most
 
 
 class Asking:
-    """Talks to one endpoint over connections of its own, until it is closed."""
+    """Talks to one endpoint over connections of its own, until it is closed. `on_said` hears when it asks again."""
 
-    def __init__(self, endpoint: Endpoint, patience: Patience) -> None:
+    def __init__(self, endpoint: Endpoint, patience: Patience, on_said: Callable[[Said], None]) -> None:
         self._endpoint = endpoint
+        self._on_said = on_said
         self._patience = patience
         self._target = target_of(endpoint.base_url)
         self._place = self._target.place
@@ -55,8 +66,13 @@ class Asking:
                 return await self._once(request_bytes(self._target, self._head, body), number)
             except Setback as setback:
                 before, self._wording = self._wording, self._wording.after(setback.status, str(setback))
-                delay_s = tries.after(setback) if self._wording == before else 0.0
+                delay_s = self._delay_s(tries, setback) if self._wording == before else 0.0
             await asyncio.sleep(delay_s)
+
+    def _delay_s(self, tries: Tries, setback: Setback) -> float:
+        delay_s = tries.after(setback)
+        self._on_said(Retried(tries.made, MOST_TRIES - 1, str(setback)))
+        return delay_s
 
     async def _once(self, out: bytes, number: int) -> ModelTurn:
         incoming = Incoming(out)

@@ -35,7 +35,7 @@ async def converse(
 ) -> Conversed:
     """Have the model work on the prompt with these tools. Raises GatewayError; whoever cancels this closes the
     connection and ends the calls that run."""
-    asking = Asking(endpoint, patience)
+    asking = Asking(endpoint, patience, on_said)
     try:
         return await _Conversation(endpoint, asking, toolbox, on_said).go_on(prompt)
     finally:

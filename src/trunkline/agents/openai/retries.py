@@ -94,22 +94,22 @@ def _until(value: bytes, now: float) -> float | None:
 
 
 class Tries:
-    """The tries of one turn."""
+    """The tries of one turn. `made` counts those that came to nothing."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self._made = 0
+        self.made = 0
         self._broken = 0
         self._waited_s = 0.0
 
     def after(self, setback: Setback) -> float:
         """How long to wait before the next try. Raises GatewayError where there is none."""
-        self._made += 1
+        self.made += 1
         self._broken += setback.begun
         patience = self._patience
         delay_s = self._delay_s(setback)
         spent = self._waited_s + delay_s > patience.all_retries_s or (setback.wait_s or 0) > patience.longest_retry_s
-        if not setback.again or self._made >= MOST_TRIES or self._broken > MOST_BROKEN or spent:
+        if not setback.again or self.made >= MOST_TRIES or self._broken > MOST_BROKEN or spent:
             raise GatewayError(setback.problem) from None
         self._waited_s += delay_s
         return delay_s
@@ -117,5 +117,5 @@ class Tries:
     def _delay_s(self, setback: Setback) -> float:
         """Doubled each time, and never twice the same: others may have failed at the same moment. Not sooner than the
         server asked for."""
-        steps = self._patience.first_retry_s * 2 ** (self._made - 1)
+        steps = self._patience.first_retry_s * 2 ** (self.made - 1)
         return max(min(steps, self._patience.longest_retry_s) * random.uniform(0.5, 1.0), setback.wait_s or 0.0)

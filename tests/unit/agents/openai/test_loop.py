@@ -30,7 +30,7 @@ from trunkline.agents.openai import loop
 from trunkline.agents.openai.conversed import Conversed
 from trunkline.agents.openai.endpoint import Endpoint, Patience
 from trunkline.agents.openai.loop import converse
-from trunkline.agents.said import Answered, Offered, Said, Spent, Spoke
+from trunkline.agents.said import Answered, Offered, Retried, Said, Spent, Spoke
 from trunkline.core.errors import (
     MODEL_LOOP,
     MODEL_REFUSED,
@@ -276,10 +276,14 @@ async def test_a_turn_that_cannot_be_used_is_a_failure(finish_reason: str, delta
 
 async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
     async with serve(*ONE_CALL, manners=[refuses(429, Retry_After="0.3"), refuses(503), refuses(529)]) as server:
-        conversed = await Talk(server).go()
+        talk = Talk(server)
+        conversed = await talk.go()
     assert conversed.text == "Done."
     assert len(server.received) == 5
     assert server.received[1].at - server.received[0].at >= 0.3
+    retried = [said for said in talk.said if isinstance(said, Retried)]
+    assert [(said.attempt, said.most) for said in retried] == [(1, 4), (2, 4), (3, 4)]
+    assert "429" in retried[0].reason
 
 
 async def test_a_server_that_stays_busy_is_given_up() -> None:
