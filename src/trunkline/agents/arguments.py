@@ -16,10 +16,13 @@ _END: Final = "--"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     """`headless` make the agent answer and end. `undoing` bring tools, servers or settings that are not ours, lift what
-    holds the agent's own tools back, or set another agent to work than the one that is started here."""
+    holds the agent's own tools back, or set another agent to work than the one that is started here. Where there are
+    `beginnings`, a first argument that is neither one of them nor an option undoes it too: it would be a folder to
+    work in, with all that lies there."""
 
     headless: frozenset[str]
     undoing: frozenset[str]
+    beginnings: frozenset[str] = frozenset()
 
 
 WORDS: Final = {
@@ -66,21 +69,40 @@ WORDS: Final = {
                 *("acp", "agent", "attach", "github", "mcp", "plug", "plugin", "pr", "serve", "web"),
             }
         ),
+        beginnings=frozenset({"auth", "completion", "export", "models", "providers", "run", "session", "stats"}),
     ),
 }
 
 
-def found(words: frozenset[str], args: tuple[str, ...]) -> str:
-    """The first argument that is one of these words, with its value attached or not; empty where none is."""
-    if args and args[0] in words and not args[0].startswith("-"):
-        return args[0]
-    before_end = args[: args.index(_END)] if _END in args else args
-    return next((argument for argument in before_end if any(_is(option, argument) for option in words)), "")
+def works_alone(agent: str, args: tuple[str, ...]) -> bool:
+    """Whether the agent answers and ends. A subcommand counts wherever it stands: options may come before it."""
+    words = WORDS[agent].headless
+    return any(argument in words or any(_is(option, argument) for option in words) for argument in _before_end(args))
+
+
+def undone_by(agent: str, args: tuple[str, ...]) -> str:
+    """The first argument that would undo that our tools are the agent's only ones; empty where none would."""
+    words = WORDS[agent]
+    first = args[0] if args else ""
+    is_folder = bool(words.beginnings) and first not in words.beginnings
+    if first and not first.startswith("-") and (first in words.undoing or is_folder):
+        return first
+    options = (argument for argument in _before_end(args) if any(_is(option, argument) for option in words.undoing))
+    return next(options, "")
+
+
+def _before_end(args: tuple[str, ...]) -> tuple[str, ...]:
+    return args[: args.index(_END)] if _END in args else args
 
 
 def _is(option: str, argument: str) -> bool:
     if not option.startswith("-"):
         return False
     if option.startswith("--"):
-        return argument == option or argument.startswith(f"{option}=")
+        return argument.startswith("--") and _plain(argument.partition("=")[0]) == _plain(option)
     return argument.startswith(option) and not argument.startswith("--")
+
+
+def _plain(option: str) -> str:
+    """Some programs take `--adminPolicy` for `--admin-policy`."""
+    return option.replace("-", "").lower()

@@ -61,9 +61,9 @@ def agent(provider: str, args: tuple[str, ...], additive: bool, config: Path | N
 
 
 def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
-    from trunkline.agents.arguments import WORDS, found
+    from trunkline.agents.arguments import undone_by
 
-    undoing = found(WORDS[provider].undoing, args) if mode == "intercept" else ""
+    undoing = undone_by(provider, args) if mode == "intercept" else ""
     if undoing:
         raise click.UsageError(
             f"`{undoing}` could undo that {provider} has our tools alone: leave it out, or use `--additive`"
@@ -94,7 +94,7 @@ def _defaults() -> Settings:
 
 
 def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings) -> SessionAsked:
-    from trunkline.agents.arguments import WORDS, found
+    from trunkline.agents.arguments import works_alone
     from trunkline.runs.agent_session import SessionAsked
 
     with_person = sys.stdin.isatty() and sys.stdout.isatty()
@@ -102,7 +102,7 @@ def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings)
         provider=provider,
         mode=mode,
         args=args,
-        headless=not with_person or bool(found(WORDS[provider].headless, args)),
+        headless=not with_person or works_alone(provider, args),
         settings=settings,
         folder=Path.cwd(),
         home=Path.home(),

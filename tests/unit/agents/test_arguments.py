@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.agents import PROVIDERS
-from trunkline.agents.arguments import WORDS, found
+from trunkline.agents.arguments import WORDS, undone_by, works_alone
 
 
 def test_every_agent_is_in_the_table() -> None:
@@ -29,10 +29,12 @@ def test_every_agent_is_in_the_table() -> None:
         ("gemini", "--policy=mine.toml -p hello", "--policy=mine.toml"),
         ("opencode", "run --attach http://127.0.0.1:4096 hello", "--attach"),
         ("opencode", "attach http://127.0.0.1:4096", "attach"),
+        ("opencode", "somewhere/else", "somewhere/else"),
+        ("gemini", "--adminPolicy mine.toml -p hello", "--adminPolicy"),
     ],
 )
 def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str, word: str) -> None:
-    assert found(WORDS[agent].undoing, tuple(line.split())) == word
+    assert undone_by(agent, tuple(line.split())) == word
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str
     ],
 )
 def test_other_arguments_are_not(agent: str, line: str) -> None:
-    assert found(WORDS[agent].undoing, tuple(line.split())) == ""
+    assert undone_by(agent, tuple(line.split())) == ""
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,7 @@ def test_other_arguments_are_not(agent: str, line: str) -> None:
         ("claude", "hello", False),
         ("claude", "--continue", False),
         ("codex", "exec hello", True),
+        ("codex", "-m gpt-5.5 exec hello", True),
         ("codex", "hello", False),
         ("gemini", "-p hello", True),
         ("gemini", "-i hello", False),
@@ -67,4 +70,4 @@ def test_other_arguments_are_not(agent: str, line: str) -> None:
     ],
 )
 def test_whether_an_agent_works_by_itself_is_known(agent: str, line: str, alone: bool) -> None:
-    assert bool(found(WORDS[agent].headless, tuple(line.split()))) is alone
+    assert works_alone(agent, tuple(line.split())) is alone
