@@ -77,7 +77,7 @@ class Claude:
         if asked.mode == "intercept":
             files[_SETTINGS_FILE] = _login_settings(asked, env)
         else:
-            files |= _own_settings(asked)
+            files |= _own_settings(asked, env)
             links |= {f"{_CONFIG}/{name}": config / name for name in _OWN_PLACES if config / name in asked.home.present}
         if asked.prompt is None and config / _SESSIONS in asked.home.present:
             links[f"{_CONFIG}/{_SESSIONS}"] = config / _SESSIONS
@@ -162,7 +162,6 @@ def _environment(asked: Asked) -> dict[str, str]:
         "MCP_CONNECTION_NONBLOCKING": "0",
         "MCP_CONNECT_TIMEOUT_MS": _CONNECT_MS,
         "MCP_TIMEOUT": _CONNECT_MS,
-        "MCP_TOOL_TIMEOUT": str(_call_ms(asked)),
     }
     if asked.mode == "intercept":
         env |= {
@@ -172,6 +171,7 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_CODE_DISABLE_CRON": "1",
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
+            "MCP_TOOL_TIMEOUT": str(_call_ms(asked)),
             "TMPDIR": str(asked.run / _TEMPORARY),
             "XDG_CACHE_HOME": str(asked.run / "cache"),
         } | precautions(environ)
@@ -233,13 +233,17 @@ def _login_settings(asked: Asked, env: Mapping[str, str]) -> str:
     return _json(settings | {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"})
 
 
-def _own_settings(asked: Asked) -> dict[str, str]:
-    """The user's as they are, with the approvals that the state holds for this project."""
+def _own_settings(asked: Asked, env: Mapping[str, str]) -> dict[str, str]:
+    """The user's as they are, with the approvals that the state holds for this project, and without what we set."""
     projects = mapping(_user_state(asked.home).get("projects"))
     approvals = _only(_APPROVALS, mapping(projects.get(str(asked.project))))
     text = asked.home.texts.get("settings", "")
-    if any(approvals.values()):
-        text = _json(approvals | dict(object_of(text)))
+    settings = object_of(text)
+    changes = {name: value for name, value in approvals.items() if value and name not in settings}
+    if (own := mapping(settings.get("env"))).keys() & env.keys():
+        changes["env"] = _without(tuple(env), own)
+    if changes:
+        text = _json({**settings, **changes})
     return {f"{_CONFIG}/{_SETTINGS_FILE}": text} if text else {}
 
 

@@ -64,6 +64,20 @@ def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:
     assert plan.env["CLAUDE_SECURESTORAGE_CONFIG_DIR"] == "/etc/ada"
 
 
+def test_the_users_settings_stay_but_for_what_would_take_it_out_of_its_folder() -> None:
+    variables = {"CLAUDE_CONFIG_DIR": "/etc/ada", "MCP_TOOL_TIMEOUT": "5", "MINE": "1"}
+    settings = {"env": variables, "hooks": {"Stop": []}}
+    plan = CLAUDE.plan(asked(CLAUDE, "additive", texts={"settings": json.dumps(settings)}))
+    kept = {"MCP_TOOL_TIMEOUT": "5", "MINE": "1"}
+    assert json.loads(plan.files["claude/settings.json"]) == {"env": kept, "hooks": {"Stop": []}}
+    assert "MCP_TOOL_TIMEOUT" not in plan.env
+
+
+def test_settings_of_the_user_that_need_no_change_are_copied_as_they_are() -> None:
+    text = '{ "env": {"MINE": "1"} }'
+    assert CLAUDE.plan(asked(CLAUDE, "additive", texts={"settings": text})).files["claude/settings.json"] == text
+
+
 def test_a_prompt_that_begins_with_a_slash_is_no_command_where_there_are_none() -> None:
     assert CLAUDE.plan(asked(CLAUDE, "intercept", prompt="/etc/hosts, please")).stdin == "\n/etc/hosts, please"
     assert CLAUDE.plan(asked(CLAUDE, "additive", prompt="/review")).stdin == "/review"
