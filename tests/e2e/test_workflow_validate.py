@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 import yaml
 from tests.support.commands import environment, trunkline
 from tests.support.docs_pages import ROOT
@@ -83,20 +85,26 @@ def test_warnings_alone_are_no_failure_and_a_missing_file_is(tmp_path: Path) -> 
     assert "TL100" in missing.stderr
 
 
-def test_ctrl_c_ends_it_and_the_plugins_it_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_the_plugins_it_started_and_nothing_is_left(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     slow = FaultyPlugin(tmp_path, "units", init="hang")
     entry = slow.entry()["units"]
     (tmp_path / "trunkline.yaml").write_text(yaml.safe_dump({"sources": {"units": entry}}))
     (tmp_path / "w.yaml").write_text(WORKFLOW)
     command = [TRUNKLINE, "validate", "w.yaml"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE)
-    try:
-        pids = wait_until(slow.pids, "the plugin is starting", 30)
-        process.send_signal(signal.SIGINT)
-        _, printed = process.communicate(timeout=30)
-    finally:
-        process.kill()
-        process.wait()
+    with TemporaryDirectory(prefix="tl", dir="/tmp") as scratch:  # with a path short enough for sockets
+        environ = environment(tmp_path) | {"TMPDIR": scratch}
+        process = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE)
+        try:
+            pids = wait_until(slow.pids, "the plugin is starting", 30)
+            process.send_signal(number)
+            _, printed = process.communicate(timeout=30)
+        finally:
+            process.kill()
+            process.wait()
+        assert list(Path(scratch).iterdir()) == []
     assert process.returncode == 130
     assert b"Traceback" not in printed
     wait_until(lambda: not any(alive(pid) for pid in pids), "it is gone")

@@ -26,13 +26,16 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, as_json: boo
     """
     from trunkline.config.render import render_json, summarize
     from trunkline.runs.checking import check_file
+    from trunkline.runs.interrupt import INTERRUPTED, unless_interrupted
     from trunkline.serve.loop import run
 
     checked = run(
-        lambda: check_file(
-            workflow, config, cwd=Path(), home=Path.home(), environ=os.environ, start_plugins=not no_plugins
+        lambda: unless_interrupted(
+            check_file(workflow, config, cwd=Path(), home=Path.home(), environ=os.environ, start_plugins=not no_plugins)
         )
     )
+    if checked is None:
+        sys.exit(INTERRUPTED)
     if as_json:
         click.echo(render_json(checked.problems))
     elif checked.problems:

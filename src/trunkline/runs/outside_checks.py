@@ -9,7 +9,7 @@ from typing import Final
 
 from trunkline.agents import provider_of
 from trunkline.agents.installed import find_installed
-from trunkline.config.sources import SourceSection, Unready
+from trunkline.config.sources import SourceSection, ToolSelection, Unready
 from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.config.tree import Scalar
 from trunkline.core.errors import (
@@ -119,8 +119,8 @@ async def _check_operations(
             for exposed in use.exposed:
                 found = _probed(exposed.plugin, plugins, probed)
                 if found is not None and not found.trouble:
-                    deny = plugins.sections[source_name(exposed.plugin.text)].tools.deny
-                    _check_operation(loaded, exposed.operation, exposed.plugin.text, found, deny)
+                    selection = plugins.sections[source_name(exposed.plugin.text)].tools
+                    _check_operation(loaded, exposed.operation, exposed.plugin.text, found, selection)
 
 
 def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, Probed]) -> Probed | None:
@@ -128,12 +128,12 @@ def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, Probed]) -> P
 
 
 def _check_operation(
-    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: Probed, deny: tuple[str, ...]
+    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: Probed, selection: ToolSelection
 ) -> None:
     name = operation.text
     if name in found.operations:
-        if not NameRules(prefix="", deny=deny).shows(name):
-            message = f"`{name}` of the plugin `{plugin}` is denied by the configuration (`tools.deny`)"
+        if not NameRules(prefix="", allow=selection.allow, deny=selection.deny).shows(name):
+            message = f"`{name}` of the plugin `{plugin}` is denied by the configuration (`tools.allow`, `tools.deny`)"
             loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message)
         return
     unusable = next((warning for warning in found.warnings if f"`{name}`" in warning), "")

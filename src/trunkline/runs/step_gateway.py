@@ -141,7 +141,9 @@ def _down(name: str, gate: Gate) -> Problem:
 
 def _lacks(source: str, name: str, known: tuple[str, ...], warnings: tuple[str, ...]) -> Problem:
     if name in known:
-        message = f"Operation `{name}` of plugin `{source}` is denied by the configuration (`tools.deny`)"
+        message = (
+            f"Operation `{name}` of plugin `{source}` is denied by the configuration (`tools.allow`, `tools.deny`)"
+        )
         return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name)
     message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *warnings))
     hint = f"it has: {', '.join(f'`{operation}`' for operation in known)}" if known else "it offers none at all"

@@ -13,6 +13,7 @@ from trunkline.agents.plan import LONGEST_TOOL_NAME
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_PLUGIN, GatewayError, Problem
+from trunkline.router.options import NameRules
 from trunkline.sources.builtin.section import BuiltinSection
 from trunkline.workflow.document import Proxy
 from trunkline.workflow.proxy import source_name
@@ -73,8 +74,10 @@ def _repeated(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> SourceSection:
-    """What the operator denied stays denied; other names than `<plugin>_<operation>` would surprise the prompt."""
-    allow = tuple(glob.escape(name) for name in exposed)
+    """What the operator denied, or did not allow, stays so; other names than `<plugin>_<operation>` would surprise the
+    prompt."""
+    allowed = NameRules(prefix="", allow=section.tools.allow)
+    allow = tuple(glob.escape(name) for name in exposed if allowed.shows(name))
     tools = ToolSelection(allow=allow, deny=section.tools.deny, timeouts=section.tools.timeouts)
     return section.replace(prefix=plugin, tools=tools)
 

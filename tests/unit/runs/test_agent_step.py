@@ -175,6 +175,7 @@ async def test_without_a_proxy_a_model_has_no_tools(tmp_path: Path) -> None:
 NOT_THERE = {
     "missing": ("[echo, nothing]", {"jobs": jobs()}, PROXY_UNKNOWN_OPERATION),
     "denied": ("[echo]", {"jobs": jobs(tools=ToolSelection(deny=("ec*",)))}, PROXY_UNKNOWN_OPERATION),
+    "not allowed": ("[echo]", {"jobs": jobs(tools=ToolSelection(allow=("al*",)))}, PROXY_UNKNOWN_OPERATION),
     "undeclared": ("[echo]", {}, PROXY_UNKNOWN_PLUGIN),
     "down": ("[echo]", {"jobs": PluginSection(command="/does/not/exist")}, SOURCE_DOWN),
     "twice": ("[echo, echo]", {"jobs": jobs()}, PROXY_NAME_COLLISION),

@@ -175,9 +175,12 @@ async def test_no_plugin_is_started_where_that_is_not_wanted(tmp_path: Path) -> 
     assert journal.events("start") == []
 
 
-async def test_a_plugin_of_the_configuration_counts_with_what_it_denies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("selection", [{"deny": ["ec*"]}, {"allow": ["all-types"]}])
+async def test_a_plugin_of_the_configuration_counts_with_what_it_denies(
+    tmp_path: Path, selection: dict[str, list[str]]
+) -> None:
     folder = write(tmp_path, workflow("{plugin: ours, expose: [echo]}", "{plugin: files, expose: [x]}"))
-    section = {"kind": "plugin", **jobs(), "prefix": "other", "tools": {"deny": ["ec*"]}}
+    section = {"kind": "plugin", **jobs(), "prefix": "other", "tools": selection}
     files = {"kind": "builtin", "root": "."}
     config = tmp_path / "c" / "trunkline.yaml"
     config.parent.mkdir()

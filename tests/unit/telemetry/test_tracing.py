@@ -123,13 +123,15 @@ async def test_an_agent_with_a_trace_of_its_own_does_not_take_its_calls_out_of_t
     here.tracer.calls_of("step:review", step)
     for context in (SAMPLED, UNSAMPLED):
         here.call("calc_add", {"_meta": {"traceparent": context, "tracestate": "a=1"}}, caller=STEP)
-    within = f"00-{step.trace_id}-{SPAN}-01"
-    here.call("calc_add", {"_meta": {"traceparent": within}}, caller=STEP)
-    linked, also_linked, nested = here.spans
+    for flags in ("01", "00"):
+        within = f"00-{step.trace_id}-{SPAN}-{flags}"
+        here.call("calc_add", {"_meta": {"traceparent": within}}, caller=STEP)
+    linked, also_linked, nested, also_nested = here.spans
     for span in (linked, also_linked):
         assert (span.trace_id.hex(), span.parent_span_id.hex()) == (step.trace_id, step.span_id)
         assert [(link.trace_id.hex(), link.span_id.hex()) for link in span.links] == [(TRACE, SPAN)]
-    assert (nested.trace_id.hex(), nested.parent_span_id.hex(), list(nested.links)) == (step.trace_id, SPAN, [])
+    for span in (nested, also_nested):
+        assert (span.trace_id.hex(), span.parent_span_id.hex(), list(span.links)) == (step.trace_id, SPAN, [])
     assert "tracestate" not in (seen[0].meta or {})
 
 
