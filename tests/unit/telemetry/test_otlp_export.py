@@ -123,7 +123,10 @@ async def test_a_collector_that_refuses_is_not_asked_again() -> None:
             await until(lambda: here.counts == (0, 2), "they were given up")
             here.spans(1)
             await until(lambda: here.counts == (1, 2), "another one was taken")
-        assert len(collector.paths) == 2
+            here.spans(1)
+            await until(lambda: here.counts == (2, 2), "and one more")
+        assert here.levels == ["warning", "info"]
+        assert len(collector.paths) == 3
 
 
 @pytest.mark.parametrize(("rejected", "counts"), [(b'"2"', (3, 2)), (b"-3", (5, 0)), (b"99", (0, 5)), (b"{}", (5, 0))])
