@@ -62,6 +62,8 @@ async def _ask_version(provider: Provider, program: str, children: Children, env
             printed = await ask_program(children, [program, "--version"], env=env, cwd="/", timeout_s=_VERSION_S)
     except GatewayError as error:
         raise _not_found(provider, f"`{program}` cannot be started: {error.problem.message}") from None
+    except OSError as error:
+        raise _not_found(provider, f"`{program}` was not asked for its version: {error.strerror or error}") from error
     version = _VERSION.search(printed.stdout)
     if printed.status != 0 or version is None:
         raise _not_found(provider, f"`{program} --version` {_what_became(printed)}")

@@ -14,6 +14,8 @@ _SHORTEST_SECRET: Final = 4
 _SHORTEST_PART: Final = 8
 """A part of a value (one line of a key, the token of an Authorization header) must be longer to count as secret."""
 
+_NO_TEXT: Final = re.compile("[\ud800-\udfff]")
+"""Bytes of a variable that are no text; what a program prints of them is read as the sign for that."""
 _BEARER: Final = re.compile(r"\b(bearer)\s+(?!tokens?\b)[^\s\"',;]+", re.IGNORECASE)
 _URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")
 
@@ -48,7 +50,8 @@ class Redactor:
 def _spellings(secret: str) -> Iterator[str]:
     for value in _parts(secret.strip()):
         yield value
-        yield quote(value, safe="")
+        yield _NO_TEXT.sub("\ufffd", value)
+        yield quote(value, safe="", errors="replace")
         yield encode_basestring_ascii(value)[1:-1]
         yield repr(value)[1:-1]
 

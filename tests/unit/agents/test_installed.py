@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,16 @@ async def test_it_is_asked_once_until_it_changes(tmp_path: Path) -> None:
 async def test_one_that_does_not_say_its_version_is_not_there(tmp_path: Path, script: str) -> None:
     with pytest.raises(GatewayError) as caught:
         await find(put_program(tmp_path, script))
+    assert caught.value.problem.code is AGENT_NOT_FOUND
+
+
+async def test_without_a_place_for_temporary_files_it_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = put_program(tmp_path, "echo 1.2.3")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(GatewayError) as caught:
+        await find(environ)
     assert caught.value.problem.code is AGENT_NOT_FOUND
 
 

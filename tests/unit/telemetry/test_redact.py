@@ -19,6 +19,13 @@ def test_a_secret_is_found_in_the_spellings_programs_print_it_in(spell):
     assert "wörd" not in shown and "second" not in shown and "%22" not in shown and "\\u00" not in shown
 
 
+def test_a_secret_that_is_no_text_is_hidden_too():
+    secret = b"hunter\xff2222".decode(errors="surrogateescape")
+    redact = Redactor([secret])
+    assert redact(f"a {secret} b") == "a *** b"
+    assert redact(b"a hunter\xff2222 b".decode(errors="replace")) == "a *** b"
+
+
 def test_the_longest_secret_wins_so_that_no_rest_of_it_is_left():
     assert Redactor(["abcd", "abcd-efgh"])("abcd-efgh abcd") == "*** ***"
 
