@@ -365,13 +365,18 @@ async def test_a_reader_that_leaves_changes_nothing(tmp_path: Path, arguments: l
 
 
 async def test_nothing_survives_a_run_that_is_killed(tmp_path: Path) -> None:
-    write_flow(tmp_path)
-    turns = (calls(Use("Bash", {"command": "touch begun; sleep 600"})), says("never"))
-    async with model_saying(*turns) as model, going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run:
-        await until((tmp_path / "begun").exists, "the tool has begun", 40)
-        run.process.kill()
-        assert await run.ended() == -signal.SIGKILL
-    await until(lambda: survivors(run.mark) == [], "everything is gone")
+    write_flow(tmp_path, FLOW.replace("plugin_tools: [{plugin: jobs, expose: [echo]}]", ""))
+    turns = (calls(Use("Bash", {"command": "echo private > /tmp/note; touch begun; sleep 600"})), says("never"))
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="tl") as temporary:
+        async with (
+            model_saying(*turns) as model,
+            going(tmp_path, "--input", "topic=x", MODEL_URL=model.url, TMPDIR=temporary) as run,
+        ):
+            await until((tmp_path / "begun").exists, "the tool has begun", 40)
+            run.process.kill()
+            assert await run.ended() == -signal.SIGKILL
+        await until(lambda: survivors(run.mark) == [], "everything is gone")
+        await until(lambda: os.listdir(temporary) == [], "what the tool left in its own folder is gone, too")
 
 
 async def test_a_step_that_fails_or_takes_too_long_goes_where_on_failure_leads(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
 
@@ -77,6 +78,14 @@ class Commands:
     @property
     def supervisor_pid(self) -> int | None:
         return self._children.supervisor_pid
+
+    def hold(self, folder: Path, label: str) -> None:
+        """Have this folder of commands removed after the last of them, should we end without having done it."""
+        self._children.hold(folder, label)
+
+    def release(self, folder: Path) -> None:
+        """It is gone."""
+        self._children.release(folder)
 
     async def run(self, command: Command, on_look: Callable[[HeadAndTail], None] | None = None) -> Ended:
         """Run one command to its end or to its deadline, whatever comes first; then nothing of it is left.

@@ -42,12 +42,13 @@ class Sandbox:
         self._hidden = [os.path.realpath(folder) for folder in hidden]
         self._fixed = fixed
         _remove_left_behind()
-        self._scratch = tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-")
+        self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+        """Where the private folders are."""
         self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
 
     def close(self) -> None:
         """Remove what commands left in their private folders."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
         """The command that runs `argv` inside, in `folder`."""
@@ -118,7 +119,7 @@ class Sandbox:
         return {os.path.realpath(folder): name for folder, name in folders.items() if _is_folder(folder)}
 
     def _own_folder(self, name: str) -> str:
-        path = os.path.join(self._scratch, name)  # noqa: PTH118
+        path = os.path.join(self.scratch, name)  # noqa: PTH118
         os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
         return path
 

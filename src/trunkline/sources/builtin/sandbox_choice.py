@@ -123,6 +123,7 @@ class SandboxChoice:
             label="the sandbox of Bash",
         )
         try:
+            self._commands.hold(sandbox.scratch, command.label)
             ended = await self._commands.run(command)
             if ended.how == "lost":  # which says nothing about the sandbox
                 raise start_failed(command.label, "the process that looks after commands died", retryable=True)
@@ -131,6 +132,7 @@ class SandboxChoice:
         finally:
             if self._sandbox is None:
                 await asyncio.to_thread(sandbox.close)
+                self._commands.release(sandbox.scratch)
         return obstacle
 
 

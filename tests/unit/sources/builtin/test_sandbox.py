@@ -170,7 +170,7 @@ def test_what_is_left_in_tmp_and_home_is_there_for_the_next_command_and_nobody_e
     assert not Path("/tmp", name).exists()
     assert not (place.home / "kept").exists()
     place.sandbox.close()
-    assert not Path(place.sandbox._scratch).exists()
+    assert not place.sandbox.scratch.exists()
 
 
 @real
