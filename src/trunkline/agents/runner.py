@@ -120,7 +120,7 @@ class AgentRunner:
                 version=installed.version,
                 run=job.run,
                 project=job.project,
-                home=await self._look_at_home(provider, installed),
+                home=await self._look_at_home(provider, installed, monotonic() + job.timeout_s),
                 prompt=job.prompt,
                 model=job.model,
                 server=job.server,
@@ -141,12 +141,13 @@ class AgentRunner:
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
         return kept | {"PWD": str(cwd)} | dict(plan.env)
 
-    async def _look_at_home(self, provider: Provider, installed: Installed) -> Home:
+    async def _look_at_home(self, provider: Provider, installed: Installed, deadline: float) -> Home:
         wants = provider.wants(self._home, self._environ)
         answers: dict[str, str] = {}
         for name, arguments in wants.answers.items():
             argv = [installed.program, *arguments]
-            printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=_ANSWER_S)
+            limit_s = min(_ANSWER_S, max(0.0, deadline - monotonic()))
+            printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
             if printed.status == 0:
                 answers[name] = printed.stdout
         return Home(

@@ -187,6 +187,15 @@ async def test_its_own_tools_are_not_suffered_where_there_should_be_only_ours(
     async with stage_in(tmp_path) as stage:
         result = await stage.run(FakeAgent(f"{PRINT}out({event}); out(answer='Done.')"), mode=mode)
     assert (None if result.problem is None else result.problem.code) == code
+    assert result.output == ("Done." if code is None else "")
+
+
+async def test_its_very_last_words_can_be_what_makes_it_worth_nothing(tmp_path: Path) -> None:
+    script = PRINT + """out(answer='Done.'); print('{"used": "Bash", "ran": true}', end='')"""
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(script))
+    assert result.problem is not None
+    assert result.problem.code is NATIVE_TOOL
 
 
 async def test_it_is_ended_as_soon_as_it_has_tools_of_its_own(tmp_path: Path) -> None:
@@ -326,6 +335,15 @@ async def test_its_plan_knows_what_it_asked_for_of_the_users(tmp_path: Path) -> 
     assert (known.texts, known.answers) == ({"there": "text"}, {"one": "1\n"})
     assert known.present == {home / "there"}
     assert known.entries == {home: ("binary", "pipe", "there")}
+
+
+async def test_what_it_is_asked_before_it_runs_is_part_of_its_time(tmp_path: Path) -> None:
+    slow = dict.fromkeys(("one", "two"), ("-c", "import time; time.sleep(600)"))
+    async with stage_in(tmp_path) as stage:
+        result = await stage.run(FakeAgent(HANG, Wants(answers=slow)), timeout_s=0.5)
+    assert result.problem is not None
+    assert result.problem.code is STEP_TIMEOUT
+    assert result.seconds < SHORT_S
 
 
 async def test_it_is_started_in_the_project_or_where_its_plan_says(tmp_path: Path) -> None:
