@@ -26,14 +26,17 @@ def parse_duration(text: str) -> float:
         raise ValueError("The duration is too long")
     if not text:
         raise ValueError("The duration is empty")
-    nanoseconds, at = Fraction(0), 0
+    nanoseconds, at = Fraction(0), 1 if text[0] in "+-" else 0
+    if at == len(text):
+        raise ValueError(f"`{text}` is not a duration")
     while at < len(text):
         part = _PART.match(text, at)
         if part is None:
             raise ValueError(f"`{text}` is not a duration")
         nanoseconds += _nanoseconds(part["number"], part["unit"])
         at = part.end()
-    return float(nanoseconds / _NANOSECONDS["s"])
+    seconds = float(nanoseconds / _NANOSECONDS["s"])
+    return -seconds if text[0] == "-" else seconds
 
 
 def _nanoseconds(number: str, unit: str) -> Fraction:

@@ -24,6 +24,8 @@ from trunkline.workflow.duration import parse_duration
         ("7ns", 7e-9),
         ("0s", 0),
         ("30s1m", 90),
+        ("+1s", 1),
+        ("-1m30s", -90),
     ],
 )
 def test_durations_are_seconds(text: str, seconds: float) -> None:
@@ -39,8 +41,9 @@ def test_durations_are_seconds(text: str, seconds: float) -> None:
         "1 s",
         "1d",
         "1S",
-        "-1s",
-        "+1s",
+        "-",
+        "+-1s",
+        "1m+30s",
         "1s ",
         " 1s",
         "1..5s",
