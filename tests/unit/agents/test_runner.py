@@ -148,6 +148,15 @@ async def test_one_that_cannot_be_started_is_a_failure_of_the_agent(tmp_path: Pa
     assert caught.value.problem.code is AGENT_FAILED
 
 
+async def test_files_that_cannot_be_written_are_a_failure_of_the_agent(tmp_path: Path) -> None:
+    async with stage_in(tmp_path) as stage:
+        (tmp_path / "run" / "settings").write_text("of somebody else")
+        with pytest.raises(GatewayError) as caught:
+            await stage.run(FakeAgent(files={"settings": "ours"}))
+    assert caught.value.problem.code is AGENT_FAILED
+    assert (tmp_path / "run" / "settings").read_text() == "of somebody else"
+
+
 # Runs that are not believed -------------------------------------------------------------------------------------------
 
 
