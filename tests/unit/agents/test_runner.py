@@ -140,6 +140,20 @@ async def test_what_it_wrote_to_stderr_is_told_without_secrets(tmp_path: Path) -
     assert result.problem.stderr_tail == "my key is ***"
 
 
+@pytest.mark.parametrize("event", ["complaint=words", "again=3, why=words"])
+async def test_what_it_says_of_its_failure_is_told_without_secrets_and_drives_no_terminal(
+    tmp_path: Path, event: str
+) -> None:
+    script = PRINT + f"words = 'sesame-sesame ' + chr(27) + '[2J' + 'x' * 100000; out({event}); sys.exit(1)"
+    async with stage_in(tmp_path, FAKE_API_KEY="sesame-sesame") as stage:
+        result = await stage.run(FakeAgent(script))
+    assert result.problem is not None
+    assert "***" in result.problem.message
+    assert "sesame" not in result.problem.message
+    assert result.problem.message.isprintable()
+    assert len(result.problem.message) < 3000
+
+
 async def test_one_that_cannot_be_started_is_a_failure_of_the_agent(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
         agent = FakeAgent("x" * 200_000)  # longer than an argument may be
