@@ -11,7 +11,7 @@ from trunkline.links.children import Child
 from trunkline.links.pipes import PipeFeeding, PipeReading
 from trunkline.wire.lines import LineFramer, LineTooLong
 
-LONGEST_LINE_BYTES: Final = 32 << 20
+_LONGEST_LINE_BYTES: Final = 32 << 20
 """A line over this is skipped: an agent prints results of tools whole, pictures among them."""
 _TERM_S: Final = 2.0
 _GONE_S: Final = 2.0  # after SIGKILL; what is not gone by then hangs in the kernel
@@ -29,11 +29,10 @@ class AgentProcess:
         stdin: str,
         on_line: Callable[[str], None],
         redact: Callable[[str], str],
-        longest_line_bytes: int = LONGEST_LINE_BYTES,
     ) -> None:
         self._child = child
         self._on_line = on_line
-        self._framer = LineFramer(longest_line_bytes)
+        self._framer = LineFramer(_LONGEST_LINE_BYTES)
         self.stderr = StderrTail(redact)
         self._reading = (PipeReading(child.stdout, self._printed), PipeReading(child.stderr, self.stderr.add))
         self._feeding = PipeFeeding(child.stdin, stdin.encode(errors="replace"))
