@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from trunkline.agents.asking import Printed, ask_program
+from trunkline.agents.precautions import absolute_path
 from trunkline.agents.provider import Provider
 from trunkline.core.errors import AGENT_NOT_FOUND, GatewayError, Problem
 from trunkline.links.child_output import harmless
@@ -46,10 +47,15 @@ async def find_installed(provider: Provider, children: Children, environ: Mappin
 
 
 def _locate(provider: Provider, environ: Mapping[str, str]) -> tuple[str, int]:
-    """Its path and the time of its last change. Links stay: an agent may look at the name it was called by."""
-    path = shutil.which(provider.program, path=environ.get("PATH", ""))
+    """Its path and the time of its last change. Links stay: an agent may look at the name it was called by.
+
+    A relative folder of PATH would be one of the project's, which may bring an agent of its own.
+    """
+    searched = absolute_path(environ)
+    path = shutil.which(provider.program, path=searched)
     if path is None:
-        raise _not_found(provider, f"`{provider.program}` is not in PATH")
+        passed_over = "" if searched == environ.get("PATH", "") else ", whose relative folders are not searched"
+        raise _not_found(provider, f"`{provider.program}` is not in PATH{passed_over}")
     program = Path(path).absolute()
     return str(program), program.stat().st_mtime_ns
 

@@ -15,6 +15,10 @@ def precautions(environ: Mapping[str, str]) -> dict[str, str]:
     Agents ask git about the project, and a repository can name programs that git then runs: monitors, filters. For a
     relative folder of PATH, the project's own is taken.
     """
-    given = environ.get("PATH", "").split(":")
-    absolute = [folder for folder in given if folder.startswith("/")]
-    return {"GIT_DIR": _NO_REPOSITORY} | ({} if absolute == given else {"PATH": ":".join(absolute)})
+    given, kept = environ.get("PATH", ""), absolute_path(environ)
+    return {"GIT_DIR": _NO_REPOSITORY} | ({} if kept == given else {"PATH": kept})
+
+
+def absolute_path(environ: Mapping[str, str]) -> str:
+    """PATH without its relative folders, of which an empty one is the folder one is in."""
+    return ":".join(folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/"))

@@ -57,6 +57,19 @@ async def test_one_that_does_not_say_its_version_is_not_there(tmp_path: Path, sc
     assert caught.value.problem.code is AGENT_NOT_FOUND
 
 
+@pytest.mark.parametrize("folder", ["bin", "", "."])
+async def test_an_agent_that_the_folder_one_is_in_brings_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    put_program(tmp_path / folder, "echo 1.2.3")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GatewayError) as caught:
+        await find({"PATH": f"{folder}:/usr/bin:/bin"})
+    assert caught.value.problem.code is AGENT_NOT_FOUND
+    assert not (tmp_path / folder / "journal").exists()
+
+
 async def test_without_a_place_for_temporary_files_it_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from trunkline.agents.precautions import precautions
     ("path", "kept"),
     [
         ("bin:/usr/bin::./node_modules/.bin:/bin:", "/usr/bin:/bin"),
-        ("", ""),
         (".", ""),
     ],
 )
