@@ -3,26 +3,33 @@ a number, a list or a word of JSON makes them refuse the whole result, unless it
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final, cast
 
-import msgspec
-
 from trunkline.core.call import Json
 
+_STRUCTURE: Final = "structuredContent"
+_NOT_JSON: Final = object()
+_TOO_DEEP: Final = object()
 _MAY_BE_JSON: Final = re.compile(r"[\s]*[-0-9\[\"tfn]")
 
 
 def with_structure(result: Json) -> bytes | None:
-    """The result of a `tools/call` with an empty structure, which they do not show; None where none is needed."""
-    decoded = cast(dict[str, Any], msgspec.json.decode(result))
-    content = decoded.get("content")
-    if decoded.get("structuredContent") is not None or not isinstance(content, list) or not content:
+    """The result of a `tools/call` with an empty structure, which they do not show; None where none is needed. What is
+    there already stays byte for byte."""
+    whole = bytes(result)
+    decoded = _decoded(whole)
+    if not isinstance(decoded, dict) or cast(dict[str, Any], decoded).get(_STRUCTURE) is not None:
         return None
-    text = _text(cast(list[object], content)[0])
-    if not _MAY_BE_JSON.match(text) or not _is_json(text):
+    content = cast(dict[str, Any], decoded).get("content")
+    text = _text(cast(list[object], content)[0]) if isinstance(content, list) and content else ""
+    if not _MAY_BE_JSON.match(text) or _decoded(text) is _NOT_JSON:
         return None
-    return msgspec.json.encode({**decoded, "structuredContent": {}})
+    begin, brace, rest = whole.partition(b"{")
+    if _STRUCTURE in decoded:  # as null, which would count, being the later one
+        return json.dumps({**decoded, _STRUCTURE: {}}).encode()
+    return begin + brace + b'"structuredContent":{},' + rest
 
 
 def _text(block: object) -> str:
@@ -32,9 +39,11 @@ def _text(block: object) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _is_json(text: str) -> bool:
+def _decoded(text: str | bytes) -> object:
+    """As an agent reads it, for which neither half a character nor a number without end is a mistake."""
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+        return json.loads(text, parse_int=float)
+    except json.JSONDecodeError:
+        return _NOT_JSON
+    except RecursionError:
+        return _TOO_DEEP
