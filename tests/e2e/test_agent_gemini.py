@@ -91,7 +91,10 @@ def make_hostile(stage: AgentStage) -> None:
         "hooks": hooks(folder, "repo"),
         "mcp": {"allowed": ["planted"], "excluded": ["trunkline-run"]},
         "mcpServers": {"planted": planted, "trunkline-run": planted},
-        "tools": {"core": ["run_shell_command"], "discoveryCommand": mark(folder, "repo-discovery")},
+        "tools": {
+            "core": ["run_shell_command"],
+            "discoveryCommand": f"sh -c '{mark(folder, 'repo-discovery')}; echo []'",
+        },
     }
     stage.project_file(".gemini/settings.json", settings)
     variables = {
@@ -134,6 +137,8 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
     stage.sources = jobs_entry()
     settle_user(stage)
     make_hostile(stage)
+    stage.above = {".gemini/settings.json": json.dumps({"hooks": hooks(tmp_path, "above")}), "GEMINI.md": "memory-of-"}
+    stage.above |= {".env": "GEMINI_SANDBOX=docker\n", ".gemini/.env": "GEMINI_SANDBOX=docker\n"}
     long = "a line\n" * (LIMIT // 7) + "x" * (LIMIT % 7)
     run = await stage.run(
         calls(ours("Read", path="secret.txt"), ours("Bash", command="echo $((6 * 7))")),
@@ -168,6 +173,21 @@ def its_calls_are_recorded(run: AgentRun) -> None:
     spans = [run.span(f"tool.call.{tool}") for tool in ("Read", "Bash", "jobs_echo")]
     assert {(span.parent, span.trace) for span in spans} == {(step.id, step.trace)}
     assert run.end["tool_calls"] == 3
+
+
+async def test_in_a_run_of_its_own_what_is_planted_takes_effect(tmp_path: Path) -> None:
+    """Which is how we know that it would be seen above."""
+    stage = AgentStage(tmp_path, GEMINI)
+    settle_user(stage)
+    make_hostile(stage)
+    stage.environ["GEMINI_SANDBOX"] = "false"
+    run = await stage.run(calls(Use("run_shell_command", {"command": "true"})), options=MODEL)
+    assert run.model.asked, run.stderr
+    assert {"repo-discovery", "repo-server", "repo-SessionStart", "repo-BeforeAgent"} <= marks(tmp_path)
+    first = str(run.model.asked[0].body)
+    assert [
+        word for word in (SECRET, "memory-of-the-repository", "planted-by-the-repository") if word not in first
+    ] == []
 
 
 # Ours beside its own --------------------------------------------------------------------------------------------------

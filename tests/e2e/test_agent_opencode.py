@@ -127,6 +127,16 @@ def make_hostile(stage: AgentStage) -> None:
     stage.project_file("secret.txt", SECRET)
 
 
+def set_trap(stage: AgentStage) -> None:
+    """Another user of the machine, who has put programs where this run's folder will be, and variables as git sets them
+    for its hooks: by these OpenCode would look for programs in all folders above its own."""
+    for place in (".opencode/plugin", ".opencode/plugins", ".opencode/tool"):
+        stage.above[f"{place}/planted.js"] = module(stage.folder, f"above-{place.rpartition('/')[2]}")
+    stage.above["AGENTS.md"] = "memory-of-somebody"
+    stage.environ |= {"GIT_DIR": str(stage.project / ".git"), "GIT_WORK_TREE": str(stage.project)}
+    stage.environ |= {"OPENCODE_EXPERIMENTAL": "1"}
+
+
 # Only our tools -------------------------------------------------------------------------------------------------------
 
 SLOW_SERVER = """
@@ -147,6 +157,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
     settle_user(stage, plugin=["./plugin/mine.js"], permission={"*": "allow"})
     settle_programs(stage)
     make_hostile(stage)
+    set_trap(stage)
     long = "a line\n" * (LIMIT // 7) + "x" * (LIMIT % 7)
     run = await stage.run(
         calls(ours("Read", path="secret.txt"), ours("Bash", command="echo $((6 * 7))")),

@@ -149,6 +149,8 @@ class AgentStage:
         self.project = folder / "project"
         self.sources: dict[str, Any] = {}
         self.environ: dict[str, str] = {}
+        self.above: dict[str, str] = {}
+        """Files in the folder for temporary files, above those of all runs: anybody may have put some there."""
         self._path = [*map(str, path), str(AGENTS), str(Path(sys.executable).parent), os.environ["PATH"]]
         for place in (self.home, self.project):
             place.mkdir(parents=True)
@@ -214,6 +216,8 @@ class AgentStage:
         telemetry = {"exporter": "file", "endpoint": str(self.folder / "spans.jsonl")}
         gateway = {"state_dir": str(self.folder / "state"), "telemetry": telemetry}
         config = _put(self.folder / "trunkline.json", {"gateway": gateway, "sources": self.sources})
+        for name, content in self.above.items():
+            _put(temporary / name, content)
         for name in ("log.jsonl", "spans.jsonl"):
             (self.folder / name).unlink(missing_ok=True)
         return await asyncio.create_subprocess_exec(

@@ -9,7 +9,14 @@ from typing import Final
 from trunkline.agents.gemini_output import GeminiReader
 from trunkline.agents.gemini_settings import RESULT_CHARACTERS, additive_settings, isolated_settings
 from trunkline.agents.plan import SERVER, Asked, Plan, Wants
-from trunkline.agents.workplace import WORKPLACE, WORKPLACE_FILES, WORKPLACE_FOLDERS, whereabouts
+from trunkline.agents.workplace import (
+    OTHER_REPOSITORY,
+    PROXIES,
+    WORKPLACE,
+    WORKPLACE_FILES,
+    WORKPLACE_FOLDERS,
+    whereabouts,
+)
 
 _PREFIX: Final = f"mcp_{SERVER}_"
 _OWN: Final = ".gemini"
@@ -27,10 +34,7 @@ _OUTER_SESSION: Final = (
     *("GEMINI_SYSTEM_MD", "GEMINI_WRITE_SYSTEM_MD"),
 )
 """What would connect an isolated one with an editor, or have it look at other places than this run's."""
-_OTHER_MODELS: Final = (
-    *("ALL_PROXY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", "HTTPS_PROXY", "HTTP_PROXY"),
-    *("all_proxy", "http_proxy", "https_proxy"),
-)
+_OTHER_MODELS: Final = ("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", *PROXIES)
 _TRIAL_MODEL: Final = "gemini-2.5-pro"
 """Not the default, `auto`: there another model is asked first which model to ask."""
 _RULES: Final = f"""\
@@ -65,7 +69,7 @@ class Gemini:
         own = place / _OWN
         return Wants(
             texts={"settings": own / _SETTINGS, "variables": own / ".env", "home_variables": place / ".env"},
-            links=tuple(own / name for name in _LOGIN) + tuple(place / name for name in _BESIDE),
+            links=tuple(own / name for name in (*_LOGIN, _SETTINGS)) + tuple(place / name for name in _BESIDE),
             folders=(own,),
         )
 
@@ -96,16 +100,20 @@ def _isolated(asked: Asked) -> Plan:
     return Plan(
         argv=_argv(asked, options),
         env=_environment(asked) | {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_SANDBOX": "false"},
-        unset=_OUTER_SESSION + (_OTHER_MODELS if asked.model_url else ()),
+        unset=_OUTER_SESSION + OTHER_REPOSITORY + (_OTHER_MODELS if asked.model_url else ()),
         files={
             **WORKPLACE_FILES,
             _POLICY: _RULES,
-            f"{WORKPLACE}/{_OWN}/.env": variables,
+            f"{WORKPLACE}/{_OWN}/.env": "" if asked.model_url else variables,
             f"{WORKPLACE}/GEMINI.md": whereabouts(asked),
-            f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(asked),
+            f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(asked, own / _SETTINGS),
         },
         folders=(WORKPLACE, *WORKPLACE_FOLDERS, _TMP),
-        links={f"{_HOME}/{_OWN}/{name}": own / name for name in _LOGIN if own / name in home.present},
+        links={
+            f"{_HOME}/{_OWN}/{name}": own / name
+            for name in _LOGIN
+            if own / name in home.present and not asked.model_url
+        },
         cwd=WORKPLACE,
         stdin=_no_command(asked.prompt or ""),
     )
@@ -121,7 +129,7 @@ def _additive(asked: Asked) -> Plan:
     return Plan(
         argv=_argv(asked, () if asked.prompt is None else ("--skip-trust",)),
         env=_environment(asked),
-        files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(asked)},
+        files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(asked, own / _SETTINGS)},
         folders=(_TMP,),
         links=links,
         stdin=_told(asked),
@@ -140,7 +148,7 @@ def _argv(asked: Asked, options: tuple[str, ...]) -> tuple[str, ...]:
     model = asked.model or (_TRIAL_MODEL if asked.model_url else "")
     return (
         *(asked.program, *asked.args[:place], *options, *headless),
-        *(("-m", model) if model else ()),
+        *((f"--model={model}",) if model else ()),
         *asked.args[place:],
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from trunkline.agents.json_lines import mapping
 from trunkline.agents.plan import SERVER, Asked
-from trunkline.agents.user_config import json_text, merged, picked, read_config
+from trunkline.agents.user_config import json_text, merged, own_text, picked, read_config
 from trunkline.config.env_file import parse_env_file
 
 RESULT_CHARACTERS: Final = 50_000
@@ -35,21 +36,16 @@ _TRIAL: Final = {
 }
 
 
-def isolated_settings(asked: Asked) -> str:
-    own = read_config(asked.home.texts.get("settings", "")) or {}
-    settings = merged(merged(_login(asked), picked(own, _KEPT)), merged(_QUIET, _ISOLATED))
-    if asked.model_url:
-        settings = merged(settings, _TRIAL)
+def isolated_settings(asked: Asked, place: Path) -> str:
+    """`place` is where the user's own are, of which a trial knows nothing."""
+    known = _TRIAL if asked.model_url else merged(_login(asked), picked(_own(asked, place), _KEPT))
+    settings = merged(known, merged(_QUIET, _ISOLATED))
     return json_text(settings | {"mcpServers": {SERVER: _server(asked)}})
 
 
-def additive_settings(asked: Asked) -> str:
-    """The user's with our server, which no list of theirs may leave out. What cannot be read is left to Gemini, which
-    says what is wrong with it."""
-    text = asked.home.texts.get("settings", "{}")
-    own = read_config(text)
-    if own is None:
-        return text
+def additive_settings(asked: Asked, place: Path) -> str:
+    """The user's, which are at `place`, with our server, which no list of theirs may leave out."""
+    own = _own(asked, place)
     settings = merged(merged(_login(asked), own), merged(_QUIET, {"mcpServers": {SERVER: _server(asked)}}))
     _with_ours(settings, "mcp", "allowed", SERVER)
     _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
@@ -57,6 +53,10 @@ def additive_settings(asked: Asked) -> str:
     if not isinstance(threshold, int) or threshold < _THRESHOLD:
         settings = merged(settings, {"tools": {"truncateToolOutputThreshold": _THRESHOLD}})
     return json_text(settings)
+
+
+def _own(asked: Asked, place: Path) -> dict[str, Any]:
+    return read_config(own_text(asked.home, "settings", place), str(place))
 
 
 def _login(asked: Asked) -> dict[str, Any]:

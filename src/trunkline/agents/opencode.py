@@ -17,8 +17,15 @@ from trunkline.agents.opencode_config import (
 )
 from trunkline.agents.opencode_output import OpenCodeReader
 from trunkline.agents.plan import SERVER, Asked, Plan, Wants
-from trunkline.agents.user_config import json_text
-from trunkline.agents.workplace import WORKPLACE, WORKPLACE_FILES, WORKPLACE_FOLDERS, whereabouts
+from trunkline.agents.user_config import json_text, own_text
+from trunkline.agents.workplace import (
+    OTHER_REPOSITORY,
+    PROXIES,
+    WORKPLACE,
+    WORKPLACE_FILES,
+    WORKPLACE_FOLDERS,
+    whereabouts,
+)
 
 _PREFIX: Final = f"{SERVER}_"
 _CONFIG: Final = "config"
@@ -28,6 +35,9 @@ _COPIED: Final = (*CONFIG_FILES, *_PACKAGES)
 """Files of the user's that OpenCode may write to by itself, at any start."""
 _TMP: Final = "tmp"
 _ELSEWHERE: Final = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_TUI_CONFIG")
+_TOOLS_IN_A_TOOL: Final = ("OPENCODE_EXPERIMENTAL", "OPENCODE_EXPERIMENTAL_CODE_MODE")
+"""With one of these set, tools of servers are not offered, but one tool of its own that runs programs which call them:
+denied here as all of its own are, so that there would be none at all."""
 _NOTHING_TO_INSTALL: Final = json_text({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}})
 """Where the folder of its configuration has packages, it looks here whether one is missing."""
 
@@ -48,7 +58,8 @@ class OpenCode:
     def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
         config = _config_home(home, environ)
         copied = {name: config / "opencode" / name for name in _COPIED}
-        return Wants(texts=copied | _places(home, environ), folders=(config, config / "opencode"))
+        places = _places(home, environ)
+        return Wants(texts=copied | places, links=tuple(places.values()), folders=(config, config / "opencode"))
 
     def plan(self, asked: Asked, /) -> Plan:
         match asked.mode:
@@ -83,7 +94,7 @@ def _isolated(asked: Asked) -> Plan:
     return Plan(
         argv=_argv(asked),
         env=_quiet(asked) | env | _trial_environment(asked),
-        unset=_ELSEWHERE,
+        unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + OTHER_REPOSITORY + (PROXIES if asked.model_url else ()),
         files={
             **WORKPLACE_FILES,
             f"{_OWN}/opencode.json": isolated_config(asked, places),
@@ -103,12 +114,12 @@ def _additive(asked: Asked) -> Plan:
     own = config / "opencode"
     beside = [name for name in asked.home.entries.get(config, ()) if name != "opencode"]
     mine = [name for name in asked.home.entries.get(own, ()) if name not in _COPIED]
-    texts = asked.home.texts
+    texts = {name: text for name in _COPIED if (text := own_text(asked.home, name, own / name))}
     return Plan(
         argv=_argv(asked),
         env=_quiet(asked)
         | {"OPENCODE_CONFIG_CONTENT": additive_content(asked), "XDG_CONFIG_HOME": str(asked.run / _CONFIG)},
-        files={f"{_OWN}/{name}": with_places(texts[name], own) for name in _COPIED if name in texts},
+        files={f"{_OWN}/{name}": with_places(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
         links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
         stdin=_told(asked),
@@ -130,7 +141,7 @@ def _argv(asked: Asked) -> tuple[str, ...]:
     place = asked.args.index("--") if "--" in asked.args else len(asked.args)
     headless = () if asked.prompt is None else ("run", "--format", "json")
     model = TRIAL_MODEL if asked.model_url else asked.model
-    given = (*asked.args[:place], *(("-m", model) if model else ()), *asked.args[place:])
+    given = (*asked.args[:place], *((f"--model={model}",) if model else ()), *asked.args[place:])
     return (asked.program, *headless, *given)
 
 
@@ -144,7 +155,7 @@ def _trial_environment(asked: Asked) -> dict[str, str]:
     if not asked.model_url:
         return {}
     folders = {name: str(asked.run / name.lower()) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
-    return {**folders, "NO_PROXY": "127.0.0.1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+    return {**folders, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
 
 def _told(asked: Asked) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.agents.plan import SERVER, Asked
-from trunkline.agents.user_config import json_text, merged, picked, read_config
+from trunkline.agents.user_config import json_text, merged, own_text, picked, read_config
 
 RESULT_CHARACTERS: Final = 50_000
 CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
@@ -16,6 +16,7 @@ CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
 _OUTPUT: Final = {"max_lines": RESULT_CHARACTERS + 1, "max_bytes": 4 * RESULT_CHARACTERS}
 _KEPT: Final = (("provider",), ("model",), ("small_model",), ("enabled_providers",), ("disabled_providers",))
 """By which the user comes to the model. All else may bring tools, servers, plugins and programs."""
+_INLINE: Final = "OPENCODE_CONFIG_CONTENT"
 _SCHEMA: Final = {"$schema": "https://opencode.ai/config.json"}
 _QUIET: Final = {"autoupdate": False, "share": "disabled"}
 OURS_ONLY: Final = {"*": "deny", f"{SERVER}_*": "allow"}
@@ -27,13 +28,7 @@ _REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
 
 def isolated_config(asked: Asked, places: Mapping[str, Path]) -> str:
     """`places` are where the user's configuration was read from, by name."""
-    kept: dict[str, Any] = {}
-    for name, place in places.items():
-        own = read_config(with_places(asked.home.texts.get(name, ""), place.parent))
-        kept = merged(kept, picked(own or {}, _KEPT))
-    inline = read_config(asked.home.environ.get("OPENCODE_CONFIG_CONTENT", ""))
-    kept = merged(kept, picked(inline or {}, _KEPT))
-    config = _trial(asked) if asked.model_url else kept
+    config = _trial(asked) if asked.model_url else _kept(asked, places)
     isolated = {
         "tools": {"*": False, f"{SERVER}_*": True},
         "permission": OURS_ONLY,
@@ -46,13 +41,24 @@ def isolated_config(asked: Asked, places: Mapping[str, Path]) -> str:
 
 def additive_content(asked: Asked) -> str:
     """What is put on top of the user's own configuration, whatever that is."""
-    inline = read_config(asked.home.environ.get("OPENCODE_CONFIG_CONTENT", "")) or {}
-    return json_text(merged(_SCHEMA | inline, _QUIET | _ours(asked)))
+    return json_text(merged(_SCHEMA | _inline(asked), _QUIET | _ours(asked)))
 
 
 def with_places(text: str, folder: Path) -> str:
     """References to files are relative to the file they stand in, of which this is a copy elsewhere."""
     return _REFERENCE.sub(lambda match: f"{{file:{folder / match[1]}}}", text)
+
+
+def _kept(asked: Asked, places: Mapping[str, Path]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, place in places.items():
+        text = with_places(own_text(asked.home, name, place), place.parent)
+        kept = merged(kept, picked(read_config(text, str(place)), _KEPT))
+    return merged(kept, picked(_inline(asked), _KEPT))
+
+
+def _inline(asked: Asked) -> dict[str, Any]:
+    return read_config(asked.home.environ.get(_INLINE, ""), _INLINE)
 
 
 def _ours(asked: Asked) -> dict[str, Any]:

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
 from typing import Any, Final, cast
 
-import msgspec
-
+from trunkline.agents.plan import Home
 from trunkline.config.json_text import read_json
 from trunkline.config.report import Invalid, Report
 from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
+from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
-_FLOAT: Final = re.compile(r"[.eE]")
+_NO_INTEGER: Final = re.compile(r"[.eE]|[0-9]{300}")
+_HINT: Final = "mend the file, or move it away: without it the agent might ask another model than yours"
 
 
-def read_config(text: str) -> dict[str, Any] | None:
-    """The object in this text; None where there is none, which is for the agent to complain about."""
-    report = Report("")
+def own_text(home: Home, name: str, place: Path) -> str:
+    """What the user's file says; nothing where there is none. Raises GatewayError for one that cannot be read."""
+    text = home.texts.get(name)
+    if text is None and place in home.present:
+        raise _unusable(str(place), "it cannot be opened, is no text, or is too large")
+    return text or ""
+
+
+def read_config(text: str, where: str) -> dict[str, Any]:
+    """The object in this text, an empty one where it is blank. Raises GatewayError where there is none."""
+    if not text.strip():
+        return {}
+    report = Report(where)
     try:
         value = _plain(read_json(text, report, relaxed=True))
-    except (Invalid, RecursionError):
-        return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) and not report.failed else None
+    except Invalid:
+        value = None
+    except RecursionError:
+        raise _unusable(where, "it is nested too deeply") from None
+    for problem in report.in_file_order():
+        raise _unusable(problem.where, problem.message)
+    if not isinstance(value, dict):
+        raise _unusable(where, "it holds no object")
+    return cast("dict[str, Any]", value)
+
+
+def _unusable(where: str, why: str) -> GatewayError:
+    message = f"the agent's configuration of yours, `{where}`, cannot be used: {why}"
+    return GatewayError(Problem(code=AGENT_FAILED, message=message, where=where, hint=_HINT))
 
 
 def _plain(node: Node) -> object:
@@ -44,9 +69,16 @@ def _scalar(node: Scalar) -> object:
         case "boolean":
             return node.text == "true"
         case "number":
-            return float(node.text) if _FLOAT.search(node.text) else int(node.text)
+            return _number(node.text)
         case _:
             return node.text
+
+
+def _number(text: str) -> int | float | None:
+    if not _NO_INTEGER.search(text):
+        return int(text)
+    number = float(text)
+    return number if isfinite(number) else None  # there is no way to write it
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,4 +105,5 @@ def picked(values: Mapping[str, Any], paths: tuple[tuple[str, ...], ...]) -> dic
 
 
 def json_text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    """In ASCII alone: a text may hold halves of characters, which cannot be written in any other way."""
+    return json.dumps(value, separators=(",", ":"))

@@ -12,6 +12,7 @@ from tests.unit.agents.golden import HOME, asked, assert_golden
 from trunkline.agents.gemini import PROVIDER
 from trunkline.agents.provider import Provider
 from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.core.errors import GatewayError
 
 GEMINI: Provider = PROVIDER
 OWN = HOME / ".gemini"
@@ -66,15 +67,27 @@ def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() ->
     assert plan.stdin == "Use only these tools.\n\nDo as planned"
 
 
-@pytest.mark.parametrize("settings", ["", "[]", "{", '{"tools": 5, "mcp": [], "security": null}'])
+@pytest.mark.parametrize("settings", ["", '{"tools": 5, "mcp": [], "security": null}'])
 def test_broken_settings_do_no_harm_to_the_isolation(settings: str) -> None:
     plan = GEMINI.plan(asked(GEMINI, "intercept", texts={"settings": settings}))
     assert list(json.loads(plan.files["home/.gemini/settings.json"])["mcpServers"]) == ["trunkline-run"]
 
 
-def test_settings_that_cannot_be_read_are_left_for_it_to_complain_about() -> None:
-    plan = GEMINI.plan(asked(GEMINI, "additive", texts={"settings": "{"}))
-    assert plan.files["home/.gemini/settings.json"] == "{"
+@pytest.mark.parametrize("mode", ["intercept", "additive"])
+@pytest.mark.parametrize("user", [{"texts": {"settings": "{"}}, {"present": frozenset({OWN / "settings.json"})}])
+def test_nothing_is_run_with_settings_that_cannot_be_read(mode: Any, user: dict[str, Any]) -> None:
+    with pytest.raises(GatewayError) as raised:
+        GEMINI.plan(asked(GEMINI, mode, **user))
+    assert raised.value.problem.where.startswith(f"{OWN}/settings.json")
+    assert OWN / "settings.json" in GEMINI.wants(HOME, {}).links
+
+
+def test_a_trial_knows_nothing_of_how_the_user_comes_to_a_model() -> None:
+    plan = GEMINI.plan(asked(GEMINI, "intercept", **USER, model_url="http://127.0.0.1:9"))
+    assert json.loads(plan.files["home/.gemini/settings.json"])["security"]["auth"] == {
+        "selectedType": "gemini-api-key"
+    }
+    assert (plan.files["work/.gemini/.env"], plan.links) == ("", {})
 
 
 def test_a_larger_limit_of_the_user_stays() -> None:

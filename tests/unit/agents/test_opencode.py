@@ -12,6 +12,7 @@ from tests.unit.agents.golden import HOME, asked, assert_golden
 from trunkline.agents.opencode import PROVIDER
 from trunkline.agents.provider import Provider
 from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.core.errors import GatewayError
 
 OPENCODE: Provider = PROVIDER
 CONFIG = HOME / ".config"
@@ -85,11 +86,28 @@ def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() ->
     assert plan.stdin == "Use only these tools.\n\nDo as planned"
 
 
-@pytest.mark.parametrize("config", ["", "[]", "{", '{"provider": 5, "permission": "allow", "tools": []}'])
+@pytest.mark.parametrize("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
 def test_a_broken_configuration_does_no_harm_to_the_isolation(config: str) -> None:
     plan = OPENCODE.plan(asked(OPENCODE, "intercept", texts={"opencode.json": config}))
     written = json.loads(plan.files["config/opencode/opencode.json"])
     assert written["permission"] == {"*": "deny", "trunkline-run_*": "allow"}
+
+
+BROKEN: list[dict[str, Any]] = [
+    {"texts": {"opencode.jsonc": "{"}},
+    {"present": frozenset({OWN / "opencode.json"})},
+    {"environ": {"OPENCODE_CONFIG_CONTENT": "{"}},
+]
+
+
+@pytest.mark.parametrize("user", BROKEN, ids=["no JSON", "no text", "inline"])
+def test_nothing_is_run_with_a_configuration_that_cannot_be_read(user: dict[str, Any]) -> None:
+    with pytest.raises(GatewayError):
+        OPENCODE.plan(asked(OPENCODE, "intercept", **user))
+    if "texts" not in user:  # of files, additive ones are left to OpenCode, which says what is wrong
+        with pytest.raises(GatewayError):
+            OPENCODE.plan(asked(OPENCODE, "additive", **user))
+    assert OWN / "opencode.json" in OPENCODE.wants(HOME, {}).links
 
 
 def test_our_tools_are_told_from_others_by_name() -> None:
