@@ -62,11 +62,14 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Also a named pipe, where one would otherwise wait for somebody to write into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _read(path: Path) -> str | None:
     try:
-        # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:  # noqa: PTH123  (Path.open has no opener)
             data = file.read(_LARGEST_TEXT_BYTES + 1)
     except (OSError, ValueError):
         return None
