@@ -69,8 +69,8 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def _read(path: Path) -> str | None:
     try:
-        with open(path, "rb", opener=_open_at_once) as file:  # noqa: PTH123  (Path.open has no opener)
-            data = file.read(_LARGEST_TEXT_BYTES + 1)
+        with open(path, "rb", opener=_open_at_once) as file:
+            data = file.read(_LARGEST_TEXT_BYTES + 1) or b""  # None where a pipe has nothing yet
     except (OSError, ValueError):
         return None
     if len(data) > _LARGEST_TEXT_BYTES:
