@@ -108,3 +108,17 @@ def test_a_signal_ends_it_and_the_plugins_it_started_and_nothing_is_left(
     assert process.returncode == 130
     assert b"Traceback" not in printed
     wait_until(lambda: not any(alive(pid) for pid in pids), "it is gone")
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_signal_ends_the_wait_for_a_file_that_is_a_pipe(tmp_path: Path, command: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = subprocess.Popen([TRUNKLINE, command, pipe], cwd=tmp_path, env=environment(tmp_path))
+    try:
+        with pipe.open("w"):  # returns once it reads
+            process.terminate()
+            assert process.wait(30) != 0
+    finally:
+        process.kill()
+        process.wait()

@@ -81,16 +81,10 @@ def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
 
 def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> Checked:
     """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
+    from trunkline.cli.validate import check_workflow
     from trunkline.config.render import summarize
-    from trunkline.runs.checking import check_file
-    from trunkline.runs.interrupt import INTERRUPTED, unless_interrupted
-    from trunkline.serve.loop import run as run_loop
 
-    checked = run_loop(
-        lambda: unless_interrupted(check_file(workflow, config, cwd=folder, home=Path.home(), environ=os.environ))
-    )
-    if checked is None:
-        sys.exit(INTERRUPTED)
+    checked = check_workflow(workflow, config, folder)
     if checked.problems and (checked.failed or not as_json):
         click.echo(checked.shown(), err=True)
     if checked.workflow is None:

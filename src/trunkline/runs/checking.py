@@ -56,24 +56,23 @@ class Checked:
         return render(self.problems, self.loaded.text, texts).rstrip("\n")
 
 
-async def check_file(
-    workflow: Path,
-    config: Path | None,
-    *,
-    cwd: Path,
-    home: Path,
-    environ: Mapping[str, str],
-    start_plugins: bool = True,
-) -> Checked:
-    """Read a workflow and all that belongs to it. With `start_plugins`, those that it exposes are started for a moment;
-    nothing of them is left on return."""
+def read_files(workflow: Path, config: Path | None, *, cwd: Path, home: Path, environ: Mapping[str, str]) -> Checked:
+    """A workflow and all that belongs to it, as far as files tell. Waits for a file that is a pipe, so it is not to be
+    called in a loop."""
     loaded = load_workflow(workflow, environ=environ)
     path = find_config(config, cwd, home)
     configured = None if path is None else load_config(path, environ=environ, kinds=section_kinds())
     settings = None if configured is None else configured.settings
     plugins = plugin_sections(settings, workflow, cwd, environ=environ)
-    # where a file cannot be used it is not known which plugins there are
-    known = plugins if not plugins.failed and (configured is None or settings is not None) else None
-    redact = Redactor(() if settings is None else settings.secrets())
-    await check_outside(loaded, known, environ=environ, redact=redact, start_plugins=start_plugins)
     return Checked(loaded=loaded, configured=configured, plugins=plugins)
+
+
+async def check_read(read: Checked, *, environ: Mapping[str, str], start_plugins: bool = True) -> Checked:
+    """The same with what the outside says. With `start_plugins`, those that the workflow exposes are started for a
+    moment; nothing of them is left on return."""
+    settings, plugins = read.settings, read.plugins
+    # where a file cannot be used it is not known which plugins there are
+    known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
+    redact = Redactor(() if settings is None else settings.secrets())
+    await check_outside(read.loaded, known, environ=environ, redact=redact, start_plugins=start_plugins)
+    return read

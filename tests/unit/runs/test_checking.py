@@ -14,7 +14,7 @@ from tests.support.processes import alive
 from tests.support.servers import Records
 
 from trunkline.agents import provider_of
-from trunkline.runs.checking import Checked, check_file
+from trunkline.runs.checking import Checked, check_read, read_files
 from trunkline.runs.probing import probe_plugins
 from trunkline.sources.plugin.section import PluginSection
 
@@ -36,9 +36,8 @@ def put_agent(folder: Path, name: str, version: str) -> None:
 
 async def check(folder: Path, *, start_plugins: bool = True, config: Path | None = None) -> Checked:
     environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
-    return await check_file(
-        folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, start_plugins=start_plugins
-    )
+    read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ)
+    return await check_read(read, environ=environ, start_plugins=start_plugins)
 
 
 def found(checked: Checked) -> list[tuple[str, int, int, str, str]]:
