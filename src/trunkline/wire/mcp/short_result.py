@@ -5,6 +5,8 @@ An agent puts the whole of a text that it cut into a file, which is of no use to
 
 from __future__ import annotations
 
+import json
+from math import isfinite
 from typing import Any, Final, cast
 
 import msgspec
@@ -23,16 +25,38 @@ def shortened(result: Json, most_characters: int) -> bytes | None:
     """The result of a `tools/call`, the texts of all its blocks cut to the limit; None where it may stay as it is."""
     if len(result) <= most_characters:
         return None  # no character is shorter than a byte
-    decoded = cast(dict[str, Any], msgspec.json.decode(result))
+    decoded = _decoded(result)
     content = cast(list[Any], decoded.get("content") or [])
     texts = [held["text"] for block in content if (held := _text_in(block)) is not None]
     if _fit(texts, decoded.get("structuredContent"), most_characters):
         return None
     structured = decoded.pop("structuredContent", None)  # agents would show this in place of the text
     if not texts and structured is not None:
-        content = [*content, {"type": "text", "text": msgspec.json.encode(structured).decode()}]
+        content = [*content, {"type": "text", "text": _encoded(structured).decode()}]
     decoded["content"] = _cut(content, most_characters)
-    return msgspec.json.encode(decoded)
+    return _encoded(decoded)
+
+
+def _decoded(result: Json) -> dict[str, Any]:
+    """Servers may send halves of characters and numbers without end, which are JSON as well."""
+    try:
+        return cast(dict[str, Any], msgspec.json.decode(result))
+    except msgspec.DecodeError:
+        return json.loads(bytes(result), parse_float=_number, parse_int=_number)
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _number(text: str) -> int | float | None:
+    number = float(text)
+    if not isfinite(number):
+        return None
+    return int(text) if text.lstrip("-").isdigit() else number
 
 
 def _text_in(block: object) -> Block | None:
@@ -45,7 +69,7 @@ def _text_in(block: object) -> Block | None:
 
 
 def _fit(texts: list[str], structured: object, most_characters: int) -> bool:
-    data = 0 if structured is None else len(msgspec.json.encode(structured))
+    data = 0 if structured is None else len(_encoded(structured))
     return max(sum(map(len, texts)), data) <= most_characters
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,3 +85,11 @@ def test_whatever_comes_out_is_within_the_limit(texts: list[str], characters: in
     said = texts if result is None else [block["text"] for block in json.loads(result)["content"]]
     assert sum(map(len, said)) <= characters
     assert (result is None) == (sum(map(len, texts)) <= characters)
+
+
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"1e400", b"-1" + b"0" * 5000, b"12345678901234567890123"])
+def test_a_result_may_hold_any_number_and_half_a_character(odd: bytes) -> None:
+    long = b'{"content":[{"type":"text","text":"\\udfff' + b"x" * 6000 + b'"}],"_meta":{"odd":' + odd + b"}}"
+    cut = shortened(long, 1000)
+    assert cut is not None
+    assert len(json.loads(cut)["content"][0]["text"]) <= 1000
