@@ -33,7 +33,11 @@ _TOKEN: Final = "token"
 _OTHERS_REFERENCE: Final = "{env:"
 # what may stand beside `${NAME}` where a secret is: how a header says what kind of secret follows
 _ONLY_REFERENCES: Final = re.compile(
-    r"""["']?(?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?(?:\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\})+["']?\Z""", re.IGNORECASE
+    r"""
+    ["']?  (?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?
+    (?: \$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\} | \{env:[A-Za-z_][A-Za-z0-9_]*\} )+  ["']?\Z
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
 _HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
@@ -83,7 +87,8 @@ def is_literal_secret(name: str, node: Node) -> bool:
 
 def _says_more(name: str, node: Scalar) -> bool:
     """Whether something stands beside a reference, or is its default, which may be the secret or a part of it."""
-    return is_secret_name(name) and has_reference(node.text) and _ONLY_REFERENCES.match(node.text) is None
+    refers = has_reference(node.text) or _OTHERS_REFERENCE in node.text
+    return refers and is_secret_name(name) and _ONLY_REFERENCES.match(node.text) is None
 
 
 def hide_secrets(text: str, root: Node | None) -> str:

@@ -105,11 +105,18 @@ def test_hiding_keeps_every_place() -> None:
 
 
 def test_what_stands_beside_a_reference_or_is_its_default_is_hidden() -> None:
-    for value in ("Bearer ${KEY} hunter2", "${KEY}hunter2", "hunter2${KEY}", "${KEY:-hunter2}", "${hunter2"):
+    for value in (
+        "Bearer ${KEY} hunter2",
+        "${KEY}hunter2",
+        "{env:KEY} hunter2",
+        "hunter2${KEY}",
+        "${KEY:-hunter2}",
+        "${hunter2",
+    ):
         for text in (f"token: '{value}'", f"headers: {{Authorization: '{value}'}}"):
             assert "hunter2" not in hide_secrets(text, node_of(text))
             assert "hunter2" not in hide_secrets(text, None)
-    for value in ("Bearer ${KEY}", "${KEY}", "${KEY:-}", "${A}${B}"):
+    for value in ("Bearer ${KEY}", "${KEY}", "${KEY:-}", "${A}${B}", "Bearer {env:KEY}"):
         text = f"token: '{value}'"
         assert hide_secrets(text, node_of(text)) == hide_secrets(text, None) == text
 
