@@ -1,0 +1,53 @@
+"""Asking a program something: what it printed, and that nothing of it is left, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.child_trees import MARK, children_of, new_mark, survivors
+from tests.support.waiting import until
+
+from trunkline.agents.asking import Printed, ask_program
+from trunkline.links.children import Children
+
+HANGS = "import subprocess, sys, time; subprocess.Popen(['sleep', '1000']); print('up', flush=True); time.sleep(1000)"
+
+
+async def ask(children: Children, script: str, mark: str, *, timeout_s: float = 30.0) -> Printed:
+    env = {"PATH": os.environ["PATH"], MARK: mark}
+    return await ask_program(children, [sys.executable, "-c", script], env=env, cwd="/", timeout_s=timeout_s)
+
+
+async def test_what_it_printed_and_how_it_ended_is_known() -> None:
+    script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    async with children_of() as children:
+        assert await ask(children, script, new_mark()) == Printed(status=3, stdout="out\n", stderr="err\n")
+
+
+async def test_it_has_no_input_to_wait_for() -> None:
+    async with children_of() as children:
+        printed = await ask(children, "import sys; print(repr(sys.stdin.read()))", new_mark())
+    assert printed.stdout == "''\n"
+
+
+async def test_one_that_does_not_end_in_time_is_ended_with_all_it_started() -> None:
+    mark = new_mark()
+    async with children_of() as children:
+        printed = await ask(children, HANGS, mark, timeout_s=1.0)
+        assert survivors(mark) == []
+    assert printed.status is None
+
+
+async def test_one_that_nobody_waits_for_any_more_is_ended(tmp_path: Path) -> None:
+    mark, up = new_mark(), tmp_path / "up"
+    async with children_of() as children:
+        asking = asyncio.ensure_future(ask(children, f"open({str(up)!r}, 'w').close(); {HANGS}", mark))
+        await until(up.exists, "it runs")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await until(lambda: survivors(mark) == [], "it is gone")
