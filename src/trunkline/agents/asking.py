@@ -10,10 +10,13 @@ from typing import Final
 from trunkline.links.children import Child, Children
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.links.pipes import PipeFeeding, PipeReading
+from trunkline.links.run_folder import RunFolder
 
 _LARGEST_ANSWER_BYTES: Final = 16 << 20
 _TERM_S: Final = 0.5
 _GONE_S: Final = 2.0
+_HOMES: Final = ("CODEX_HOME", "GEMINI_CLI_HOME", "TMPDIR")
+"""What is set to an empty folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,21 @@ class Printed:
 async def ask_program(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
 ) -> Printed:
-    """Run it to its end, without input. Raises GatewayError where it cannot be started."""
+    """Run it to its end, without input. Raises GatewayError where it cannot be started.
+
+    What it leaves behind goes: some agents write into their folders even when they only say their version.
+    """
+    folder = RunFolder(children, argv[0])
+    try:
+        homes = dict.fromkeys(_HOMES, str(folder.path))
+        return await _ask(children, argv, env={**env, **homes}, cwd=cwd, timeout_s=timeout_s)
+    finally:
+        folder.remove()
+
+
+async def _ask(
+    children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
+) -> Printed:
     child = await children.spawn(argv, env=env, cwd=cwd, label=argv[0])
     output = HeadAndTail(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
     errors = HeadAndTail(head_bytes=1, tail_bytes=2048)

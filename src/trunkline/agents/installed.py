@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from trunkline.agents.asking import Printed, ask_program
@@ -19,11 +18,8 @@ from trunkline.links.children import Children
 from trunkline.links.environment import child_environment
 
 _VERSION_S: Final = 10.0
-_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:[-+][\w.+-]+)?)")
+_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+[\w+-]*(?:\.[\w+-]+)*)")
 _WORDS_SHOWN: Final = 300
-_FOLDER: Final = "trunkline-version-"
-_HOMES: Final = ("GEMINI_CLI_HOME", "TMPDIR")
-"""What is set to an empty folder: some agents leave something in theirs even when they only say their version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +59,9 @@ def _locate(provider: Provider, environ: Mapping[str, str]) -> tuple[str, int]:
 async def _ask_version(provider: Provider, program: str, children: Children, environ: Mapping[str, str]) -> str:
     env = child_environment(environ, extra={}, inherit="all")
     try:
-        with TemporaryDirectory(prefix=_FOLDER) as empty:
-            env |= dict.fromkeys(_HOMES, empty)
-            printed = await ask_program(children, [program, "--version"], env=env, cwd="/", timeout_s=_VERSION_S)
+        printed = await ask_program(children, [program, "--version"], env=env, cwd="/", timeout_s=_VERSION_S)
     except GatewayError as error:
         raise _not_found(provider, f"`{program}` cannot be started: {error.problem.message}") from None
-    except OSError as error:
-        raise _not_found(provider, f"`{program}` was not asked for its version: {error.strerror or error}") from error
     version = _VERSION.search(printed.stdout)
     if printed.status != 0 or version is None:
         raise _not_found(provider, f"`{program} --version` {_what_became(printed)}")

@@ -28,6 +28,15 @@ async def test_what_it_printed_and_how_it_ended_is_known() -> None:
         assert await ask(children, script, new_mark()) == Printed(status=3, stdout="out\n", stderr="err\n")
 
 
+async def test_what_it_writes_into_its_folders_is_gone() -> None:
+    names = ("CODEX_HOME", "GEMINI_CLI_HOME", "TMPDIR")
+    script = f"import os\nfor name in {names}: print(os.environ[name]); open(os.environ[name] + '/left', 'w')"
+    async with children_of() as children:
+        folders = (await ask(children, script, new_mark())).stdout.split()
+    assert len(folders) == len(names)
+    assert not any(map(os.path.exists, folders))
+
+
 async def test_it_has_no_input_to_wait_for() -> None:
     async with children_of() as children:
         printed = await ask(children, "import sys; print(repr(sys.stdin.read()))", new_mark())

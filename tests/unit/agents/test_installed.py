@@ -33,6 +33,9 @@ async def find(environ: dict[str, str]) -> Installed:
         ("codex-cli 0.166.0", "0.166.0"),
         ("v1.18.33", "1.18.33"),
         ("0.61.0-nightly.20261101", "0.61.0-nightly.20261101"),
+        ("0.166.0.1", "0.166.0.1"),
+        ("codex 0.166.0_patched", "0.166.0_patched"),
+        ("version 0.166.0.", "0.166.0"),
     ],
 )
 async def test_its_version_is_what_it_prints(tmp_path: Path, printed: str, version: str) -> None:
@@ -74,7 +77,7 @@ async def test_without_a_place_for_temporary_files_it_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environ = put_program(tmp_path, "echo 1.2.3")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere-at-all")
     with pytest.raises(GatewayError) as caught:
         await find(environ)
     assert caught.value.problem.code is AGENT_NOT_FOUND

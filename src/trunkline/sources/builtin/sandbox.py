@@ -41,14 +41,18 @@ class Sandbox:
         self._env = env
         self._hidden = [os.path.realpath(folder) for folder in hidden]
         self._fixed = fixed
+        self._mounted_on: set[str] = set()  # folders that are there only because something was mounted on them
         _remove_left_behind()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
         """Where the private folders are."""
         self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
 
     def close(self) -> None:
-        """Remove what commands left in their private folders."""
+        """Remove what commands left in their private folders, and what their mounts left in the root."""
         shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in self._mounted_on:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106
 
     def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
         """The command that runs `argv` inside, in `folder`."""
@@ -97,8 +101,11 @@ class Sandbox:
             path = os.path.join(folder, name)  # noqa: PTH118
             if os.path.isfile(path):  # noqa: PTH113
                 yield from ("--ro-bind", path, path)
-            elif folder != self.root:
-                yield from ("--ro-bind", folder if _is_folder(folder) else self._own_folder("nothing"), folder)
+            elif _is_folder(folder) and folder not in self._mounted_on:
+                yield from ("--ro-bind", folder, folder) if folder != self.root else ()
+            else:
+                self._mounted_on.add(folder)  # only `close` removes it: a command that still runs is kept out by it
+                yield from ("--ro-bind", self._own_folder("nothing"), folder)
 
     def _way_to(self, folder: str) -> list[str]:
         """The folders below the root down to this one, as far as they exist."""
