@@ -18,7 +18,7 @@ from tests.support.models.responses import RESPONSES, Responses
 from tests.support.models.script import Reply, Use, calls
 from tests.support.plugin_rig import jobs_entry
 
-from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, STEP_INTERRUPTED
+from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, PROXY_PROVIDER, STEP_INTERRUPTED
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -31,6 +31,11 @@ EXPOSED = {"enable": True, "plugin_tools": [{"plugin": "jobs", "expose": ["echo"
 BESIDE = {**EXPOSED, "intercept_builtins": False}
 OWN_TOOLS = {"apply_patch", "exec_command", "view_image", "write_stdin"}
 """Of those that Codex has for gpt-5.5, the ones that read, run and write."""
+NATIVE = {
+    *("create_goal", "get_goal", "update_goal", "request_user_input", "tool_search", "web_search"),
+    *("list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource"),
+}
+"""Its others."""
 LONGEST = 40_000
 UNKNOWN = r"""
 import re
@@ -169,6 +174,9 @@ async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_count
     assert "plover" in told(run)
     assert run.changed == {"project/made.txt": "new"}
     its_calls_are_recorded(run, "Read", "Bash")
+    (doubt,) = (line for line in run.log if line.get("code") == PROXY_PROVIDER.id)
+    assert (doubt["level"], doubt["step"]) == ("warning", "work")
+    assert [warned["code"] for warned in run.of("warned")] == [PROXY_PROVIDER.id]
 
 
 def its_calls_are_recorded(run: AgentRun, *tools: str) -> None:
@@ -243,8 +251,7 @@ async def test_beside_its_own_tools_the_users_settings_stay_and_no_file_changes(
     run = await stage.run(calls(ours("jobs_echo", text="hi")), mcp_proxy=BESIDE)
     succeeded(run)
     assert run.model.result(0).text.endswith("hi")
-    assert [tool for tool in run.offered if "/" in tool] == ["mcp__trunkline_run/jobs_echo"]
-    assert set(run.offered) >= OWN_TOOLS
+    assert set(run.offered) == {*NATIVE, *OWN_TOOLS, "mcp__trunkline_run/jobs_echo"}
     assert stage.marked() == ["notify", "users-own"]
     assert "PLANTED ORDER" not in told(run)
     run.kept_files()

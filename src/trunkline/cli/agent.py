@@ -23,7 +23,17 @@ Mode = Literal["intercept", "additive"]
 _MODES: Final[dict[Mode, str]] = {"intercept": "only these tools", "additive": "these tools beside its own"}
 
 
-@click.command(short_help="Run an agent with your servers as its tools.")
+class _AgentCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            what = f"No such option: {error.option_name}"
+            example = f"trunkline agent AGENT -- {error.option_name} …"
+            raise click.UsageError(f"{what}; options of the agent go after `--`: {example}", ctx) from None
+
+
+@click.command(cls=_AgentCommand, short_help="Run an agent with your servers as its tools.")
 @click.argument("provider", type=click.Choice(sorted(PROVIDERS)), metavar="AGENT")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--additive", is_flag=True, help="Leave the agent its own tools, servers and settings, and add to them.")

@@ -131,7 +131,7 @@ def _run_shown(
     async def main() -> RunEnded:
         async with sign_of_life(screen.waiting):
             outcome = await run_workflow(
-                workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact
+                workflow, inputs, settings, checked.plugins.sections, place, screen.hear, redact, checked.problems
             )
             if outcome.stuck:
                 _leave_now(screen, outcome.ended, aside)

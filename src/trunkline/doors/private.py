@@ -99,7 +99,7 @@ class _PrivateClient(LineClient):
     def __init__(self, door: PrivateDoor) -> None:
         self._door = door
         self._misreads_json = False
-        super().__init__(door.server, door.caller, f"private-{secrets.token_hex(8)}", self._make_wire)
+        super().__init__(door.server, door.caller, f"{secrets.token_hex(8)}-private", self._make_wire)
 
     def _make_wire(self, lines: Lines) -> LineWire:
         self.protocol = _SocketWire(lines, limit_bytes=self._door.limit_bytes)

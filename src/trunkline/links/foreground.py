@@ -31,9 +31,9 @@ from trunkline.links.platform import (
 from trunkline.links.start_problem import failed_at
 from trunkline.links.supervisor_link import LIVING
 
-_TERM_S: Final = 3.0
-"""From SIGTERM to SIGKILL: together with what comes after it less than five seconds."""
-_KILL_S: Final = 1.5
+_TERM_S: Final = 2.5
+"""From SIGTERM to SIGKILL: together with what comes before and after it less than five seconds."""
+_KILL_S: Final = 1.0
 _LOOK_S: Final = 0.05
 _REAP_S: Final = 5.0
 _OF_THE_KEYBOARD: Final = (signal.SIGINT, signal.SIGQUIT)

@@ -19,7 +19,7 @@ from trunkline.agents.trial.verdicts import Verdicts
 from trunkline.config.settings import Settings
 from trunkline.config.state import make_private_folder
 from trunkline.core.call import Caller
-from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, GatewayError, Problem
+from trunkline.core.errors import NATIVE_TOOL, GatewayError, Problem
 from trunkline.links.children import Children
 from trunkline.links.foreground import run_in_foreground
 from trunkline.links.run_folder import RunFolder
@@ -86,8 +86,7 @@ class AgentSession:
         gateway = await self._gateway(folder.path)
         isolation = await self._isolation(installed, gateway, folder.path / "t")
         for warning in isolation.warnings:
-            if isolation.mitigation or warning.code is ISOLATION_UNVERIFIED:  # others say that all is well
-                self._telemetry.warn(self._asked.provider, warning)
+            self._telemetry.warn(self._asked.provider, warning)
         job = await self._job(gateway, folder.path / "a", self._stack, self._asked.args, isolation.mitigation)
         assert self._door is not None
         self._door.when_listed(self._tell_listed)

@@ -39,12 +39,8 @@ async def judge(
     """A version that is not verified is tried, once for each model: there are tools that only some models get. Raises
     GatewayError where a trial has shown that the agent keeps tools of its own: nothing would hold those back."""
     name, version = provider.name, installed.version
-    if mode == "native":
+    if mode != "intercept" or version in provider.verified:
         return Isolation()
-    if mode == "additive":
-        return Isolation(warnings=_doubt(name, f"{name} {version} keeps its own tools, as the step wants"))
-    if version in provider.verified:
-        return Isolation(warnings=_doubt(name, f"isolation is verified for {name} {version}"))
     setup = f"{version} {model}".rstrip()
     tried = verdicts.of(name, setup)
     if tried is None:
@@ -54,14 +50,8 @@ async def judge(
         raise GatewayError(native_tool(name, f"{version} was tried out and offered", tried.own_tools))
     if tried.isolated:
         message = f"{name} {version} is not among the verified versions; it was tried out, and had no tools of its own"
-        return Isolation(warnings=(*_doubt(name, message), _unverified(message)))
+        return Isolation(warnings=(_unverified(message),))
     return Isolation(warnings=(_unknown(name, version, tried.why),), mitigation=MITIGATION)
-
-
-def _doubt(provider: str, message: str) -> tuple[Problem, ...]:
-    if provider not in DOUBTED:
-        return ()
-    return (Problem(code=PROXY_PROVIDER, message=message, severity="warning"),)
 
 
 def _unverified(message: str) -> Problem:

@@ -38,7 +38,8 @@ def endpoint_of(task: AgentTask) -> Endpoint:
     """Raises GatewayError where something is not there that the file only refers to."""
     options = task.state.options
     if options.lacking:
-        raise GatewayError(Problem(code=MODEL_KEY, message="; ".join(options.lacking), where=task.name))
+        hint = "`trunkline validate` shows where that is in the file"
+        raise GatewayError(Problem(code=MODEL_KEY, message="; ".join(options.lacking), where=task.name, hint=hint))
     return Endpoint(
         base_url=options.base_url,
         api_key=options.api_key,

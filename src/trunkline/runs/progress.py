@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from trunkline.agents import PROVIDERS
 from trunkline.core.errors import CODES, Problem
 from trunkline.runs.run_events import (
     AgentReady,
@@ -44,8 +45,7 @@ class Progress:
             case RunStarted():
                 yield f"run {self._name(event.workflow)} ({self._name(event.file)})"
             case StepStarted():
-                what = "command" if event.kind == "command" else f"{event.provider}, {_MODES[event.mode]}"
-                yield f"step {self._name(event.step)}: {what}"
+                yield f"step {self._name(event.step)}: {_kind(event)}"
             case AgentReady():
                 yield f"  {self._ready(event)}"
             case ToolCallEnded():
@@ -112,6 +112,13 @@ class Progress:
 
     def _line(self, text: str, limit: int) -> str:
         return one_line(" ".join(self._redact(text).split()), limit)
+
+
+def _kind(event: StepStarted) -> str:
+    if event.kind == "command":
+        return "command"
+    has_own_tools = event.mode != "native" or event.provider in PROVIDERS
+    return f"{event.provider}, {_MODES[event.mode] if has_own_tools else 'no tools'}"
 
 
 def _how(event: ToolCallEnded) -> str:

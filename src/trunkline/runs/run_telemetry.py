@@ -7,10 +7,11 @@ the file of `--log`, and nowhere without one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
+from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level, Note
@@ -53,6 +54,12 @@ class RunTelemetry:
         """Something that somebody should know, and that does not end the step."""
         self._tell(Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
         self._write("warning", "run", problem.message, step=step, code=problem.code.id, hint=problem.hint)
+
+    def record(self, told: Iterable[FileProblem]) -> None:
+        """Problems of the file that its reader was told of."""
+        for problem in told:
+            where, code = problem.where, problem.code.id
+            self._write("warning", "workflow", problem.message, step=problem.step, code=code, where=where)
 
     def hear(self, event: RunEvent) -> None:
         """The beginnings and ends of a run, for the log."""

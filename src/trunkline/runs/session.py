@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from trunkline.agents.hearing import not_listed
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_folder, make_private_folder
-from trunkline.core.errors import TOOLS_NOT_LISTED, GatewayError, Problem
+from trunkline.core.errors import BAD_VALUE, TOOLS_NOT_LISTED, GatewayError, Problem
 from trunkline.links.children import Children
 from trunkline.runs.agent_session import AgentSession, Prepared, SessionAsked
 from trunkline.runs.interrupt import INTERRUPTED
@@ -50,13 +50,27 @@ async def run_session(asked: SessionAsked, audience: Audience, log_file: Path) -
     """Run it to its end, or to the first signal that ends it. Raises GatewayError where it cannot be started."""
     with listening_beside() as signals:
         redact = Redactor(asked.settings.secrets())
-        telemetry = RunTelemetry(asked.settings, audience.tell, redact=redact, log_file=log_file, environ=asked.environ)
+        settings, in_the_way = _off_the_screen(asked)
+        telemetry = RunTelemetry(settings, audience.tell, redact=redact, log_file=log_file, environ=asked.environ)
+        if in_the_way is not None:
+            telemetry.warn(asked.provider, in_the_way)
         children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
         session = AgentSession(asked, children, telemetry)
         try:
             return await _whole(session, asked, audience, telemetry, signals)
         finally:
             await _close(signals, session, children, telemetry)
+
+
+def _off_the_screen(asked: SessionAsked) -> tuple[Settings, Problem | None]:
+    """Spans on the console would be in the way of a conversation."""
+    gateway = asked.settings.gateway
+    if asked.headless or gateway.telemetry.exporter != "console":
+        return asked.settings, None
+    message = "Spans are left out: with `exporter: console` they would be on the screen of the agent"
+    problem = Problem(code=BAD_VALUE, message=message, severity="warning", hint="use `exporter: file`")
+    telemetry = gateway.telemetry.replace(exporter="none")
+    return replace(asked.settings, gateway=gateway.replace(telemetry=telemetry)), problem
 
 
 async def _whole(
@@ -70,7 +84,7 @@ async def _whole(
     audience.ready(prepared)
     began_at = monotonic()
     try:
-        with signals.agent_has_terminal():
+        with signals.agent_has_terminal(works_alone=asked.headless):
             code = await signals.unless_interrupted(session.run(), name)
         end = _judged(asked, code, session.listed, signals)
     except GatewayError as error:

@@ -1,4 +1,4 @@
-"""The signals of a session: while an agent has the terminal, Ctrl+C is the agent's; all others end the session."""
+"""The signals of a session: while somebody talks with an agent, Ctrl+C is the agent's; all others end the session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError, Problem
-from trunkline.runs.interrupt import INTERRUPTED, ORDERLY_S, Interrupt
+from trunkline.runs.interrupt import INTERRUPTED, Interrupt
 
 T = TypeVar("T")
 _ENOUGH: Final = 3
+_GRACE_S: Final = 1.0
+"""For an agent that works by itself to end by a Ctrl+C that it got as well."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -23,17 +25,21 @@ class SessionSignals:
     def __init__(self) -> None:
         self.interrupt = Interrupt()
         self.pressed = False
-        self._with_agent = False
+        self._with_agent = self._works_alone = False
+        self._patience: asyncio.TimerHandle | None = None
         self._status: int | None = None
         self._late = 0
 
     @contextmanager
-    def agent_has_terminal(self) -> Generator[None, None, None]:
-        self._with_agent = True
+    def agent_has_terminal(self, *, works_alone: bool) -> Generator[None, None, None]:
+        """To somebody who talks with an agent Ctrl+C is a word among others. One that works alone has to end by it."""
+        self._with_agent, self._works_alone = True, works_alone
         try:
             yield
         finally:
             self._with_agent = False
+            if self._patience is not None:
+                self._patience.cancel()
 
     def agent_ended(self, status: int) -> None:
         """What is left is cleaning up: whoever pressed Ctrl+C once too often to leave the agent changes nothing, and
@@ -44,13 +50,25 @@ class SessionSignals:
         if number != signal.SIGINT:
             self.interrupt.strike(number)
         elif self._with_agent:
-            self.pressed = True
+            self._struck_with_agent(number)
         elif self._status is None:
             self.interrupt.strike(number)
         else:
             self._late += 1
             if self._late == _ENOUGH:
                 os._exit(self._status)
+
+    def _struck_with_agent(self, number: int) -> None:
+        again, self.pressed = self.pressed, True
+        if self._works_alone and again:
+            self.interrupt.strike(number)
+        elif self._works_alone:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(_GRACE_S, self._out_of_patience, number)
+
+    def _out_of_patience(self, number: int) -> None:
+        if not self.interrupt.came.done():
+            self.interrupt.strike(number)
 
     async def unless_interrupted(self, work: Coroutine[Any, Any, T], what: str) -> T:
         """Do this, unless a signal comes: then it is cancelled, and GatewayError says so. Should it not end, we do, and
@@ -60,8 +78,7 @@ class SessionSignals:
             await asyncio.wait({task, self.interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=ORDERLY_S)
+                await self.interrupt.ended_in_time(task)
         if not task.done():
             os._exit(INTERRUPTED)
         if task.cancelled():

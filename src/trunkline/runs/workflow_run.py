@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import AGENT_FAILED, COMMAND_FAILED, Problem
@@ -55,11 +56,13 @@ async def run_workflow(
     place: RunPlace,
     tell: Tell,
     redact: Redactor,
+    told: Sequence[FileProblem] = (),
 ) -> RunOutcome:
-    """Run it to its end, or to the first signal. `tell` hears of everything as it happens."""
+    """Run it to its end, or to the first signal. `tell` hears of everything as it happens; what was `told` of its file
+    before is logged, too."""
     with listening() as interrupt:
         telemetry = RunTelemetry(settings, tell, redact=redact, log_file=place.log_file, environ=place.environ)
-
+        telemetry.record(told)
         tool_calls = ToolCalls()
 
         def tell_all(event: RunEvent) -> None:

@@ -23,7 +23,7 @@ async def test_ctrl_c_while_tools_are_made_ready_ends_the_session() -> None:
     assert refused.value.problem.code is STEP_INTERRUPTED
 
 
-async def test_ctrl_c_while_the_agent_has_the_terminal_is_its_own() -> None:
+async def test_ctrl_c_while_somebody_talks_with_the_agent_is_its_own() -> None:
     async def struck() -> int:
         os.kill(os.getpid(), signal.SIGINT)
         async with asyncio.timeout(15):
@@ -31,14 +31,46 @@ async def test_ctrl_c_while_the_agent_has_the_terminal_is_its_own() -> None:
                 await asyncio.sleep(0.01)
         return 5
 
-    with listening_beside() as signals, signals.agent_has_terminal():
+    with listening_beside() as signals, signals.agent_has_terminal(works_alone=False):
         assert await signals.unless_interrupted(struck(), "claude") == 5
     assert signals.interrupt.signal == ""
 
 
+@pytest.mark.parametrize("times", [1, 2])
+async def test_an_agent_that_works_by_itself_and_is_deaf_to_ctrl_c_is_ended(times: int) -> None:
+    async def deaf() -> None:
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0)
+        await asyncio.sleep(60)
+
+    with listening_beside() as signals, signals.agent_has_terminal(works_alone=True):
+        async with asyncio.timeout(20):
+            with pytest.raises(GatewayError) as refused:
+                await signals.unless_interrupted(deaf(), "claude")
+    assert refused.value.problem.code is STEP_INTERRUPTED
+
+
+async def test_one_that_ends_by_it_is_not_struck_again() -> None:
+    async def ends() -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.1)
+        return 0
+
+    with listening_beside() as signals:
+        with signals.agent_has_terminal(works_alone=True):
+            assert await signals.unless_interrupted(ends(), "claude") == 0
+        await asyncio.sleep(1.2)
+        assert (signals.pressed, signals.interrupt.signal) == (True, "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_other_signals_end_the_session_then_too(number: signal.Signals) -> None:
-    with listening_beside() as signals, signals.agent_has_terminal(), pytest.raises(GatewayError) as refused:
+    with (
+        listening_beside() as signals,
+        signals.agent_has_terminal(works_alone=False),
+        pytest.raises(GatewayError) as refused,
+    ):
         await signals.unless_interrupted(_struck(number), "claude")
     assert refused.value.problem.code is STEP_INTERRUPTED
     assert signals.interrupt.signal == number.name
