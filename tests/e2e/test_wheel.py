@@ -25,6 +25,32 @@ REQUESTS = (
     '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
     '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"text_reverse","arguments":{"text":"live"}}}\n'
 )
+WORKFLOW = """\
+name: one
+states:
+  initial: ask
+  ask: {type: agent, provider: claude, prompt: What is there?, mcp_proxy: {enable: true}, on_success: done}
+  done: {type: terminal, status: success}
+"""
+AGENT = f"""\
+#!{sys.executable}
+import json, subprocess, sys
+if sys.argv[1:] == ["--version"]:
+    sys.exit(print("2.1.197 (Claude Code)"))
+with open(sys.argv[sys.argv.index("--mcp-config") + 1]) as file:
+    (entry,) = json.load(file)["mcpServers"].values()
+server = subprocess.Popen([entry["command"], *entry["args"]], env={{}}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def ask(number, method, **params):
+    message = {{"jsonrpc": "2.0", "id": number, "method": method, "params": params}}
+    server.stdin.write(json.dumps(message).encode() + b"\\n")
+    server.stdin.flush()
+    return json.loads(server.stdout.readline())["result"]
+ask(1, "initialize", protocolVersion="2025-06-18", capabilities={{}}, clientInfo={{"name": "t", "version": "1"}})
+tools = sorted(tool["name"] for tool in ask(2, "tools/list")["tools"])
+server.stdin.close()
+server.wait()
+print(json.dumps({{"type": "result", "subtype": "success", "is_error": False, "result": " ".join(tools)}}))
+"""
 
 
 def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -114,6 +140,16 @@ def test_it_checks_a_configuration_and_serves_a_client(installed: Path, tmp_path
     answers = ask(installed / "trunkline", tmp_path)
     assert answers[1]["result"]["serverInfo"]["name"] == "trunkline"
     assert answers[2]["result"]["content"] == [{"type": "text", "text": "evil"}]
+
+
+def test_it_runs_an_agent_with_its_tools(installed: Path, tmp_path: Path) -> None:
+    """The agent is a stand-in; what it starts to reach its tools is not."""
+    (tmp_path / "claude").write_text(AGENT)
+    (tmp_path / "claude").chmod(0o755)
+    (tmp_path / "flow.yaml").write_text(WORKFLOW)
+    path = os.pathsep.join((str(tmp_path), "/usr/bin", "/bin"))
+    done = run("env", f"PATH={path}", f"HOME={tmp_path}", installed / "trunkline", "run", "flow.yaml", folder=tmp_path)
+    assert done.stdout.strip() == "Bash Edit Glob Grep Read Write"
 
 
 def test_it_finds_tools_by_their_meaning(installed: Path, tmp_path: Path) -> None:
