@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -61,14 +61,21 @@ class Interrupt:
 
 @contextmanager
 def listening() -> Generator[Interrupt, None, None]:
-    """Signals interrupt the run while this lasts, but for those that we were started to ignore, as `nohup` does it."""
+    """Signals interrupt the run while this lasts."""
     interrupt = Interrupt()
+    with heard_by(interrupt.strike):
+        yield interrupt
+
+
+@contextmanager
+def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
+    """All signals that end something, but for those that we were started to ignore, as `nohup` does it."""
     loop = asyncio.get_running_loop()
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
-        loop.add_signal_handler(number, interrupt.strike, number)
+        loop.add_signal_handler(number, strike, number)
     try:
-        yield interrupt
+        yield
     finally:
         for number in heard:
             loop.remove_signal_handler(number)

@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError, Problem
-from trunkline.runs.interrupt import INTERRUPTED, Interrupt
+from trunkline.runs.interrupt import INTERRUPTED, Interrupt, heard_by
 
 T = TypeVar("T")
 _ENOUGH: Final = 3
 _GRACE_S: Final = 1.0
 """For an agent that works by itself to end by a Ctrl+C that it got as well."""
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SessionSignals:
@@ -89,17 +88,10 @@ class SessionSignals:
 @contextmanager
 def listening_beside() -> Generator[SessionSignals, None, None]:
     """The loop hears a signal also while its handler is one that does nothing, as that of an agent in the foreground:
-    that is how Ctrl+C is known then. Signals that we were started to ignore stay ignored."""
+    that is how Ctrl+C is known then."""
     signals = SessionSignals()
-    loop = asyncio.get_running_loop()
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heard:
-        loop.add_signal_handler(number, signals.strike, number)
-    try:
+    with heard_by(signals.strike):
         yield signals
-    finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
 
 
 def interrupted(what: str, name: str) -> Problem:
