@@ -173,18 +173,10 @@ async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_count
     assert "PLANTED" not in told(run)
     assert "plover" in told(run)
     assert run.changed == {"project/made.txt": "new"}
-    its_calls_are_recorded(run, "Read", "Bash")
+    run.recorded(Read="Read", Bash="Bash")
     (doubt,) = (line for line in run.log if line.get("code") == PROXY_PROVIDER.id)
     assert (doubt["level"], doubt["step"]) == ("warning", "work")
     assert [warned["code"] for warned in run.of("warned")] == [PROXY_PROVIDER.id]
-
-
-def its_calls_are_recorded(run: AgentRun, *tools: str) -> None:
-    """Each call has a line in the log and a span below that of its step."""
-    assert run.calls() == list(tools)
-    step = run.span("step.work")
-    spans = [run.span(f"tool.call.{tool}") for tool in tools]
-    assert {(span.parent, span.trace) for span in spans} == {(step.id, step.trace)}
 
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "a-model-that-nobody-knows"])

@@ -162,17 +162,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
     assert str(stage.project) in first
     assert [word for word in (SECRET, "memory-of-", "planted-by-the-repository") if word in first] == []
     assert run.changed == {}
-    its_calls_are_recorded(run)
-
-
-def its_calls_are_recorded(run: AgentRun) -> None:
-    """Each call has a line in the log and a span below that of its step."""
-    assert sorted(run.calls()) == ["Bash", "Read", "echo"]
-    assert {line["caller"] for line in run.log if line["event"] == "call"} == {"step:work"}
-    step = run.span("step.work")
-    spans = [run.span(f"tool.call.{tool}") for tool in ("Read", "Bash", "jobs_echo")]
-    assert {(span.parent, span.trace) for span in spans} == {(step.id, step.trace)}
-    assert run.end["tool_calls"] == 3
+    run.recorded(Bash="Bash", Read="Read", echo="jobs_echo")
 
 
 async def test_in_a_run_of_its_own_what_is_planted_takes_effect(tmp_path: Path) -> None:

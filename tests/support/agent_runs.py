@@ -105,6 +105,15 @@ class AgentRun:
         """The tools whose calls our log has, in order."""
         return [line["tool"] for line in self.log if line.get("event") == "call"]
 
+    def recorded(self, **spans: str) -> None:
+        """Each call has a line in the log under its own name, and a span below its step under the name callers know."""
+        assert sorted(self.calls()) == sorted(spans)
+        assert {line["caller"] for line in self.log if line["event"] == "call"} == {"step:work"}
+        step = self.span("step.work")
+        below = [self.span(f"tool.call.{name}") for name in spans.values()]
+        assert {(span.parent, span.trace) for span in below} == {(step.id, step.trace)}
+        assert self.end["tool_calls"] == len(spans)
+
     def kept_files(self) -> None:
         """No file of the user's was changed or removed."""
         assert {path: what for path, what in self.changed.items() if what != "new"} == {}
