@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tests.support.agent_runs import BUILTINS, DONE, AgentKind, AgentRun, AgentStage, wrapper
+from tests.support.agent_runs import BUILTINS, AgentKind, AgentStage, exposing, mark, marks, wrapper
 from tests.support.child_trees import survivors
 from tests.support.hostile_git import BIN, plant_repository
 from tests.support.models.anthropic import ANTHROPIC
@@ -54,25 +54,7 @@ def named(*tools: str) -> list[str]:
     return sorted(f"mcp__trunkline-run__{tool}" for tool in tools)
 
 
-def exposing(plugin: str, *operations: str, **keys: Any) -> dict[str, Any]:
-    return {"enable": True, "plugin_tools": [{"plugin": plugin, "expose": list(operations)}], **keys}
-
-
-def succeeded(run: AgentRun) -> None:
-    assert (run.status, run.code, run.end["output"]) == (0, "", DONE), run.stderr
-    run.left_nothing()
-
-
 # The user and the repository ------------------------------------------------------------------------------------------
-
-
-def mark(folder: Path, name: str) -> str:
-    """A command that leaves a mark."""
-    return f"touch {folder}/mark-{name}"
-
-
-def marks(folder: Path) -> set[str]:
-    return {path.name.removeprefix("mark-") for path in folder.glob("mark-*")}
 
 
 def hooks(folder: Path, whose: str) -> dict[str, Any]:
@@ -150,7 +132,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
         prompt="/repo-command with @secret.txt",
         mcp_proxy=INTERCEPT,
     )
-    succeeded(run)
+    run.succeeded()
     assert run.offered == named(*BUILTINS)
     assert SECRET in run.model.result(0).text
     assert run.model.result(1, 0).text == "42"
@@ -177,7 +159,7 @@ async def test_the_largest_results_arrive_whole_and_those_of_plugins_are_cut_by_
         calls(ours("jobs_blob", size=300_000)),
         mcp_proxy=exposing("jobs", "blob"),
     )
-    succeeded(run)
+    run.succeeded()
     cut = run.model.result(1).text
     assert 40_000 < len(cut) <= 50_000
     assert "persisted-output" not in cut
@@ -203,7 +185,7 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
         calls(Use("Bash", {"command": "printf native"})),
         mcp_proxy=exposing("jobs", "echo", intercept_builtins=False),
     )
-    succeeded(run)
+    run.succeeded()
     servers = {tool for tool in run.offered if tool.startswith("mcp__") and tool not in named("jobs_echo")}
     assert {tool.split("__")[1] for tool in servers} == {"own", "approved"}
     assert sorted(set(run.offered) - servers) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])
@@ -241,7 +223,7 @@ async def test_a_plugins_operation_is_there_however_slow_plugin_and_server_start
         calls(ours("jobs_echo", text="hello"), ours("Bash", command="echo there"), ours("jobs_fail")),
         mcp_proxy=exposing("jobs", "echo", "fail"),
     )
-    succeeded(run)
+    run.succeeded()
     assert run.offered == named(*BUILTINS, "jobs_echo", "jobs_fail")
     assert (run.model.result(0, 0).text, run.model.result(0, 1).text) == ("hello", "there")
     assert run.model.result(0, 2).is_error
@@ -298,7 +280,7 @@ async def test_an_isolated_run_uses_the_users_login_and_leaves_it_as_it_is(tmp_p
     stage = AgentStage(tmp_path, WITHOUT_KEY)
     stage.home_file(*LOGINS[login])
     run = await stage.run(calls(ours("Bash", command="echo there")), mcp_proxy=INTERCEPT)
-    succeeded(run)
+    run.succeeded()
     assert run.changed == {}
 
 

@@ -12,7 +12,7 @@ from time import monotonic, time
 from typing import Any
 
 import pytest
-from tests.support.agent_runs import BUILTINS, DONE, AgentKind, AgentRun, AgentStage, wrapper
+from tests.support.agent_runs import BUILTINS, AgentKind, AgentRun, AgentStage, wrapper
 from tests.support.hostile_git import BIN, plant_repository
 from tests.support.models.responses import RESPONSES, Responses
 from tests.support.models.script import Reply, Use, calls
@@ -144,11 +144,6 @@ def told(run: AgentRun) -> str:
     return str(run.model.asked[0].body)
 
 
-def succeeded(run: AgentRun) -> None:
-    assert (run.status, run.code, run.end["output"]) == (0, "", DONE), run.stderr
-    run.left_nothing()
-
-
 # Only our tools -------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +158,7 @@ async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_count
         options={"model": CODE_MODE},
         mcp_proxy=ONLY_OURS,
     )
-    succeeded(run)
+    run.succeeded()
     assert run.offered == offers(*BUILTINS, namespace="functions/")
     assert "hello" in run.model.result(0).text
     assert "42" in run.model.result(1).text
@@ -185,7 +180,7 @@ async def test_the_longest_results_arrive_whole_whatever_the_model(tmp_path: Pat
     run = await stage.run(
         calls(ours("jobs_echo", text="😀" * (LONGEST - 1) + "!")), options={"model": model}, mcp_proxy=EXPOSED
     )
-    succeeded(run)
+    run.succeeded()
     assert run.offered == offers(*BUILTINS, "jobs_echo")
     assert run.model.result(0).text.count("😀") == LONGEST - 1
     assert run.model.result(0).text.endswith("!")
@@ -194,7 +189,7 @@ async def test_the_longest_results_arrive_whole_whatever_the_model(tmp_path: Pat
 async def test_an_unknown_version_is_tried_and_a_slow_server_waited_for(tmp_path: Path) -> None:
     stage = Stage(tmp_path, path=[wrapper(tmp_path, "codex", UNKNOWN)])
     run = await stage.run(calls(ours("Read", path="note.txt")), mcp_proxy=ONLY_OURS)
-    succeeded(run)
+    run.succeeded()
     assert run.offered == offers(*BUILTINS)
     assert ISOLATION_UNVERIFIED.id in [warned["code"] for warned in run.of("warned")]
     assert stage.marked() == []
@@ -229,7 +224,7 @@ async def test_a_login_counts_and_what_codex_renews_of_it_is_saved_in_the_users_
     config.write_text(config.read_text().replace('env_key = "MODEL_KEY"', "requires_openai_auth = true"))
     login = stage.home_file(".codex/auth.json", {"auth_mode": "chatgpt", **login_of("old", lasts_s=-60)})
     run = await stage.run(calls(ours("Read", path="note.txt")), mcp_proxy=ONLY_OURS)
-    succeeded(run)
+    run.succeeded()
     assert run.offered == offers(*BUILTINS)
     assert json.loads(login.read_text())["tokens"]["refresh_token"] == "new"
     assert run.changed == {"home-/.codex/auth.json": "changed"}
@@ -241,7 +236,7 @@ async def test_a_login_counts_and_what_codex_renews_of_it_is_saved_in_the_users_
 async def test_beside_its_own_tools_the_users_settings_stay_and_no_file_changes(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     run = await stage.run(calls(ours("jobs_echo", text="hi")), mcp_proxy=BESIDE)
-    succeeded(run)
+    run.succeeded()
     assert run.model.result(0).text.endswith("hi")
     assert set(run.offered) == {*NATIVE, *OWN_TOOLS, "mcp__trunkline_run/jobs_echo"}
     assert stage.marked() == ["notify", "users-own"]
@@ -254,6 +249,6 @@ async def test_beside_its_own_tools_the_users_settings_stay_and_no_file_changes(
 
 async def test_without_the_proxy_it_is_as_it_ever_was(tmp_path: Path) -> None:
     run = await Stage(tmp_path).run()
-    succeeded(run)
+    run.succeeded()
     assert [tool for tool in run.offered if "trunkline" in tool] == []
     assert set(run.offered) >= OWN_TOOLS

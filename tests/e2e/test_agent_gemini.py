@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tests.support.agent_runs import BUILTINS, DONE, AgentKind, AgentRun, AgentStage, wrapper
+from tests.support.agent_runs import BUILTINS, AgentKind, AgentStage, exposing, mark, marks, wrapper
 from tests.support.child_trees import survivors
 from tests.support.models.gemini import GEMINI as GEMINI_API
 from tests.support.models.script import Use, calls
@@ -40,24 +40,7 @@ def named(*tools: str) -> list[str]:
     return sorted(f"mcp_trunkline-run_{tool}" for tool in tools)
 
 
-def exposing(**keys: Any) -> dict[str, Any]:
-    return {"enable": True, "plugin_tools": [{"plugin": "jobs", "expose": ["echo"]}], **keys}
-
-
-def succeeded(run: AgentRun) -> None:
-    assert (run.status, run.code, run.end["output"]) == (0, "", DONE), run.stderr
-    run.left_nothing()
-
-
 # The user and the repository ------------------------------------------------------------------------------------------
-
-
-def mark(folder: Path, name: str) -> str:
-    return f"touch {folder}/mark-{name}"
-
-
-def marks(folder: Path) -> set[str]:
-    return {path.name.removeprefix("mark-") for path in folder.glob("mark-*")}
 
 
 def hooks(folder: Path, whose: str) -> dict[str, Any]:
@@ -146,9 +129,9 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
         calls(Use("read_file", {"file_path": str(stage.project / "secret.txt")})),
         prompt=f"/planted with @secret.txt and @{stage.project}/secret.txt",
         options=MODEL,
-        mcp_proxy=exposing(),
+        mcp_proxy=exposing("jobs", "echo"),
     )
-    succeeded(run)
+    run.succeeded()
     assert run.offered == named(*BUILTINS, "jobs_echo")
     assert SECRET in run.model.result(0, 0).text
     assert "42" in run.model.result(0, 1).text
@@ -192,9 +175,9 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
         calls(ours("jobs_echo", text="by way of the plugin")),
         calls(Use("read_file", {"file_path": "note.txt"})),
         options=MODEL,
-        mcp_proxy=exposing(intercept_builtins=False),
+        mcp_proxy=exposing("jobs", "echo", intercept_builtins=False),
     )
-    succeeded(run)
+    run.succeeded()
     own = {tool for tool in run.offered if tool.startswith("mcp_own_")}
     assert own
     beside = {tool for tool in run.offered if tool not in own and "mcp_resource" not in tool}

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tests.support.agent_runs import BUILTINS, DONE, AgentKind, AgentRun, AgentStage, wrapper
+from tests.support.agent_runs import BUILTINS, AgentKind, AgentRun, AgentStage, exposing, mark, marks, wrapper
 from tests.support.child_trees import survivors
 from tests.support.models.chat import CHAT
 from tests.support.models.script import Use, calls
@@ -38,29 +38,12 @@ def named(*tools: str) -> list[str]:
     return sorted(f"trunkline-run_{tool}" for tool in tools)
 
 
-def exposing(**keys: Any) -> dict[str, Any]:
-    return {"enable": True, "plugin_tools": [{"plugin": "jobs", "expose": ["echo"]}], **keys}
-
-
-def succeeded(run: AgentRun) -> None:
-    assert (run.status, run.code, run.end["output"]) == (0, "", DONE), run.stderr
-    run.left_nothing()
-
-
 def kept_files(run: AgentRun) -> None:
     """Of all that is the user's, only history has grown."""
     assert [path for path in run.changed if not path.startswith(HISTORY)] == []
 
 
 # The user and the repository ------------------------------------------------------------------------------------------
-
-
-def mark(folder: Path, name: str) -> str:
-    return f"touch {folder}/mark-{name}"
-
-
-def marks(folder: Path) -> set[str]:
-    return {path.name.removeprefix("mark-") for path in folder.glob("mark-*")}
 
 
 def module(folder: Path, name: str) -> str:
@@ -164,9 +147,9 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
         calls(Use("bash", {"command": mark(tmp_path, "native"), "description": "d"}), ours("jobs_echo", text=long)),
         calls(Use("read", {"filePath": str(stage.project / "secret.txt")}), Use("skill", {"name": "planted"})),
         prompt=f"/planted with @secret.txt and @{stage.project}/secret.txt",
-        mcp_proxy=exposing(),
+        mcp_proxy=exposing("jobs", "echo"),
     )
-    succeeded(run)
+    run.succeeded()
     assert run.offered == named(*BUILTINS, "jobs_echo")
     assert SECRET in run.model.result(0, 0).text
     assert run.model.result(0, 1).text == "42"
@@ -192,9 +175,9 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
     run = await stage.run(
         calls(ours("jobs_echo", text="by way of the plugin")),
         calls(Use("bash", {"command": "git config user.name", "description": "d"})),
-        mcp_proxy=exposing(intercept_builtins=False),
+        mcp_proxy=exposing("jobs", "echo", intercept_builtins=False),
     )
-    succeeded(run)
+    run.succeeded()
     own = {tool for tool in run.offered if tool.startswith("own_")}
     assert own
     assert sorted(set(run.offered) - own) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])

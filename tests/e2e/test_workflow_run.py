@@ -257,12 +257,18 @@ async def test_an_interrupt_in_the_middle_of_a_tool_call_ends_the_tool_its_plugi
     assert survivors(run.mark) == []
 
 
-async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everything(tmp_path: Path) -> None:
-    write_flow(tmp_path, FLOW.replace("expose: [echo]", "expose: [hang]"))
-    plugin = FaultyPlugin(tmp_path, "jobs", term="ignore")
+def with_deaf_plugin(folder: Path) -> FaultyPlugin:
+    """A workflow whose model calls a plugin that ends by nothing but SIGKILL."""
+    write_flow(folder, FLOW.replace("expose: [echo]", "expose: [hang]"))
+    plugin = FaultyPlugin(folder, "jobs", term="ignore")
     entry = plugin.entry()["jobs"]
     plugins = {"plugins": {"jobs": {"command": entry["command"], "args": entry["args"]}}}
-    (tmp_path / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    (folder / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    return plugin
+
+
+async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everything(tmp_path: Path) -> None:
+    plugin = with_deaf_plugin(tmp_path)
     async with (
         model_saying(calls(Use("jobs_hang"))) as model,
         going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run,
@@ -277,11 +283,7 @@ async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everythin
 
 
 async def test_a_second_signal_ends_the_run_at_once_and_it_is_still_told_how_it_ended(tmp_path: Path) -> None:
-    write_flow(tmp_path, FLOW.replace("expose: [echo]", "expose: [hang]"))
-    plugin = FaultyPlugin(tmp_path, "jobs", term="ignore")
-    entry = plugin.entry()["jobs"]
-    plugins = {"plugins": {"jobs": {"command": entry["command"], "args": entry["args"]}}}
-    (tmp_path / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    plugin = with_deaf_plugin(tmp_path)
     async with (
         model_saying(calls(Use("jobs_hang"))) as model,
         going(tmp_path, "--input", "topic=x", MODEL_URL=model.url) as run,

@@ -105,6 +105,11 @@ class AgentRun:
         """The tools whose calls our log has, in order."""
         return [line["tool"] for line in self.log if line.get("event") == "call"]
 
+    def succeeded(self) -> None:
+        """With the last words of the script, and nothing left."""
+        assert (self.status, self.code, self.end["output"]) == (0, "", DONE), self.stderr
+        self.left_nothing()
+
     def recorded(self, **spans: str) -> None:
         """Each call has a line in the log under its own name, and a span below its step under the name callers know."""
         assert sorted(self.calls()) == sorted(spans)
@@ -120,6 +125,20 @@ class AgentRun:
 
     def left_nothing(self) -> None:
         assert (self.processes, self.folders) == ([], [])
+
+
+def exposing(plugin: str, *operations: str, **keys: Any) -> dict[str, Any]:
+    """A block for the proxy with these operations of a plugin."""
+    return {"enable": True, "plugin_tools": [{"plugin": plugin, "expose": list(operations)}], **keys}
+
+
+def mark(folder: Path, name: str) -> str:
+    """A command that leaves a mark."""
+    return f"touch {folder}/mark-{name}"
+
+
+def marks(folder: Path) -> set[str]:
+    return {path.name.removeprefix("mark-") for path in folder.glob("mark-*")}
 
 
 @dataclass

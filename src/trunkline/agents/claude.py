@@ -56,9 +56,6 @@ class Claude:
     verified = frozenset({"2.1.197"})
     result_chars = 50_000
 
-    def tool_name(self, tool: str, /) -> str:
-        return _PREFIX + tool
-
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 

@@ -58,9 +58,6 @@ class Gemini:
     verified = frozenset({"0.61.0"})
     result_chars = RESULT_CHARACTERS
 
-    def tool_name(self, tool: str, /) -> str:
-        return _PREFIX + tool
-
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 

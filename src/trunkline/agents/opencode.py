@@ -49,9 +49,6 @@ class OpenCode:
     verified = frozenset({"1.18.33"})
     result_chars = RESULT_CHARACTERS
 
-    def tool_name(self, tool: str, /) -> str:
-        return _PREFIX + tool
-
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 

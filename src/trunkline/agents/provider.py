@@ -44,10 +44,6 @@ class Provider(Protocol):
         """The longest text of a result that reaches the model whole."""
         ...
 
-    def tool_name(self, tool: str, /) -> str:
-        """How a tool of ours is called where the model sees it."""
-        ...
-
     def is_ours(self, tool: str, /) -> bool:
         """Whether a name that the model sees is of a tool of ours, or of one that can do nothing but ask our server."""
         ...

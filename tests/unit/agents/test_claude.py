@@ -91,7 +91,6 @@ def test_broken_files_of_the_user_do_no_harm(state: str) -> None:
 
 
 def test_our_tools_are_told_from_others_by_name() -> None:
-    assert CLAUDE.tool_name("Read") == "mcp__trunkline-run__Read"
     assert CLAUDE.is_ours("mcp__trunkline-run__Read")
     assert not CLAUDE.is_ours("Read")
     assert not CLAUDE.is_ours("mcp__trunkline__Read")

@@ -115,7 +115,6 @@ def test_a_key_is_the_login_of_somebody_who_chose_no_other(environ: dict[str, st
 
 
 def test_our_tools_are_told_from_others_by_name() -> None:
-    assert GEMINI.tool_name("Read") == "mcp_trunkline-run_Read"
     assert GEMINI.is_ours("mcp_trunkline-run_Read")
     assert not GEMINI.is_ours("read_file")
     assert not GEMINI.is_ours("mcp_trunkline_Read")

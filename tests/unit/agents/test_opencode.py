@@ -111,7 +111,6 @@ def test_nothing_is_run_with_a_configuration_that_cannot_be_read(user: dict[str,
 
 
 def test_our_tools_are_told_from_others_by_name() -> None:
-    assert OPENCODE.tool_name("Read") == "trunkline-run_Read"
     assert OPENCODE.is_ours("trunkline-run_Read")
     assert not OPENCODE.is_ours("read")
     assert not OPENCODE.is_ours("trunkline_Read")

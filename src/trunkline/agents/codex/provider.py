@@ -70,9 +70,6 @@ class Codex:
     verified = frozenset({"0.166.0"})
     result_chars = _RESULT_CHARS
 
-    def tool_name(self, tool: str, /) -> str:
-        return _NAMESPACE + tool
-
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_NAMESPACE) or tool.removeprefix("functions/") in RESOURCE_TOOLS
 
