@@ -7,10 +7,11 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 NODE_MODULES := tools/node/node_modules
 AGENTS := tools/agents/node_modules
 CONFORMANCE := tools/conformance/node_modules
-PYTEST := $(BIN)/python -m pytest
-WORKERS ?= 2
+PROGRAMS := tools/programs
+TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed
+TESTS := $(BIN)/python -m tools.run_tests
 
-.PHONY: help setup run test check lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures clean
+.PHONY: help setup run test test-all test-deps check lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -23,8 +24,15 @@ run: $(VENV)/.installed  ## Run the gateway with an embedded demo
 
 test: lint types lint-arch sizes tests  ## Everything CI runs
 
-check: lint types lint-arch sizes $(NODE_MODULES)/.installed  ## The quick part (under 3 minutes)
-	$(PYTEST) -n $(WORKERS) -m "not slow" --ignore tests/e2e --ignore tests/faults tests
+test-all: lint types lint-arch sizes $(TESTED_WITH)  ## The same with whole products, long ledgers, soak and fuzz
+	TEST_ALL=1 $(TESTS)
+
+test-deps:  ## Install the system programs that tests need, by apt-get
+	apt-get update
+	apt-get install --yes --no-install-recommends bash bubblewrap chromium chromium-driver git make
+
+check: lint types lint-arch sizes $(TESTED_WITH)  ## The quick part (under 2 minutes)
+	$(TESTS) -m "not slow" --ignore=tests/e2e --ignore=tests/faults tests
 
 lint: $(VENV)/.dev  ## ruff: rules and formatting
 	$(BIN)/ruff check .
@@ -43,11 +51,11 @@ lint-arch: $(VENV)/.dev  ## The direction of imports
 sizes: $(VENV)/.dev  ## No function over 60 lines, no module over 500
 	$(BIN)/python tools/check_sizes.py
 
-tests: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed
-	$(PYTEST) -n $(WORKERS)
+tests: $(TESTED_WITH)
+	$(TESTS)
 
-test-race: $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed  ## All tests with asyncio's debug mode, warnings as errors
-	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 TRUNKLINE_TEST_RACE=1 $(PYTEST) -n $(WORKERS) tests
+test-race: $(TESTED_WITH)  ## All tests with asyncio's debug mode, warnings as errors
+	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 TRUNKLINE_TEST_RACE=1 $(TESTS)
 
 conformance: $(VENV)/.dev $(CONFORMANCE)/.installed  ## The official harness, in every layout, as a table
 	$(BIN)/python -m tests.support.conformance
@@ -75,7 +83,7 @@ pictures: $(VENV)/.dev  ## Make the terminal pictures of the docs anew, from rea
 	$(BIN)/python -m tools.terminal_pictures
 
 clean:  ## Remove everything that was set up or built
-	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) $(PROGRAMS)/usr $(PROGRAMS)/.installed dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -92,4 +100,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 %/node_modules/.installed: %/package.json | $(VENV)/.dev
 	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(PROGRAMS)/.installed: tools/unpack_programs.sh
+	sh tools/unpack_programs.sh
 	@touch $@

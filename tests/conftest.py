@@ -1,4 +1,4 @@
-"""For every test: nothing it started is left behind, a skip is a failure in CI, coroutine tests get a fresh loop."""
+"""For every test: a limit, its own random numbers, nothing left behind, no skip in CI, a fresh loop for coroutines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import gc
 import inspect
 import os
+import random
 import signal
 import sys
 import threading
@@ -15,15 +16,30 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from tests.support.processes import become_subreaper, below_lasting, descendants, open_files, reap
+from tests.support.needs import find_own_programs, missing
+from tests.support.processes import LASTING, become_subreaper, below, descendants, open_files, reap
+from tests.support.signals import give_children_default_signals
+from tests.support.waiting import at_most, limit_of
 
-LEAK_PATIENCE_S = 5.0
-DEFAULT_TIMEOUT_S = 60.0
+LEAK_PATIENCE_S = at_most(5)
 IN_CI = os.environ.get("CI") == "true"
+SEED = os.environ.get("TEST_SEED", "0")
+ALWAYS_LAWS = ("property", "contract")
+"""Folders whose tests are laws, all of them."""
 
 
 def pytest_configure() -> None:
     become_subreaper()
+    give_children_default_signals()
+    find_own_programs()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        item.add_marker(pytest.mark.timeout(limit_of(marker.args[0] if marker else None)), append=False)
+        if any(folder in item.path.parts for folder in ALWAYS_LAWS):
+            item.add_marker("law")
 
 
 def pytest_collection_finish() -> None:
@@ -43,14 +59,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
     marker = pyfuncitem.get_closest_marker("timeout")
-    seconds = marker.args[0] * 0.8 if marker else DEFAULT_TIMEOUT_S
+    limit = marker.args[0] if marker else limit_of(None)
 
     async def main() -> None:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(limit * 0.8):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(main())
     return True
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The same random numbers in every run with this seed, whichever tests ran before."""
+    random.seed(f"{SEED} {item.nodeid}")
+    for program in (program for marker in item.iter_markers("needs") for program in marker.args):
+        if why := missing(program):
+            pytest.skip(why)
 
 
 # Leaks ----------------------------------------------------------------------------------------------------------------
@@ -63,24 +87,30 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     watch_tasks(monkeypatch, unfinished)
     before = Census()
     yield
-    assert not unfinished, f"tasks without an owner were still running when the loop ended: {unfinished}"
+    if unfinished:
+        raise LeftBehind(f"tasks without an owner were still running when the loop ended: {unfinished}")
     gc.collect()
     deadline = time.monotonic() + LEAK_PATIENCE_S
     while (left := (now := Census()).beyond(before)) and time.monotonic() < deadline:
         time.sleep(0.05)
     now.kill_beyond(before)
-    assert not left, f"left behind after {LEAK_PATIENCE_S:g} s: {left}"
+    if left:
+        raise LeftBehind(f"left behind after {LEAK_PATIENCE_S:g} s: {left}")
+
+
+class LeftBehind(AssertionError):
+    """What a test started did not end with it. A law: it need happen only once to be a finding."""
 
 
 class Census:
     """What this process has at one moment."""
 
     def __init__(self) -> None:
-        below = descendants(os.getpid())
-        for orphan in (process for process in below if process.zombie and process.parent == os.getpid()):
+        ours = descendants(os.getpid())
+        for orphan in (process for process in ours if is_own_zombie(process)):
             reap(orphan.pid)
-        spared = below_lasting()
-        counted = [process for process in below if not is_own_zombie(process) and process.pid not in spared]
+        spared = {process.pid for process in below(ours, LASTING)}
+        counted = [process for process in ours if not is_own_zombie(process) and process.pid not in spared]
         self.processes = {process.pid: process for process in counted}
         self.files = open_files()
         self.threads = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -117,13 +147,16 @@ def watch_tasks(monkeypatch: pytest.MonkeyPatch, unfinished: list[str]) -> None:
     monkeypatch.setattr(asyncio.runners, "_cancel_all_tasks", look_first)
 
 
-# Skips in CI ----------------------------------------------------------------------------------------------------------
+# Reports --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport() -> Generator[None, Any, None]:
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     outcome = yield
-    forbid_skip(outcome.get_result())
+    report = outcome.get_result()
+    if call.excinfo is not None and call.excinfo.errisinstance(LeftBehind):
+        report.keywords["law"] = 1
+    forbid_skip(report)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 from tests.support.gateway import write_config
 from tests.support.servers import HttpFaults, StdioFaults, kill
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
 from trunkline.config.load import load_config
@@ -166,7 +166,7 @@ async def staged(folder: Path, variant: Variant, *, up: bool = True, **keys: Any
 
 def play(loop: str, scene: Coroutine[Any, Any, None]) -> None:
     async def in_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(at_most(60)):
             await scene
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:

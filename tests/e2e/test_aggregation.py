@@ -15,10 +15,9 @@ from tests.support.interactions.client import Client, Json, Person, Refused
 from tests.support.interactions.offers import TEMPLATE, TEXT, WATCHED
 from tests.support.interactions.python_client import python_client
 from tests.support.interactions.scene import over_http
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-START_WAIT_S = 30
 ALPHA, BETA = "alpha", "beta"
 AT_BETA = "trunkline://beta/"
 

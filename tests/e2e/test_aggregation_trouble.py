@@ -11,12 +11,11 @@ from tests.support.interactions.client import Client, Json, Person, Refused
 from tests.support.interactions.offers import TEXT, WATCHED
 from tests.support.interactions.python_client import python_client
 from tests.support.interactions.scene import over_http, over_stdio
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 ERAS = ("legacy", "modern")
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
-START_WAIT_S = 30
 LONG_S = 40
 
 

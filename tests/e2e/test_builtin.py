@@ -13,7 +13,7 @@ import pytest
 from tests.support.answers import Answer
 from tests.support.docs_pages import ROOT
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway, write_config
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 EXAMPLE = ROOT / "examples" / "builtin"
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
@@ -138,7 +138,7 @@ def test_the_example_works_and_changes_nothing_of_its_own(tmp_path: Path) -> Non
     before = {path: path.read_bytes() for path in EXAMPLE.rglob("*") if path.is_file()}
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(EXAMPLE / "tour.py")]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=at_most(60))
     assert (done.returncode, done.stderr) == (0, "")
     assert "     5\t- mend the fence" in done.stdout
     assert "Created `notes/done.md`" in done.stdout
@@ -149,7 +149,7 @@ def test_the_example_works_and_changes_nothing_of_its_own(tmp_path: Path) -> Non
 def test_the_file_of_the_example_offers_what_it_says(tmp_path: Path) -> None:
     command = [TRUNKLINE, "call", "Read", "path=plants.csv", "-c", str(EXAMPLE / "trunkline.yaml")]
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=at_most(60))
     assert done.stdout.startswith("     1\tname,row,height_cm\n"), done.stderr
 
 

@@ -17,6 +17,7 @@ from mcp_types import Implementation
 from tests.support.catalogs import entry_of, stdio_server
 from tests.support.docs_pages import DOCS, blocks
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
+from tests.support.waiting import at_most
 
 TOKEN = "a-clients-token"
 SEARCHING = {"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "execute_read_only_tool"}
@@ -55,7 +56,7 @@ async def finds_and_calls(server: dict[str, Any], folder: Path) -> None:
 async def test_what_connect_prints_is_all_it_needs(token: str, tmp_path: Path) -> None:
     with Gateway(tmp_path, *entries(tmp_path), token=token, **SETTINGS) as gateway:
         command = [TRUNKLINE, "connect", "claude-desktop", "--url", f"http://127.0.0.1:{gateway.port}/mcp"]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=at_most(60), check=True).stdout
         server = json.loads(shown.replace("$TRUNKLINE_TOKEN", token))["mcpServers"]["trunkline"]
         assert server["command"] == TRUNKLINE
         await finds_and_calls(server, tmp_path)

@@ -14,9 +14,8 @@ from mcp import MCPError
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.peers.clients import MODERN, RealClient, connect
 from tests.support.peers.programs import HttpPeer, Journal, sdk
-from tests.support.waiting import PATIENCE_S, until, wait_until
+from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
-START_WAIT_S = 30
 _names = itertools.count(1)
 
 

@@ -15,7 +15,7 @@ from tests.support.commands import Done, environment, trunkline
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 MIX = {
     "name": "mix",
@@ -51,7 +51,7 @@ class Stage:
     def shell(self, command: str) -> Done:
         whole = ["sh", "-c", command]
         env = environment(self.folder)
-        done = subprocess.run(whole, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(whole, cwd=self.folder, env=env, capture_output=True, text=True, timeout=at_most(60))
         assert "Traceback" not in done.stderr
         return done
 
@@ -390,7 +390,7 @@ def test_a_server_that_came_over_the_api_is_told_apart(tmp_path: Path) -> None:
         body = json.dumps({"name": "extra", "url": server.url}).encode()
         headers = {"Authorization": "Bearer op", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{gateway.port}/api/mcp/servers"
-        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as reply:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=at_most(30)) as reply:
             assert reply.status == 201
         wait_until(lambda: trunkline("servers", cwd=tmp_path).returncode == 0, "it is ready")
         assert "the API" in trunkline("servers", cwd=tmp_path).stdout

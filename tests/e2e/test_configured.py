@@ -27,9 +27,8 @@ from tests.support.peers.programs import (
 )
 from tests.support.processes import alive, descendants
 from tests.support.stdio_client import StdioClient
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
-START_WAIT_S = 30
 TOKEN = "a-token-for-one-server"
 
 

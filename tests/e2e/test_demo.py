@@ -25,7 +25,7 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.peers.programs import ROOT
 from tests.support.ports import free_port
 from tests.support.processes import descendants
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 CONFIG = ROOT / "src" / "trunkline" / "demo" / "trunkline.yaml"
 TOOLS = {
@@ -70,7 +70,7 @@ class Demo:
     def is_ready(self) -> bool:
         assert self.process.poll() is None, self.log
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=at_most(5)) as reply:
                 servers = json.load(reply)["servers"]
         except (urllib.error.URLError, ConnectionError):
             return False
@@ -78,7 +78,7 @@ class Demo:
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(at_most(30))
 
 
 @pytest.fixture
@@ -95,14 +95,16 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 def test_make_run_starts_the_demo() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     make = ["make", "-n", "run"]
-    steps = subprocess.run(make, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30)
+    steps = subprocess.run(make, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=at_most(30))
     assert steps.stdout.splitlines()[-1].strip() == ".venv/bin/trunkline demo"
 
 
 def test_its_configuration_has_no_problems() -> None:
     values = {"PORT": "4747", "STATE": "state", "PYTHON": "python3", "CALC_URL": "http://127.0.0.1:1/mcp"}
     environment = {**os.environ, **{f"TRUNKLINE_DEMO_{name}": value for name, value in values.items()}}
-    check = subprocess.run([TRUNKLINE, "check", CONFIG], env=environment, capture_output=True, text=True, timeout=30)
+    check = subprocess.run(
+        [TRUNKLINE, "check", CONFIG], env=environment, capture_output=True, text=True, timeout=at_most(30)
+    )
     assert (check.returncode, check.stderr) == (0, "")
     assert "4 servers" in check.stdout
 
@@ -135,7 +137,10 @@ async def test_it_has_something_of_everything_that_a_client_can_use(demo: Demo, 
         progress.append(done)
 
     transport = streamable_http_client(f"http://127.0.0.1:{demo.port}/mcp")
-    async with asyncio.timeout(60), mcp.Client(transport, mode=era, elicitation_callback=on_question) as client:
+    async with (
+        asyncio.timeout(at_most(60)),
+        mcp.Client(transport, mode=era, elicitation_callback=on_question) as client,
+    ):
         (resource,) = (await client.list_resources()).resources
         (template,) = (await client.list_resource_templates()).resource_templates
         assert (resource.uri, template.uri_template) == ("clock://now/UTC", "clock://now/{+timezone}")
@@ -172,7 +177,7 @@ def test_it_says_how_to_connect_every_client_and_what_to_try(demo: Demo) -> None
 def test_the_call_to_try_works_as_it_is_written(demo: Demo) -> None:
     (line,) = re.findall(r"^  (\S*trunkline call .*)$", demo.log, re.MULTILINE)
     tried = subprocess.run(
-        line, shell=True, cwd=demo.home, env=demo.environment, capture_output=True, text=True, timeout=60
+        line, shell=True, cwd=demo.home, env=demo.environment, capture_output=True, text=True, timeout=at_most(60)
     )
     assert tried.returncode == 0, tried.stderr
     assert "22.2222222222" in tried.stdout
@@ -181,7 +186,7 @@ def test_the_call_to_try_works_as_it_is_written(demo: Demo) -> None:
 def connect_by_itself(demo: Demo) -> str:
     command = [TRUNKLINE, "connect", "codex"]
     return subprocess.run(
-        command, cwd=demo.home, env=demo.environment, stdout=subprocess.PIPE, text=True, timeout=60
+        command, cwd=demo.home, env=demo.environment, stdout=subprocess.PIPE, text=True, timeout=at_most(60)
     ).stdout
 
 
@@ -196,7 +201,7 @@ def test_other_commands_find_it_by_themselves(demo: Demo) -> None:
 
 def test_after_one_that_was_killed_the_next_is_found(demo: Demo) -> None:
     demo.process.kill()
-    demo.process.wait(30)
+    demo.process.wait(at_most(30))
     assert f"127.0.0.1:{demo.port}/mcp" not in connect_by_itself(demo)
     demo.start()
     assert f"127.0.0.1:{demo.port}/mcp" in connect_by_itself(demo)
@@ -213,7 +218,7 @@ def test_killed_it_takes_every_server_along(demo: Demo) -> None:
     below = [process.pid for process in descendants(demo.process.pid)]
     assert len(below) >= 3
     demo.process.kill()
-    demo.process.wait(30)
+    demo.process.wait(at_most(30))
     wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below), "its servers are gone")
 
 
@@ -221,7 +226,7 @@ def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
     demo = Demo(tmp_path)
     with socket.create_server(("127.0.0.1", demo.port)):
         done = subprocess.run(
-            demo.command, cwd=demo.home, env=demo.environment, capture_output=True, text=True, timeout=60
+            demo.command, cwd=demo.home, env=demo.environment, capture_output=True, text=True, timeout=at_most(60)
         )
     assert (done.returncode, done.stdout) == (2, "")
     assert "TL114" in done.stderr
@@ -243,7 +248,7 @@ def test_on_a_terminal_it_is_in_colour_unless_that_is_not_wanted(tmp_path: Path,
             screen += os.read(ours, 65536)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(at_most(30))
         os.close(ours)
     assert (b"\033[36mclaude mcp add" in screen) == (not no_color)
     assert b"claude mcp add" in screen

@@ -13,10 +13,9 @@ from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.peers.clients import MODERN, connect
 from tests.support.peers.deployment_server import TOOLS
 from tests.support.peers.programs import HERE, HttpPeer, StdioPeer
-from tests.support.waiting import wait_until
+from tests.support.waiting import START_WAIT_S, wait_until
 
 pytestmark = pytest.mark.slow
-START_WAIT_S = 60
 OVER_HTTP = "decisions-server"
 PROGRAM = [sys.executable, str(HERE / "deployment_server.py")]
 ADDRESSES = [f"{server}.{tool}" for server, tools in TOOLS.items() for tool in tools]

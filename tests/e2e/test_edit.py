@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.gateway import TRUNKLINE
+from tests.support.waiting import at_most
 
 CONFIG = "# mine\ngateway: {listen: '127.0.0.1:0', state_dir: state}\n"
 
@@ -21,7 +22,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def trunkline(folder: Path, *args: str) -> str:
     done = subprocess.run(
-        [TRUNKLINE, *args], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=60
+        [TRUNKLINE, *args], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=at_most(60)
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -37,7 +38,7 @@ def gateway(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(at_most(30))
 
 
 def logged(process: subprocess.Popen[str], event: str, **members: str) -> dict[str, str]:

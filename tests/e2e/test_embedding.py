@@ -16,7 +16,7 @@ import uvloop
 from tests.support.collector import read_request, spans_in
 from tests.support.processes import alive
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline import CallError, ConfigurationError, Gateway, Progress, ServerError
 
@@ -114,7 +114,7 @@ async def test_a_call_can_be_given_less_time_than_its_server_has(tmp_path: Path,
             await gateway.call("s_hang", timeout=0.2)
         assert (late.value.code, late.value.executed) == ("TL305", "unknown")
         await faults.wait_for("cancelled")
-        assert (await gateway.call("s_echo", timeout=30)).text == "{}"
+        assert (await gateway.call("s_echo", timeout=at_most(30))).text == "{}"
 
 
 async def test_whoever_stops_waiting_takes_the_call_back_at_its_server(tmp_path: Path, faults: StdioFaults) -> None:
@@ -187,7 +187,7 @@ async def test_another_thread_calls_by_way_of_the_loop(tmp_path: Path, faults: S
         loop = asyncio.get_running_loop()
 
         def elsewhere() -> str:
-            return asyncio.run_coroutine_threadsafe(gateway.call("s_echo"), loop).result(30).text
+            return asyncio.run_coroutine_threadsafe(gateway.call("s_echo"), loop).result(at_most(30)).text
 
         assert await asyncio.to_thread(elsewhere) == "{}"
 
@@ -222,7 +222,7 @@ def test_the_program_keeps_its_signals_its_logging_and_its_stdout(tmp_path: Path
     plain = config(tmp_path, faults.entry())
     plain["gateway"]["state_dir"] = str(plain["gateway"]["state_dir"])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM.format(config=plain)], capture_output=True, timeout=60
+        [sys.executable, "-W", "error", "-c", PROGRAM.format(config=plain)], capture_output=True, timeout=at_most(60)
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -235,7 +235,7 @@ def test_interrupting_the_program_leaves_no_process(tmp_path: Path, faults: Stdi
     try:
         asyncio.run(faults.wait_for("call", tool="hang"))
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=at_most(30))
         assert b"KeyboardInterrupt" in errors
     finally:
         process.kill()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.processes import alive
 from tests.support.servers import StdioFaults
+from tests.support.waiting import at_most
 
 from trunkline import CallError, Gateway, Progress
 
@@ -82,7 +83,7 @@ async def test_a_listener_that_raises_a_cancellation_harms_nothing(tmp_path: Pat
         raise asyncio.CancelledError
 
     async with Gateway(config(tmp_path, faults)) as gateway:
-        assert (await gateway.call("s_progress", {"steps": 2}, on_progress=broken, timeout=30)).text == "done"
+        assert (await gateway.call("s_progress", {"steps": 2}, on_progress=broken, timeout=at_most(30))).text == "done"
 
 
 async def test_another_event_loop_is_told_whose_gateway_it_is(tmp_path: Path, faults: StdioFaults) -> None:
@@ -121,7 +122,7 @@ async def test_whoever_waits_for_servers_hears_of_the_end(tmp_path: Path) -> Non
     async with Gateway({"gateway": {"state_dir": tmp_path}, "sources": silent}) as gateway:
         waiting = asyncio.get_running_loop().create_task(gateway.ready())
         await asyncio.sleep(0)  # it begins to wait
-    assert [server.name for server in await asyncio.wait_for(waiting, 30)] in (["silent"], [])
+    assert [server.name for server in await asyncio.wait_for(waiting, at_most(30))] in (["silent"], [])
 
 
 async def test_whoever_searches_hears_of_the_end(tmp_path: Path, faults: StdioFaults) -> None:
@@ -130,5 +131,5 @@ async def test_whoever_searches_hears_of_the_end(tmp_path: Path, faults: StdioFa
         searching = asyncio.ensure_future(gateway.search("echo"))
         await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="closed"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(at_most(10)):
             await searching

@@ -19,7 +19,7 @@ from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.peers.clients import MODERN, connect
 from tests.support.ports import free_port
 from tests.support.screen import ANSI
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, at_most, until
 
 FOLDER = ROOT / "examples" / "app"
 BOARDS = {
@@ -116,6 +116,6 @@ async def test_on_a_terminal_it_is_drawn_in_place_and_in_colour(board: list[str]
 
 def test_its_configuration_is_one(tmp_path: Path) -> None:
     config = str(FOLDER / "trunkline.yaml")
-    done = subprocess.run([TRUNKLINE, "check", "-c", config], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([TRUNKLINE, "check", "-c", config], capture_output=True, text=True, timeout=at_most(60))
     assert (done.returncode, done.stderr) == (0, "")
     assert "fine, 1 server" in done.stdout

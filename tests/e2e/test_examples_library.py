@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.docs_pages import ROOT
+from tests.support.waiting import at_most
 
 from trunkline import Gateway, Progress
 
@@ -39,7 +40,7 @@ def test_a_program_with_a_gateway_inside_finds_and_rolls_the_dice(tmp_path: Path
     )
     command = [sys.executable, str(EXAMPLES / "embedded.py"), *([str(config)] if with_file else [])]
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=at_most(60))
     assert (done.returncode, done.stderr) == (0, "")
     ready, found, *_, rolled = done.stdout.splitlines()
     assert ready == "dice is ready, with 2 tools"

@@ -19,9 +19,8 @@ from tests.support.interactions.python_client import python_client
 from tests.support.interactions.scene import over_http
 from tests.support.peers.programs import HttpPeer
 from tests.support.tasks import DECLARED, over_stdio
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import START_WAIT_S, until, wait_until
 
-START_WAIT_S = 30
 ODD = b'{"content":[{"type":"text","text":"\\u00e4"}],"x-own":[1.50,-0.0,1e400,123456789012345678901],"isError":false}'
 
 

@@ -16,8 +16,8 @@ from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.peers.direct import DirectClient, DirectModernClient, ModernStdioClient
 from tests.support.peers.programs import HttpPeer, Peer, everything, fastmcp, filesystem, sdk
 from tests.support.stdio_client import StdioClient
+from tests.support.waiting import START_WAIT_S
 
-START_WAIT_S = 30
 Members = dict[str, msgspec.Raw]
 Calls = dict[str, dict[str, Any]]
 PYTHON_CALLS: Calls = {

@@ -1,5 +1,6 @@
 """The requirements table through the gateway: every client, every door, every pair of versions, every row.
 
+Every row meets every client, every door and every pair of versions; all that together is for `make test-all`.
 One gateway per version of the server is started for the module, and one more for servers that it starts itself. The
 clients of `trunkline stdio` each have a gateway of their own, in front of the same servers.
 """
@@ -20,16 +21,16 @@ from tests.support.interactions.node_client import NodeDriver
 from tests.support.interactions.requirements import CLIENTS, ERAS, REQUIREMENTS, rows_for
 from tests.support.interactions.scene import check_of, connect, over_http, over_stdio
 from tests.support.interactions.stage import CHECKS, Stage
+from tests.support.pairs import pairs
 from tests.support.peers.programs import HttpPeer, Journal, Peer
 from tests.support.processes import LASTING, descendants
-from tests.support.waiting import wait_until
+from tests.support.waiting import START_WAIT_S, wait_until
 
 pytestmark = [
     pytest.mark.node,
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
 PREFIX = "feature_"
-START_WAIT_S = 30
 EVERYTHING = tuple(dict.fromkeys(row.group for row in REQUIREMENTS))
 OF_CONNECTIONS = ("calls", "logging", "questions", "resources", "lists")
 """The rows for which it matters who is connected to whom."""
@@ -67,6 +68,10 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.row}-{self.kind}-{self.client_era}-{self.door}-{self.wire}-{self.server_era}"
+
+    @property
+    def values(self) -> tuple[object, ...]:
+        return (self.door, self.wire), self.kind, (self.client_era, self.server_era), self.row
 
 
 CASES = [
@@ -130,7 +135,7 @@ def gateway_of(folder: Path, server: Peer) -> Gateway:
     return Gateway(folder, server.entry(), start_wait=START_WAIT_S)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", pairs(CASES, lambda case: case.values), ids=str)
 async def test_it_works_through_the_gateway(
     case: Case, places: dict[tuple[str, str], Place], driver: NodeDriver, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from tests.support.interactions.node_client import NodeDriver
 from tests.support.interactions.requirements import CLIENTS, ERAS, rows_for
 from tests.support.interactions.scene import check_of, connect, over_http, over_stdio
 from tests.support.interactions.stage import Stage
+from tests.support.pairs import pairs
 from tests.support.peers.programs import HttpPeer
 
 pytestmark = [
@@ -38,7 +39,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Http
         yield {era: stack.enter_context(over_http(folder, era)) for era, folder in folders.items()}
 
 
-@pytest.mark.parametrize(("kind", "era", "row"), CASES)
+@pytest.mark.parametrize(("kind", "era", "row"), pairs(CASES, tuple))
 async def test_over_http(
     kind: str, era: str, row: str, servers: dict[str, HttpPeer], driver: NodeDriver, tmp_path: Path
 ) -> None:
@@ -48,7 +49,7 @@ async def test_over_http(
         await check_of(row)(client, stage)
 
 
-@pytest.mark.parametrize(("kind", "era", "row"), [case for case in CASES if case[2] in OVER_STDIO])
+@pytest.mark.parametrize(("kind", "era", "row"), pairs([case for case in CASES if case[2] in OVER_STDIO], tuple))
 async def test_over_stdio(kind: str, era: str, row: str, driver: NodeDriver, tmp_path: Path) -> None:
     server = over_stdio(tmp_path, era)
     stage = Stage(

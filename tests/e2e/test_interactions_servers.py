@@ -14,9 +14,9 @@ from tests.support.gateway import Gateway
 from tests.support.interactions.client import Person, text_of
 from tests.support.interactions.python_client import python_client
 from tests.support.peers.programs import ROOT, HttpPeer, Peer, StdioPeer
+from tests.support.waiting import START_WAIT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-START_WAIT_S = 30
 COMMON = [sys.executable, "-m", "tests.support.interactions.common_server"]
 
 

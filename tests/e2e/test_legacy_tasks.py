@@ -12,6 +12,7 @@ from tests.support.client import CLIENT_INFO, Client, HttpClient, ModernClient, 
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway
 from tests.support.peers.programs import HERE, NODE, NODE_PACKAGES, everything
 from tests.support.tasks import over_stdio
+from tests.support.waiting import at_most
 
 RELATED = "io.modelcontextprotocol/related-task"
 OFFERED = {"requests": {"tools": {"call": {}}}, "cancel": {}}
@@ -116,7 +117,7 @@ async def run_client(*target: str) -> dict[str, Any]:
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     client = await asyncio.create_subprocess_exec(*program, *target, stdin=nothing, stdout=pipe)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(at_most(60)):
             output, _ = await client.communicate()
     finally:
         if client.returncode is None:

@@ -12,9 +12,8 @@ import pytest
 from tests.support.client import Client
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.peers.programs import HttpPeer, StdioPeer, sdk
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
-START_WAIT_S = 30
 PRIVATE = "nobody-else-may-read-this"
 IN_ENV, IN_HEADER, TOKEN = "env-secret-0123456789", "header-secret-0123456789", "token-secret-0123456789"
 ALWAYS = {"ts", "level", "event", "source", "tool", "method", "outcome", "ms", "caller"}

@@ -18,7 +18,7 @@ import pytest
 from tests.support.gateway import TRUNKLINE, write_config
 from tests.support.peers.clients import Kind, connect
 from tests.support.processes import descendants
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
 from trunkline.config.load import load_config
@@ -156,13 +156,13 @@ async def test_a_file_that_describes_sources_is_served_without_a_run(tmp_path: P
 
 
 def test_it_is_not_among_the_commands_for_people() -> None:
-    shown = subprocess.run([TRUNKLINE, "--help"], capture_output=True, text=True, timeout=60).stdout
+    shown = subprocess.run([TRUNKLINE, "--help"], capture_output=True, text=True, timeout=at_most(60)).stdout
     assert "mcp-serve" not in shown
     assert "stdio" in shown
     wrong = subprocess.run(
         [sys.executable, "-c", "from trunkline.cli import main; main()", "mcp-serve"],
         capture_output=True,
-        timeout=60,
+        timeout=at_most(60),
         cwd=tempfile.gettempdir(),
     )
     assert wrong.returncode == 2

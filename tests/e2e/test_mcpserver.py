@@ -12,7 +12,7 @@ from tests.support.conformance.harness import LEGACY, MODERN, Wire, judge_server
 from tests.support.conformance.layouts import gateway_of, stdio_entry
 from tests.support.gateway import Gateway
 from tests.support.peers.clients import connect
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 PROGRAM = """
 import asyncio, sys
@@ -82,7 +82,7 @@ async def test_the_clients_people_have_can_use_it(kind, era: str, command: list[
         assert [block.type for block in picture.content] == ["text", "image"]
         async with client.listening() as changed:
             await client.call("grow")
-            await asyncio.wait_for(changed(), 15)
+            await asyncio.wait_for(changed(), at_most(15))
         assert "grown" in await client.names()
 
 
@@ -115,7 +115,7 @@ async def test_it_is_a_server_like_any_other_behind_the_gateway(era: str, comman
             async with client.listening() as changed:
                 await client.call("own_grow")
                 while "own_grown" not in await client.names():  # the first news may be that the server came up
-                    await asyncio.wait_for(changed(), 15)
+                    await asyncio.wait_for(changed(), at_most(15))
                     client.news.clear()
             assert (await client.call("own_grown")).content[0].text == "new"
 

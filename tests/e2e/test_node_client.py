@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.peers.programs import HERE, NODE, NODE_PACKAGES, Peer, sdk
+from tests.support.waiting import START_WAIT_S
 
 pytestmark = pytest.mark.node
-START_WAIT_S = 30
 CLIENT = [NODE, str(HERE / "node_client.mjs"), str(NODE_PACKAGES / "sdk")]
 
 

@@ -13,12 +13,11 @@ from tests.support.gateway import Gateway, write_config
 from tests.support.http_wire import Reply, fetch
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 OPERATOR = "an-operators-token"
 CLIENT = "a-clients-token"
 SERVERS = "/api/mcp/servers"
-START_WAIT_S = 15
 
 
 class Api:

@@ -12,9 +12,8 @@ from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.http_wire import fetch
 from tests.support.peers.clients import MODERN, RealClient, connect
 from tests.support.peers.programs import HERE, NODE, NODE_PACKAGES, sdk
-from tests.support.waiting import wait_until
+from tests.support.waiting import START_WAIT_S, at_most, wait_until
 
-START_WAIT_S = 30
 OWN = ["list_servers", "server_health", "list_tools", "find_tool", "registry_summary"]
 LOST = {"lost": {"kind": "mcp_stdio", "command": "/no/such/program"}}
 
@@ -81,7 +80,7 @@ async def test_the_typescript_client_accepts_the_answers(gateway: Gateway) -> No
     url = f"http://127.0.0.1:{gateway.port}/mcp"
     client = await asyncio.create_subprocess_exec(*program, url, stdout=asyncio.subprocess.PIPE)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(at_most(60)):
             output, _ = await client.communicate()
     finally:
         if client.returncode is None:

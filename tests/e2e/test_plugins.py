@@ -15,14 +15,16 @@ from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.plugin_rig import JOBS, FaultyPlugin, jobs_entry
 from tests.support.processes import alive
 from tests.support.servers import Records
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import at_most, until, wait_until
 
 EXAMPLE = ROOT / "examples" / "plugin"
 ENVIRON = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TRUNKLINE, *arguments], cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [TRUNKLINE, *arguments], cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=at_most(60)
+    )
 
 
 def test_the_example_converts(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from tests.support.ports import free_port
 from tests.support.processes import alive, descendants
 from tests.support.servers import StdioFaults
 from tests.support.stdio_client import StdioClient
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import START_WAIT_S, at_most, until, wait_until
 
 pytestmark = pytest.mark.node
-START_WAIT_S = 60
 
 
 def servers(folder: Path) -> list[StdioPeer]:
@@ -105,7 +104,11 @@ async def test_a_real_client_that_leaves_takes_everything_with_it(kind: str, tmp
 def test_a_second_gateway_of_a_file_is_told_about_the_first(tmp_path: Path) -> None:
     with Gateway(tmp_path, StdioFaults(tmp_path, "x").entry()) as gateway:
         again = subprocess.run(
-            [TRUNKLINE, "up", "-c", str(gateway.config)], capture_output=True, text=True, timeout=60, check=False
+            [TRUNKLINE, "up", "-c", str(gateway.config)],
+            capture_output=True,
+            text=True,
+            timeout=at_most(60),
+            check=False,
         )
         assert again.returncode == 2
         assert "TL114" in again.stderr

@@ -16,9 +16,8 @@ from tests.support.catalogs import ROOT, definitions_of, entry_of, stdio_server
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.support.servers import StdioFaults
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, START_WAIT_S, at_most
 
-START_WAIT_S = 30
 CURL = [curl] if (curl := shutil.which("curl")) else [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py")]
 SCREENSHOT = "browser_browser_take_screenshot"
 SETTINGS: dict[str, Any] = {"start_wait": START_WAIT_S, "search": {"semantic": False}}
@@ -141,5 +140,5 @@ def test_where_the_gateways_own_tools_are_on_they_are_not_run_this_way_and_a_tok
 def test_the_commands_ask_the_same_routes(shell: Shell) -> None:
     budget = shell.curl("/api/tools/budget", fits="TokenBudget")
     command = [TRUNKLINE, "budget", "--json", "--url", f"{shell.url}/mcp"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=at_most(60), check=True).stdout
     assert json.loads(shown)["modes"] == budget["modes"]

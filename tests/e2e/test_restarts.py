@@ -14,10 +14,9 @@ from tests.support.answers import LOST, NOT_STARTED
 from tests.support.client import HttpClient
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.peers.programs import HttpPeer, Peer, everything, fastmcp, sdk
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 pytestmark = pytest.mark.slow
-START_WAIT_S = 30
 SLOW_S = "5"
 
 

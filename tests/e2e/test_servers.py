@@ -11,9 +11,8 @@ import pytest
 from tests.support.gateway import Gateway
 from tests.support.peers.clients import RealClient, connect
 from tests.support.peers.programs import Peer, everything, fastmcp, filesystem, sdk
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, START_WAIT_S, until
 
-START_WAIT_S = 30
 TRANSPORTS = ["stdio", "http", "sse"]
 node = pytest.mark.node
 

@@ -19,10 +19,9 @@ from tests.support.gateway import Gateway, write_config
 from tests.support.http_wire import Reply, fetch
 from tests.support.peers.clients import MODERN, RealClient, connect
 from tests.support.servers import HttpFaults
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, START_WAIT_S, until
 
 OPERATOR = "an-operators-token"
-START_WAIT_S = 30
 FORECAST = "openweather_getForecast"
 SEND = "mail_send-email"
 SERVERS = "/api/mcp/servers"

@@ -19,7 +19,7 @@ from tests.support.http_wire import Reply, fetch
 from tests.support.ports import free_port
 from tests.support.services import TOKEN, ServiceProcess
 from tests.support.traversal import REFUSED
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 EXAMPLE = ROOT / "examples" / "service"
 OPERATOR = "an-operators-token"
@@ -62,7 +62,7 @@ def test_the_example_works_as_it_stands(tmp_path: Path) -> None:
 
     def call(*args: str) -> subprocess.CompletedProcess[str]:
         command = [TRUNKLINE, "call", "-c", str(config), *args]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=at_most(60))
 
     with billing(port):
         assert json.loads(call("billing_invoice", "customer=Ada", "amount:=12.5").stdout) == {"number": 1}

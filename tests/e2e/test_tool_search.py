@@ -19,9 +19,8 @@ from mcp_types import CallToolResult
 from tests.support.catalogs import definitions_of, entry_of, http_server, stdio_server
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.peers.clients import MODERN, RealClient, connect
-from tests.support.waiting import PATIENCE_S, until, wait_until
+from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
-START_WAIT_S = 30
 SEARCHING = {"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "execute_read_only_tool"}
 FORECAST = "openweather_getForecast"
 SCREENSHOT = "browser_browser_take_screenshot"

@@ -14,11 +14,10 @@ from tests.e2e.test_logs import call_lines
 from tests.support.collector import Behaviour, Collector, attributes_of, read_request, spans_in
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.peers.programs import HERE, StdioPeer
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 TRACED = [sys.executable, str(HERE / "traced.py")]
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-START_WAIT_S = 30
 TOKEN = "token-secret-0123456789"
 
 

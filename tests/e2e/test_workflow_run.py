@@ -21,7 +21,7 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.models.chat import CHAT
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import BAD_INPUT, PROXY_UNKNOWN_OPERATION, STEP_INTERRUPTED, STEP_TIMEOUT
 
@@ -102,7 +102,7 @@ class Going:
         await until(there, f"{name} {fields}", 40)
 
     async def ended(self) -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(at_most(30)):
             return await self.process.wait()
 
     def of(self, name: str) -> list[dict[str, Any]]:
@@ -342,7 +342,7 @@ async def test_a_reader_that_does_not_read_holds_up_neither_the_run_nor_its_end(
     try:
         await until((tmp_path / "begun").exists, "the next step has begun", 40)
         process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(at_most(15)):
             assert await process.wait() == ORDERLY
     finally:
         os.close(unread)
@@ -361,7 +361,7 @@ async def test_a_reader_that_leaves_changes_nothing(tmp_path: Path, arguments: l
     os.close(stdout)
     os.close(read)
     (tmp_path / "go").touch()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(at_most(30)):
         assert await process.wait() == 0
     assert "BrokenPipe" not in (tmp_path / "stderr.txt").read_text()
 

@@ -19,7 +19,7 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.processes import alive
 from tests.support.servers import Records
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 PATH = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 WORKFLOW = """\
@@ -100,7 +100,7 @@ def test_a_signal_ends_it_and_the_plugins_it_started_and_nothing_is_left(
         try:
             pids = wait_until(slow.pids, "the plugin is starting", 30)
             process.send_signal(number)
-            _, printed = process.communicate(timeout=30)
+            _, printed = process.communicate(timeout=at_most(30))
         finally:
             process.kill()
             process.wait()
@@ -118,7 +118,7 @@ def test_a_signal_ends_the_wait_for_a_file_that_is_a_pipe(tmp_path: Path, comman
     try:
         with pipe.open("w"):  # returns once it reads
             process.terminate()
-            assert process.wait(30) != 0
+            assert process.wait(at_most(30)) != 0
     finally:
         process.kill()
         process.wait()

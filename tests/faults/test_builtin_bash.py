@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,15 +22,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
 
-BWRAP = shutil.which("bwrap")
-
-
-def sandbox_works() -> bool:
-    trial = [BWRAP or "", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
-    return BWRAP is not None and subprocess.run(trial, capture_output=True, timeout=30).returncode == 0
-
-
-sandboxed = [pytest.mark.optional, pytest.mark.skipif(not sandbox_works(), reason="needs a bubblewrap that works")]
+sandboxed = pytest.mark.needs("bwrap")
 both = pytest.mark.parametrize("sandbox", ["off", pytest.param("required", marks=sandboxed)])
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.support import swapper
 from tests.support.builtin_tools import Workbench
+from tests.support.waiting import at_most
 
 from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.reading import Read
@@ -61,7 +62,7 @@ class Battlefield:
             try:
                 yield
             finally:
-                rounds = process.communicate(timeout=30)[0]
+                rounds = process.communicate(timeout=at_most(30))[0]
         assert process.returncode == 0
         assert int(rounds) >= 100
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.searching import ENGINES, RIPGREP, SearchBench
+from tests.support.waiting import at_most
 
 from trunkline.links.beneath import Beneath
 from trunkline.links.children import Children
@@ -146,7 +147,7 @@ async def test_a_pattern_that_never_ends_holds_up_nobody_and_ends_with_its_call(
             await asyncio.sleep(0.001)
         assert not task.done()
         task.cancel()
-        await asyncio.wait([task], timeout=10)
+        await asyncio.wait([task], timeout=at_most(10))
         assert task.cancelled()
         await _gone(pid)
 
@@ -162,18 +163,18 @@ async def test_what_the_worker_started_ends_with_the_call(tmp_path: Path) -> Non
     bench = SearchBench(root, "own", path=f"{programs}:/usr/bin:/bin")
     async with bench.lasting():
         task = asyncio.get_running_loop().create_task(bench.use(Glob, pattern="*"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(at_most(20)):
             while not (tmp_path / "pid").exists():
                 await asyncio.sleep(0.01)
         task.cancel()
-        await asyncio.wait([task], timeout=10)
+        await asyncio.wait([task], timeout=at_most(10))
         assert task.cancelled()
         await _gone(int((tmp_path / "pid").read_text()))
 
 
 async def _worker(children: Children) -> int:
     """The process that searches, once it is there."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(at_most(20)):
         while True:
             supervisor = children.supervisor_pid
             path = Path(f"/proc/{supervisor}/task/{supervisor}/children")
@@ -183,7 +184,7 @@ async def _worker(children: Children) -> int:
 
 
 async def _gone(pid: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(at_most(20)):
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
 
@@ -211,7 +212,7 @@ async def test_searches_cancelled_at_any_moment_leave_no_handle_behind(tmp_path:
             task = loop.create_task(bench.text(Grep, pattern="harmless"))
             await asyncio.sleep(pause_ms / 1000)
             task.cancel()
-            await asyncio.wait([task], timeout=10)
+            await asyncio.wait([task], timeout=at_most(10))
         assert await bench.text(Grep, pattern="harmless", path="steady/a.py") == "steady/a.py"
         assert len(os.listdir("/dev/fd")) <= before
 
@@ -285,7 +286,7 @@ def test_a_search_that_takes_too_long_says_what_it_has(tmp_path: Path) -> None:
     }
     run = subprocess.run(
         [sys.executable, "-I", "-S", worker.__file__], input=json.dumps(request).encode(), cwd=tmp_path,
-        capture_output=True, timeout=60, check=True,
+        capture_output=True, timeout=at_most(60), check=True,
     )  # fmt: skip
     answer = json.loads(run.stdout)
     assert answer["lines"] == ["a:1:ab"]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +36,7 @@ def run_pytest(folder: Path, source: str, *, ci: bool = False) -> subprocess.Com
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=at_most(60),
     )
 
 

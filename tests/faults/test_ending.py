@@ -16,7 +16,7 @@ from tests.support.ports import free_port
 from tests.support.processes import alive
 from tests.support.scenes import works_again
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 NASTY = [["spawn"], ["spawn_setsid"], ["stubborn"], ["stubborn", "spawn_setsid"]]
 
@@ -110,7 +110,7 @@ async def test_a_call_that_outlasts_the_drain_is_answered_all_the_same(tmp_path:
             hanging = asyncio.ensure_future(client.call("s_hang"))
             await server.wait_for("call", tool="hang")
             gateway.process.send_signal(signal.SIGTERM)
-            error = (await asyncio.wait_for(hanging, 60)).error
+            error = (await asyncio.wait_for(hanging, at_most(60))).error
             assert (error["code"], error["data"]["executed"]) == (499, "unknown")
         assert await asyncio.to_thread(gateway.process.wait, 30) == 0
 
@@ -136,7 +136,9 @@ async def test_a_taken_port_ends_with_2_and_starts_nothing(tmp_path: Path) -> No
     server = StdioFaults(tmp_path, "s")
     with socket.create_server(("127.0.0.1", free_port())) as taken:
         config = write_config(tmp_path, server.entry(), listen=f"127.0.0.1:{taken.getsockname()[1]}")
-        ended = subprocess.run([TRUNKLINE, "up", "-c", str(config)], capture_output=True, text=True, timeout=30)
+        ended = subprocess.run(
+            [TRUNKLINE, "up", "-c", str(config)], capture_output=True, text=True, timeout=at_most(30)
+        )
     assert ended.returncode == 2
     assert "TL114" in ended.stderr
     assert not ended.stdout

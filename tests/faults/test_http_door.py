@@ -14,6 +14,7 @@ from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.support.ports import free_port
 from tests.support.servers import StdioFaults
+from tests.support.waiting import at_most
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 BOTH = "application/json, text/event-stream"
@@ -182,7 +183,7 @@ async def test_a_session_needs_the_token_on_every_request(tmp_path: Path) -> Non
 @pytest.mark.parametrize("listen", ["0.0.0.0", "[::]", "192.0.2.1"])
 def test_listening_beyond_loopback_without_a_token_is_refused_at_start(tmp_path: Path, listen: str) -> None:
     config = write_config(tmp_path, listen=f"{listen}:{free_port()}")
-    ended = subprocess.run([TRUNKLINE, "up", "-c", str(config)], capture_output=True, text=True, timeout=30)
+    ended = subprocess.run([TRUNKLINE, "up", "-c", str(config)], capture_output=True, text=True, timeout=at_most(30))
     assert ended.returncode == 2
     assert "TL112" in ended.stderr
     assert not ended.stdout
@@ -334,7 +335,7 @@ async def test_a_head_over_the_limit_is_refused(gateway: Gateway, request_head: 
 async def test_a_slow_sender_is_cut(gateway: Gateway, beginning: bytes) -> None:
     async with gateway.client() as other, await Wire.connect(gateway.port) as wire:
         await wire.send(beginning)
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(at_most(45)):
             while True:
                 try:
                     async with asyncio.timeout(0.5):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.servers import StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 GOOD, CRASHING = 94, 5
 
@@ -30,7 +30,7 @@ async def servers_command(gateway: Gateway, *options: str) -> tuple[int, bytes, 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), at_most(60))
     assert process.returncode is not None
     return process.returncode, out, err
 

@@ -14,7 +14,7 @@ from tests.support.client import HttpClient, encode
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.told import ELICITATION, FORMS, Parked, asking, own_stream, posting, reply
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 Server = StdioFaults | HttpFaults
 CANCELLED = "notifications/cancelled"
@@ -171,7 +171,7 @@ async def test_a_gateway_that_ends_waits_for_nobody_who_is_away_and_answers_who_
                 await listening.first("notifications/subscriptions/acknowledged")
                 await Parked(modern, "old_ask").park()
                 gateway.process.send_signal(sent)
-                assert gateway.process.wait(20) == status
+                assert gateway.process.wait(at_most(20)) == status
                 assert "error" in await rounds.answer()
                 assert (await listening.answer())["result"]["resultType"] == "complete"
         await modern.close()

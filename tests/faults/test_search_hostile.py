@@ -16,11 +16,10 @@ from tests.support.answers import Answer
 from tests.support.catalogs import entry_of, stdio_server
 from tests.support.client import HttpClient, encode
 from tests.support.gateway import Gateway
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import START_WAIT_S, at_most, until, wait_until
 
 VAST_SERVER = str(Path(__file__).parents[1] / "support" / "vast_server.py")
-START_WAIT_S = 30
-PATIENCE_S = 30.0
+PATIENCE_S = at_most(30)
 """Far more than anything here takes, and no more than a call may take at all."""
 SANE_MB = 500
 MB = 1 << 20

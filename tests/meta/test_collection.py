@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ def test_another_process_collects_the_same_tests_at_another_time(request: pytest
         env={**os.environ, "PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=at_most(100),
         check=True,
     )
     assert {item.nodeid for item in request.session.items} <= set(collected.stdout.splitlines())

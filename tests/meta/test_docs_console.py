@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 from tests.support.docs_console import Console, examples, matches
 from tests.support.docs_pages import ROOT, WITH_EXAMPLES, blocks, title_of
+from tests.support.waiting import at_most
 
 ABOUT_USING_IT = ("getting-started", "commands", "troubleshooting", "doors/http", "doors/stdio", "operating", "search")
 WITH_COMMANDS = [page for page in WITH_EXAMPLES if blocks(page, "console")]
@@ -52,8 +53,8 @@ def test_machines_without_curl_have_enough_of_it() -> None:
         thread.start()
         command = [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py"), "-s", "-X", "PUT", "-H", "X-Name: me"]
         url = f"http://127.0.0.1:{server.server_port}/"
-        run = subprocess.run([*command, "-d", "by ", url], capture_output=True, text=True, timeout=60)
-        thread.join(60)
+        run = subprocess.run([*command, "-d", "by ", url], capture_output=True, text=True, timeout=at_most(60))
+        thread.join(at_most(60))
     assert (run.stdout, run.stderr) == ("by me", "")
 
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +28,7 @@ def tracked_files() -> list[Path]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=at_most(60),
     )
     return [ROOT / name for name in listed.stdout.split("\0") if name]
 

@@ -8,6 +8,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.mcp_dialogue import Dialogue
+from tests.support.waiting import at_most
 
 from trunkline.mcpserver import Server
 from trunkline.mcpserver.lines import Lines
@@ -51,7 +52,7 @@ async def answered(lines: list[bytes], piece: int) -> None:
         client.say_bytes(data[start : start + piece])
         await asyncio.sleep(0)
     client.reader.feed_eof()
-    await asyncio.wait_for(serving, 30)
+    await asyncio.wait_for(serving, at_most(30))
     assert [one for one in client.writer.messages if isinstance(one, dict) and one.get("id") == "the last one"]
 
 

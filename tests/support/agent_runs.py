@@ -26,15 +26,15 @@ from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.models.script import Api, Script, Turn, in_order, says
 from tests.support.peers.programs import AGENTS
 from tests.support.scripted_model import ScriptedModel
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.links.run_folder import PREFIX
 
 DONE = "All done."
 BUILTINS = ("Bash", "Edit", "Glob", "Grep", "Read", "Write")
 _OURS = "trunkline-"  # the folders of runs, and those of Bash, which the next gateway removes after one was killed
-_RUN_S = 75.0
-_END_S = 5.0
+_RUN_S = at_most(75)
+_END_S = 15.0
 _TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
 
 
@@ -237,7 +237,13 @@ class AgentStage:
             )
 
     async def _start(self, model: ScriptedModel, step: dict[str, Any], temporary: Path) -> asyncio.subprocess.Process:
-        state = {"type": "agent", "provider": self.kind.provider, "prompt": "Do as planned", "timeout": 60, **step}
+        state = {
+            "type": "agent",
+            "provider": self.kind.provider,
+            "prompt": "Do as planned",
+            "timeout": at_most(60),
+            **step,
+        }
         states = {"initial": "work", "work": {"on_success": "fine", "on_failure": "bad", **state}}
         ends = {"fine": {"type": "terminal", "status": "success"}, "bad": {"type": "terminal", "status": "failure"}}
         workflow = _put(self.folder / "flow.yaml", {"name": "errand", "version": "1", "states": states | ends})

@@ -8,6 +8,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from tests.support.waiting import at_most
+
 LINE_LIMIT = 64 * 1024 * 1024
 ECHO = "echo"
 
@@ -108,7 +110,7 @@ class AppPeer:
             await asyncio.wait([self._serving])
         self.writer.close()
         with contextlib.suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(at_most(5)):
                 await self.writer.wait_closed()
         self.writer.transport.abort()
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.support.processes import PROC, alive
+from tests.support.waiting import at_most
 
 from trunkline.links.children import Children
 
@@ -101,7 +102,7 @@ async def _read_some(fd: int, limit: int) -> bytes:
             ready = loop.create_future()
             loop.add_reader(fd, lambda ready=ready: ready.done() or ready.set_result(None))
             try:
-                await asyncio.wait_for(ready, 15)
+                await asyncio.wait_for(ready, at_most(15))
             finally:
                 loop.remove_reader(fd)
 

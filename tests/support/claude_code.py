@@ -17,10 +17,11 @@ from typing import Any
 
 from tests.support.peers.programs import AGENTS
 from tests.support.scripted_model import ScriptedModel
+from tests.support.waiting import at_most
 
 CLAUDE = str(AGENTS / "claude")
 _CONNECT_MS = "30000"
-_RUN_S = 60.0
+_RUN_S = at_most(60)
 
 
 @dataclass(frozen=True)

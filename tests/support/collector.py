@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from tests.support.waiting import at_most
 
 _IDS = ("traceId", "spanId", "parentSpanId")
 
@@ -99,7 +100,7 @@ class Collector:
                 collector.paths.append(self.path)
                 collector.headers.append({name.lower(): value for name, value in self.headers.items()})
                 if behaviour.hangs:
-                    collector._over.wait(60)
+                    collector._over.wait(at_most(60))
                     self.close_connection = True
                     return
                 if behaviour.status == 200:

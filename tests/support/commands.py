@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.support.gateway import TRUNKLINE
 from tests.support.screen import ANSI
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 Done = subprocess.CompletedProcess[str]
 _ON_TERMINAL = 'exec "$@" <"$0" >"$0" 2>&1'
@@ -29,7 +29,7 @@ def trunkline(*args: str, cwd: Path, stdin: str | bytes = b"", env: dict[str, st
     """Run to its end, with a home of its own. It may not crash, whatever it was asked."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
     whole = environment(cwd, **(env or {}))
-    done = subprocess.run([TRUNKLINE, *args], cwd=cwd, env=whole, input=given, capture_output=True, timeout=60)
+    done = subprocess.run([TRUNKLINE, *args], cwd=cwd, env=whole, input=given, capture_output=True, timeout=at_most(60))
     out, err = done.stdout.decode(), done.stderr.decode()
     assert "Traceback" not in err, err
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from tests.support.docs_pages import Block, Fresh, Setup, pieces, title_of
 from tests.support.ports import free_port
+from tests.support.waiting import at_most
 from tools.terminal.sandbox import Running, Sandbox, serves
 from tools.terminal.screen import plain
 
-PATIENCE_S = 30.0
+PATIENCE_S = at_most(30)
 # They only look, so that they may be run again until a change that was made has taken effect.
 LOOKS = re.compile(r"trunkline (servers|tools|explain|check)\b|curl(?! .*-X)|tail\b|cat\b|grep\b")
 SHOWN_PORTS = ("4747", "5100", "8080", "9001")

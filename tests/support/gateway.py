@@ -17,7 +17,7 @@ from tests.support.http_wire import fetch
 from tests.support.ports import free_port
 from tests.support.processes import Process, descendants
 from tests.support.stdio_client import StdioClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
@@ -71,15 +71,15 @@ class Gateway:
     def _answers(self) -> bool:
         assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}:\n{self.log}"
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=5) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=at_most(5)) as reply:
                 return reply.status == 200
         except (urllib.error.URLError, ConnectionError):
             return False
 
-    def terminate(self, seconds: float = 45) -> int:
+    def terminate(self, seconds: float = 60) -> int:
         """SIGTERM, and the exit status it led to."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(seconds)
+        return self.process.wait(at_most(seconds))
 
     def kill(self) -> None:
         self.process.kill()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+from tests.support.waiting import at_most
+
 BIN = Path("bin")
 """The folder with its programs, as it would stand in a careless PATH."""
 _PROGRAMS = ("git", "grep", "lsb_release", "node", "ps", "rg", "sh")
@@ -23,7 +25,7 @@ def plant_repository(project: Path, mark: Callable[[str], str]) -> None:
     stored = project / "stored"
     stored.write_text("1")
     for words in (["init", "--quiet"], ["add", "stored"]):
-        subprocess.run(["git", *words], cwd=project, check=True, timeout=30)
+        subprocess.run(["git", *words], cwd=project, check=True, timeout=at_most(30))
     os.utime(stored, (1, 1))  # so that git has to look at what it holds, and runs the filter for that
     (project / ".git/info/attributes").write_text("* filter=planted diff=planted\n")
     with (project / ".git/config").open("a") as config:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.mcpserver import Server
 
@@ -107,7 +107,7 @@ async def talking_to(server: Server, *, greeted: str = "2025-11-25") -> AsyncIte
             await dialogue.greet(greeted)
         yield dialogue
         dialogue.reader.feed_eof()
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, at_most(10))
         assert dialogue.writer.closed
     finally:
         serving.cancel()

@@ -7,6 +7,8 @@ import json
 import os
 from typing import Any
 
+from tests.support.waiting import at_most
+
 
 class Pipes:
     """`door_in` and `door_out` are for the other side."""
@@ -31,7 +33,7 @@ class Pipes:
             self._in.write(data + b"\n")
 
     async def next(self) -> dict[str, Any]:
-        line = await asyncio.wait_for(self.reader.readline(), 15)
+        line = await asyncio.wait_for(self.reader.readline(), at_most(15))
         assert line.endswith(b"\n"), line
         self.lines.append(line)
         return json.loads(line)
@@ -41,7 +43,7 @@ class Pipes:
         if self.door_out >= 0:
             os.close(self.door_out)
             self.door_out = -1
-        return [json.loads(line) for line in (await asyncio.wait_for(self.reader.read(), 15)).splitlines()]
+        return [json.loads(line) for line in (await asyncio.wait_for(self.reader.read(), at_most(15))).splitlines()]
 
     def pause(self) -> None:
         """Read nothing, until `resume`."""

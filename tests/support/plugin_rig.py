@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from tests.support.gateway import write_config
 from tests.support.servers import Records
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
 from trunkline.config.load import load_config
@@ -37,12 +37,12 @@ class FaultyPlugin(Records):
 
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         args = [FAULTS, json.dumps(self.options)]
-        return {self.name: {"kind": "plugin", "command": sys.executable, "args": args, "timeout": 10, **keys}}
+        return {self.name: {"kind": "plugin", "command": sys.executable, "args": args, "timeout": at_most(10), **keys}}
 
 
 def jobs_entry(name: str = "jobs", **keys: Any) -> dict[str, dict[str, Any]]:
     """One entry with the plugin of plain jobs behind it."""
-    return {name: {"kind": "plugin", "command": sys.executable, "args": [JOBS], "timeout": 10, **keys}}
+    return {name: {"kind": "plugin", "command": sys.executable, "args": [JOBS], "timeout": at_most(10), **keys}}
 
 
 class House:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from tests.support.ports import free_port
 from tests.support.processes import alive
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import at_most, until, wait_until
 
 FAULT_SERVER = str(Path(__file__).with_name("fault_server.py"))
 
@@ -74,7 +74,7 @@ class StdioFaults(Records):
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         """This server's part of `sources:`."""
         command, *args = self.command
-        return {self.name: {"kind": "mcp_stdio", "command": command, "args": args, "timeout": 10, **keys}}
+        return {self.name: {"kind": "mcp_stdio", "command": command, "args": args, "timeout": at_most(10), **keys}}
 
 
 class Listening(Records):
@@ -127,7 +127,7 @@ class HttpFaults(Listening):
         return f"http://127.0.0.1:{self.port}/{path}"
 
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
-        return {self.name: {"kind": "mcp_http", "url": self.url, "timeout": 10, **keys}}
+        return {self.name: {"kind": "mcp_http", "url": self.url, "timeout": at_most(10), **keys}}
 
 
 def kill(pid: int) -> None:

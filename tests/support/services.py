@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.support.servers import Listening
+from tests.support.waiting import at_most
 
 PROGRAM = str(Path(__file__).with_name("service_server.py"))
 TOKEN = "s3rvice-t0ken-0123456789"
@@ -23,7 +24,9 @@ class ServiceProcess(Listening):
 
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         tokens = {"*": TOKEN}
-        return {self.name: {"kind": "service", "endpoint": self.endpoint, "tokens": tokens, "timeout": 10, **keys}}
+        return {
+            self.name: {"kind": "service", "endpoint": self.endpoint, "tokens": tokens, "timeout": at_most(10), **keys}
+        }
 
     def posts(self) -> list[dict[str, Any]]:
         """Every request to execute something."""

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.answers import Answer
 from tests.support.client import CLIENT_INFO, LEGACY, Client, encode
 from tests.support.http_wire import LINE_LIMIT
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 
 class StdioClient(Client):
@@ -130,7 +130,7 @@ class StdioClient(Client):
         try:
             if self.process.poll() is None:
                 await self.wait()
-            await asyncio.wait([self._reader], timeout=5)
+            await asyncio.wait([self._reader], timeout=at_most(5))
         finally:
             if self._input.get_write_buffer_size():
                 self._input.abort()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.router.fakes import Desk, FakeSource, problem_of
 
 from trunkline import fleet
@@ -141,7 +141,7 @@ async def test_sources_that_are_leaving_clear_up_when_everything_ends(
     await sea.states(one="ready", two="ready")
     held = sea.desk.call("one_a")
     sea.apply(two="other")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(at_most(10)):
         while not (sea.ships[1].ends and sea.ships[0].ends == (drain_s == 0)):
             await asyncio.sleep(0)
     await sea.fleet.close()

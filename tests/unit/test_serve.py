@@ -12,7 +12,7 @@ import uvloop
 from tests.support.client import HttpClient, ModernClient
 from tests.support.http_wire import fetch
 from tests.support.servers import StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.test_app import settings_of
 
 from trunkline.app import Gateway
@@ -44,8 +44,8 @@ def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.ensure_future(serve_http(settings, lambda: Loaded(settings, (), ""), address.set_result))
         playing = asyncio.ensure_future(scene(int((await address).rsplit(":", 1)[1].removesuffix("/mcp"))))
-        status = await asyncio.wait_for(serving, 30)
-        await asyncio.wait_for(playing, 30)
+        status = await asyncio.wait_for(serving, at_most(30))
+        await asyncio.wait_for(playing, at_most(30))
         return status
 
     return run(main)

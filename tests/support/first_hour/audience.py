@@ -17,12 +17,12 @@ from mcp import MCPError
 from tests.support.first_hour.household import CLIENT
 from tests.support.peers.clients import RealClient, connect
 from tests.support.peers.programs import NODE, NODE_PACKAGES
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, at_most, until
 
 _NODE_CLIENT = Path(__file__).with_name("node_client.mjs")
 _LINE_BYTES = 16 * 1024 * 1024
 _CONNECT_S = 30.0
-_CALL_S = 60.0
+_CALL_S = at_most(60)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from tests.support.interactions.asking import MODERN
+from tests.support.waiting import at_most
 
-STREAM_PATIENCE_S = 10.0
+STREAM_PATIENCE_S = at_most(10)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _EVENTS = {"tools": ToolsListChanged, "prompts": PromptsListChanged, "resources": ResourcesListChanged}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support.interactions.client import EVERYTHING, Client, Era, Json, Person, Refused
 from tests.support.peers.programs import NODE, NODE_PACKAGES
+from tests.support.waiting import at_most
 
 DRIVER = [NODE, str(Path(__file__).with_name("node_driver.mjs")), str(NODE_PACKAGES / "client")]
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
@@ -34,7 +35,7 @@ class NodeDriver:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(at_most(30))
         self._process.stdout.close()
 
 

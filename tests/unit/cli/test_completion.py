@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.gateway import TRUNKLINE
+from tests.support.waiting import at_most
 
 CONFIG = (
     "mcpServers:\n  files: {command: cat}\n  web: {command: cat}\nsources:\n  find: {kind: mcp_stdio, command: cat}\n"
@@ -24,7 +25,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         "COMP_WORDS": " ".join(["trunkline", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    done = subprocess.run([TRUNKLINE], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([TRUNKLINE], cwd=folder, env=environment, capture_output=True, text=True, timeout=at_most(60))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
@@ -67,7 +68,7 @@ def test_files_are_completed_by_the_shell(folder: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_there_is_a_script_for_each_shell(folder: Path, shell: str) -> None:
-    done = subprocess.run([TRUNKLINE, "completion", shell], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([TRUNKLINE, "completion", shell], capture_output=True, text=True, timeout=at_most(60))
     assert done.returncode == 0
     assert f"_TRUNKLINE_COMPLETE={shell}_complete" in done.stdout
 
@@ -83,6 +84,6 @@ def test_the_script_works_in_bash(folder: Path) -> None:
     path = f"{Path(TRUNKLINE).parent}:{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(folder)}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=at_most(60)
     )
     assert done.stdout.split() == ["files", "find"]

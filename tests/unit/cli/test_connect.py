@@ -10,6 +10,7 @@ import click
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.ports import free_port
+from tests.support.waiting import at_most
 
 from trunkline.cli.connect import screen_lines
 from trunkline.cli.connect_lines import CLIENTS, Endpoint
@@ -20,7 +21,7 @@ NAMES = list(CLIENTS)
 def connect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(cwd)}
     return subprocess.run(
-        [TRUNKLINE, "connect", *args], cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
+        [TRUNKLINE, "connect", *args], cwd=cwd, env=environment, capture_output=True, text=True, timeout=at_most(60)
     )
 
 

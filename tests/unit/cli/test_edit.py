@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.gateway import TRUNKLINE
+from tests.support.waiting import at_most
 
 Done = subprocess.CompletedProcess[str]
 
@@ -18,7 +19,7 @@ Done = subprocess.CompletedProcess[str]
 def trunkline(*args: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
     environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(env or {})}
     return subprocess.run(
-        [TRUNKLINE, *args], cwd=cwd, env=environment, input="", capture_output=True, text=True, timeout=60
+        [TRUNKLINE, *args], cwd=cwd, env=environment, input="", capture_output=True, text=True, timeout=at_most(60)
     )
 
 
@@ -192,7 +193,7 @@ def test_arguments_that_are_no_text_are_refused(tmp_path: Path) -> None:
     for name, args in ((b"\xff", [b"cat"]), (b"a", [b"cat", b"\xff"])):
         command = [TRUNKLINE.encode(), b"add", name, b"--json", b"--", *args]
         environment = {b"PATH": os.environb[b"PATH"], b"HOME": bytes(tmp_path)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=at_most(60))
         assert (done.returncode, done.stderr) == (2, b"")
         assert json.loads(done.stdout)["problems"][0]["code"] in ("TL104", "TL111")
     assert list(tmp_path.iterdir()) == []

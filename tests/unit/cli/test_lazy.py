@@ -7,6 +7,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from tests.support.waiting import at_most
 
 from trunkline.cli.lazy import COMMANDS
 from trunkline.cli.main import main
@@ -20,13 +21,13 @@ LOOK += "print('\\n'.join(sys.modules), file=sys.stderr)"
 @pytest.mark.parametrize("command", ["version", "--version", "--help", *COMMANDS, "up", "check"])
 def test_help_and_version_load_nothing_heavy(command: str) -> None:
     arguments = [command] if command == "version" or command.startswith("-") else [command, "--help"]
-    done = subprocess.run([sys.executable, "-c", LOOK, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LOOK, *arguments], capture_output=True, text=True, timeout=at_most(60))
     assert done.returncode == 0
     assert HEAVY & set(done.stderr.split()) == set()
 
 
 def test_the_version_needs_nothing_but_the_command_line() -> None:
-    done = subprocess.run([sys.executable, "-c", LOOK, "version"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LOOK, "version"], capture_output=True, text=True, timeout=at_most(60))
     ours = {name for name in done.stderr.split() if name.startswith("trunkline.")}
     assert ours == {"trunkline.cli", "trunkline.version"} | {f"trunkline.cli.{name}" for name in NEEDED}
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.gateway import TRUNKLINE
 from tests.support.ports import free_port
 from tests.support.servers import StdioFaults
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 from trunkline.version import __version__
 
@@ -27,7 +27,13 @@ def trunkline(
     """The program, run to its end, with a home of its own."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(env or {})}
     return subprocess.run(
-        [TRUNKLINE, *args], cwd=cwd, env=environment, input=stdin or "", capture_output=True, text=True, timeout=60
+        [TRUNKLINE, *args],
+        cwd=cwd,
+        env=environment,
+        input=stdin or "",
+        capture_output=True,
+        text=True,
+        timeout=at_most(60),
     )
 
 
@@ -169,7 +175,7 @@ def test_up_runs_until_it_is_told_to_stop(folder: Path, number: signal.Signals, 
         url = log_line(process, "started")["url"]
         assert url.startswith("http://127.0.0.1:")
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=at_most(30))
         assert (process.returncode, out) == (status, "")
         assert json.loads(err.splitlines()[-1])["event"] == "stopped"
 
@@ -179,7 +185,7 @@ def test_host_and_port_of_the_command_line_win(folder: Path) -> None:
     with running("up", "-c", "good.yaml", "--host", "localhost", "--port", str(port), cwd=folder) as process:
         assert log_line(process, "started")["url"] == f"http://localhost:{port}/mcp"
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(at_most(30)) == 0
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,7 @@ def test_stdio_ends_when_it_is_told_to(folder: Path, number: signal.Signals, sta
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
         process.send_signal(number)
-        assert process.wait(30) == status
+        assert process.wait(at_most(30)) == status
         assert process.stdout.read() == ""
 
 
@@ -245,11 +251,11 @@ def test_stdio_serves_the_tools_of_its_servers(folder: Path) -> None:
         assert (answer["id"], answer["result"]["structuredContent"]) == ("x", {"a": 1})
         pids = server.pids()
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(at_most(30)) == 0
         assert pids
         wait_until(lambda: not server.pids(), "its server is gone")
 
 
 def test_no_standard_input_at_all_is_the_end_too(folder: Path) -> None:
     with running("stdio", "-c", "good.yaml", cwd=folder) as process:
-        assert process.wait(30) == 0
+        assert process.wait(at_most(30)) == 0

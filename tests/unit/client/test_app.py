@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.dialin_gateway import DialinGateway, Dialled, refuse, silent
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.client import App, CallCancelled, Progress, Refused, ToolError, image, report_progress
 
@@ -119,7 +119,7 @@ async def test_a_function_that_blocks_does_not_hold_up_others() -> None:
 
         @app.tool
         def wait() -> str:
-            return f"{gate.wait(30)} {threading.current_thread() is threading.main_thread()}"
+            return f"{gate.wait(at_most(30))} {threading.current_thread() is threading.main_thread()}"
 
         async with dialled(app, gateway) as line:
             _, waiting = line.invoke("Board:wait")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.docs_pages import DOCS, Block, blocks
+from tests.support.waiting import at_most
 
 import trunkline.client
 
@@ -41,7 +42,7 @@ def test_a_copy_under_another_name_works_alone(tmp_path: Path) -> None:
         "print(dialin.App('A').name, 'trunkline' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-I", "-S", "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=at_most(60)
     )
     assert (done.stdout, done.stderr) == ("A False\n", "")
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.demo.calc import CALC
 from trunkline.demo.http_server import LARGEST_BYTES, HttpServer
@@ -30,7 +31,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def wire(port: int) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=at_most(30))
     yield connection
     connection.close()
 
@@ -121,7 +122,7 @@ def test_each_mistake_has_its_status(wire: http.client.HTTPConnection, change: d
     ids=lambda value: str(value)[:30],
 )
 def test_a_body_without_a_sound_length_ends_the_connection(port: int, head: str, status: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=at_most(30)) as raw:
         raw.sendall(f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode())
         reply = b"".join(iter(lambda: raw.recv(65536), b""))
     assert reply.split()[1] == status
@@ -129,7 +130,7 @@ def test_a_body_without_a_sound_length_ends_the_connection(port: int, head: str,
 
 def test_half_a_request_and_noise_do_no_harm(port: int, wire: http.client.HTTPConnection) -> None:
     for noise in (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nhalf", b"\0\0\0\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+        with socket.create_connection(("127.0.0.1", port), timeout=at_most(30)) as raw:
             raw.sendall(noise)
     assert send(wire)[0] == 200
 
@@ -145,10 +146,10 @@ def test_only_this_machine_is_listened_to(port: int) -> None:
 def test_it_ends_with_its_block_even_while_a_client_stays_connected() -> None:
     with HttpServer(RpcServer(CALC)) as server:
         port = urlsplit(server.url).port or 0
-        wire = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        wire = http.client.HTTPConnection("127.0.0.1", port, timeout=at_most(30))
         assert send(wire)[0] == 200
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=30)
+        socket.create_connection(("127.0.0.1", port), timeout=at_most(30))
     wire.close()
 
 
@@ -158,17 +159,17 @@ def test_as_a_program_it_says_where_it_is_and_ends_when_told(number: signal.Sign
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         url = process.stderr.readline().strip()
-        wire = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port, timeout=30)
+        wire = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port, timeout=at_most(30))
         assert send(wire)[0] == 200
         wire.close()
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=at_most(30))
     assert (process.returncode, out, err) == (status, "", "")
 
 
 def test_a_port_that_is_taken_is_said_to_be(port: int) -> None:
     command = [sys.executable, "-P", "-m", "trunkline.demo", "calc", "--http", str(port)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=at_most(30))
     assert done.returncode == 1
     assert str(port) in done.stderr
     assert "Traceback" not in done.stderr

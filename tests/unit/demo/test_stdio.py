@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.waiting import at_most
 
 PROGRAM = [sys.executable, "-P", "-m", "trunkline.demo"]
 
@@ -39,7 +40,7 @@ def test_it_answers_line_by_line_whatever_it_is_sent(clock: subprocess.Popen[byt
 
 
 def test_the_end_of_its_input_is_its_end(clock: subprocess.Popen[bytes]) -> None:
-    out, err = clock.communicate(timeout=30)
+    out, err = clock.communicate(timeout=at_most(30))
     assert (clock.returncode, out, err) == (0, b"", b"")
 
 
@@ -48,18 +49,18 @@ def test_it_ends_quietly_when_nobody_reads_its_answers(clock: subprocess.Popen[b
     clock.stdout.close()
     clock.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     clock.stdin.flush()
-    assert clock.wait(30) == 0
+    assert clock.wait(at_most(30)) == 0
     assert clock.stderr.read() == b""
 
 
 def test_an_interrupt_ends_it_without_a_traceback(clock: subprocess.Popen[bytes]) -> None:
     assert ask(clock, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')["result"] == {}
     clock.send_signal(signal.SIGINT)
-    _, err = clock.communicate(timeout=30)
+    _, err = clock.communicate(timeout=at_most(30))
     assert err == b""
 
 
 def test_an_unknown_server_is_a_mistake_in_use() -> None:
-    done = subprocess.run([*PROGRAM, "nonsense"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([*PROGRAM, "nonsense"], capture_output=True, text=True, timeout=at_most(30))
     assert done.returncode == 2
     assert "clock" in done.stderr

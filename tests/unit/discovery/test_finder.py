@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.discovery.rig import Registry, tool
 
 from trunkline.config.gateway import SearchSettings
@@ -195,7 +195,7 @@ async def test_tags_of_the_file_are_found_by_either_name_of_a_tool(tmp_path: Pat
 async def test_waiting_for_meaning_ends_when_search_is_closed(tmp_path: Path) -> None:
     here = Catalogue(tmp_path)
     await here.discovery.close()
-    await asyncio.wait_for(here.discovery.finder.settle(here.router.catalog, 60), 5)
+    await asyncio.wait_for(here.discovery.finder.settle(here.router.catalog, 60), at_most(5))
 
 
 async def test_without_meaning_no_more_is_worked_out_of_it(tmp_path: Path) -> None:

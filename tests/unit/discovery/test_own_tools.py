@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import at_most
 from tests.unit.discovery.rig import Registry, offer_of, tool
 from tests.unit.router.fakes import problem_of
 
@@ -138,7 +139,7 @@ async def test_a_large_catalog_is_read_in_steps_and_every_search_is_answered(tmp
     cancelled = registry.start("find_tool", {"query": "tool9"})
     assert not any(call.done for call in calls)
     cancelled.cancel("the client took it back")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(at_most(30)):
         while not all(call.done for call in calls):
             await asyncio.sleep(0)
     for number, call in enumerate(calls):

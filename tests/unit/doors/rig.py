@@ -15,6 +15,7 @@ from tests.support.answers import Answer
 from tests.support.client import HttpClient, ModernClient
 from tests.support.http_wire import Reply
 from tests.support.pipes import Pipes
+from tests.support.waiting import at_most
 from tests.unit.router.fakes import Desk, FakeSource
 
 from trunkline.config.gateway import GatewaySettings, SearchSettings
@@ -46,7 +47,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 def run_on(loop_factory: Loop, main: Coroutine[Any, Any, None]) -> None:
     async def in_time() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(at_most(30)):
             await main
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -157,7 +158,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
     try:
         yield pipes, serving
         pipes.end_input()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, at_most(15))
     finally:
         serving.cancel()
         await asyncio.wait([serving])

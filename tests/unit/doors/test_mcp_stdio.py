@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
 from tests.support.pipes import Pipes
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.rig import House, Loop, at_pipe, both_loops, run_on
 from tests.unit.router.fakes import OK
 
@@ -31,7 +31,7 @@ class Conversation:
         self.serving = serving
 
     async def ended(self) -> None:
-        await asyncio.wait_for(asyncio.shield(self.serving), 15)
+        await asyncio.wait_for(asyncio.shield(self.serving), at_most(15))
 
 
 @contextlib.asynccontextmanager
@@ -324,7 +324,7 @@ def test_a_gateway_that_ends_answers_what_is_in_flight(loop_factory: Loop, tmp_p
         pipes.send(INITIALIZE, call(1), modern(call(2)))
         await until(lambda: len(house.source.held) == 2, "both calls are on their way")
         door.stop()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, at_most(15))
         answers = [message for message in await pipes.rest() if message["id"]]
         assert {answer["id"]: answer["error"]["data"]["code"] for answer in answers} == {1: "TL310", 2: "TL310"}
         house.desk.router.roster.close()
@@ -374,7 +374,7 @@ def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads
 
 async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
     door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
-    await asyncio.wait_for(door.serve(), 15)
+    await asyncio.wait_for(door.serve(), at_most(15))
     house.server.close()
     house.desk.router.roster.close()
 

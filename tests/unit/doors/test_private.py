@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.rig import House, Loop, both_loops, run_on
 from tests.unit.router.fakes import OK
 
@@ -38,12 +38,12 @@ class Agent:
             self.writer.write(data + b"\n")
 
     async def next(self) -> Any:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(at_most(15)):
             return json.loads(await self.reader.readline())
 
     async def rest(self) -> list[Any]:
         """Everything until the door closes."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(at_most(15)):
             return [json.loads(line) for line in (await self.reader.read()).splitlines()]
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.support.pipes import Pipes
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.rig import Loop, both_loops, run_on
 
 from trunkline.doors.stdio_pipes import StdioPipes
@@ -45,7 +45,7 @@ async def both_ends() -> AsyncIterator[tuple[Taken, StdioPipes, Pipes]]:
     try:
         yield taken, near, far
         far.end_input()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, at_most(15))
         await near.close()
     finally:
         serving.cancel()

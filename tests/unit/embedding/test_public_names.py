@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from tests.support.docs_pages import DOCS
+from tests.support.waiting import at_most
 
 import trunkline
 import trunkline.mcpserver
@@ -17,7 +18,7 @@ LOADED = "import sys, json; before = set(sys.modules); {}; print(json.dumps(sort
 
 def loaded_after(statement: str) -> set[str]:
     command = [sys.executable, "-c", LOADED.format(statement)]
-    return set(json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout))
+    return set(json.loads(subprocess.run(command, check=True, capture_output=True, timeout=at_most(60)).stdout))
 
 
 def test_the_package_alone_loads_nothing_else() -> None:

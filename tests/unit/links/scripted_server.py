@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.support.waiting import at_most
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
 uvloop.new_event_loop().close()
@@ -22,7 +23,7 @@ both_loops = pytest.mark.parametrize(
 
 def run_on(loop_factory: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[Any, Any, None]) -> None:
     async def in_time() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(at_most(30)):
             await main
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -24,7 +24,7 @@ from tests.support.child_trees import (
     survivors,
 )
 from tests.support.processes import descendants, open_files
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import DRAINING, GatewayError
 from trunkline.links.children import Child, Children
@@ -358,7 +358,7 @@ def test_asking_again_with_less_patience_is_the_one_that_counts():
             await read_line(child.stdout)
             patient = asyncio.ensure_future(child.stop(grace_s=1000))
             await asyncio.sleep(0)
-            assert await asyncio.wait_for(child.stop(grace_s=0), 15) == -signal.SIGKILL
+            assert await asyncio.wait_for(child.stop(grace_s=0), at_most(15)) == -signal.SIGKILL
             assert await patient == -signal.SIGKILL
             close_pipes(child)
 
@@ -372,7 +372,7 @@ def test_cancelling_the_wait_does_not_stop_the_stopping():
             stopping = asyncio.ensure_future(child.stop(grace_s=0.05))
             await asyncio.sleep(0)
             stopping.cancel()
-            assert await asyncio.wait_for(child.exited, 15) == -signal.SIGTERM
+            assert await asyncio.wait_for(child.exited, at_most(15)) == -signal.SIGTERM
             close_pipes(child)
 
     asyncio.run(main())
@@ -504,7 +504,7 @@ def test_a_killed_supervisor_takes_its_children_along_and_is_replaced(loop_facto
         first, second = [await grow(children, "trap '' TERM;" + script, mark, size) for _ in range(2)]
         supervisor = children.supervisor_pid
         os.kill(supervisor, signal.SIGKILL)
-        assert await asyncio.wait_for(first.exited, 15) == -signal.SIGKILL
+        assert await asyncio.wait_for(first.exited, at_most(15)) == -signal.SIGKILL
         assert await second.stop() == -signal.SIGKILL
         await none_left(mark)
         assert len(faults) == 1

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from tests.support.child_trees import marked, new_mark, run_on, survivors
 from tests.support.processes import descendants, open_files
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import DRAINING, GatewayError
 from trunkline.links.commands import HEAD_BYTES, TAIL_BYTES, Command, Commands, Ended
@@ -47,7 +47,7 @@ async def begin(commands: Commands, command: Command) -> asyncio.Future[Ended]:
     """A command that certainly runs, and is looked after."""
     looked = asyncio.Event()
     running = asyncio.ensure_future(commands.run(command, lambda _: looked.set()))
-    await asyncio.wait_for(looked.wait(), 15)
+    await asyncio.wait_for(looked.wait(), at_most(15))
     return running
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.commands import Terminal
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 from trunkline.core.errors import SOURCE_START_FAILED
 
@@ -84,7 +84,7 @@ def test_it_has_our_streams_our_group_and_its_code_is_ours() -> None:
     mark = new_mark()
     script = "read line; echo got $line; ps -o pgid= -p $$; exit 7"
     with host("sh", "-c", script, mark=mark) as process:
-        said, _ = process.communicate("hello\n", timeout=30)
+        said, _ = process.communicate("hello\n", timeout=at_most(30))
     assert said.split() == ["got", "hello", str(process.pid), "code", "7"]
     gone(mark)
 
@@ -92,7 +92,7 @@ def test_it_has_our_streams_our_group_and_its_code_is_ours() -> None:
 def test_what_it_leaves_behind_is_killed_even_what_hid() -> None:
     mark = new_mark()
     with host("sh", "-c", ESCAPES.format(mark=mark), mark=mark) as process:
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=at_most(30))
     assert said.split() == ["ready", "code", "0"]
     assert survivors(mark) == []
 
@@ -106,7 +106,7 @@ def test_a_program_that_will_not_go_is_killed_in_time(number: int) -> None:
         wait_until(lambda: len(survivors(mark)) >= ESCAPED, "all is started")
         process.send_signal(number)
         assert process.stdout.readline() == "code cancelled\n"
-        assert process.wait(15) == 0
+        assert process.wait(at_most(15)) == 0
     assert survivors(mark) == []
 
 
@@ -121,7 +121,7 @@ def test_nothing_survives_when_we_are_killed_but_others_in_our_group_do() -> Non
     try:
         assert process.stdout.readline() == "ready\n"
         process.kill()
-        process.wait(15)
+        process.wait(at_most(15))
         gone(mark)
         (neighbour,) = survivors(other)
         assert os.getpgid(neighbour) == process.pid
@@ -138,7 +138,7 @@ def test_the_keyboards_signals_are_the_programs() -> None:
     with host("sh", "-c", script, mark=mark) as process:
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=at_most(30))
     assert said.split() == ["interrupted", "code", "3"]
     gone(mark)
 
@@ -157,7 +157,7 @@ def test_a_terminal_is_left_as_it_was() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=at_most(30))
         assert said.split() == ["code", "-9"]
         assert termios.tcgetattr(theirs) == before
     finally:
@@ -189,6 +189,6 @@ def test_ctrl_z_stops_it_and_us_until_the_shell_continues_both(tmp_path: Path, s
 def test_a_program_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     mark = new_mark()
     with host(str(tmp_path / "missing"), mark=mark) as process:
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=at_most(30))
     assert said.split() == ["code", SOURCE_START_FAILED.id]
     gone(mark)

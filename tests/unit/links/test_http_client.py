@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.links.scripted_server import Peer, Scripted, both_loops, http, run_on, scripted
 
 from trunkline.links import http_client
@@ -47,7 +47,7 @@ class Asked(Exchange):
         self.ended.set()
 
     async def end(self) -> str:
-        await asyncio.wait_for(self.ended.wait(), 15)
+        await asyncio.wait_for(self.ended.wait(), at_most(15))
         assert len(self.ends) == 1
         return self.ends[0]
 
@@ -510,7 +510,7 @@ def test_an_aborted_request_closes_its_connection_and_ends_in_silence(loop_facto
             exchange = ask(pool)
             await until(lambda: server.requests, "the request arrived")
             exchange.abort()
-            await asyncio.wait_for(gone.wait(), 15)
+            await asyncio.wait_for(gone.wait(), at_most(15))
             assert exchange.ends == []
             assert await done(ask(pool, GET.replace(b"/ ", b"/good "))) == b"hello"
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from tests.support.child_trees import PLAIN_TREE, WILD_TREE, marked, new_mark, survivors
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 from trunkline.links.platform import TAG, child_in_tag, kill_run, make_tag, process_table, tag_of, with_descendants
 
@@ -23,7 +23,7 @@ def start(script: str, **env: str) -> subprocess.Popen[bytes]:
 def finish(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
     process.stdout.close()
-    process.wait(15)
+    process.wait(at_most(15))
 
 
 def test_a_tag_names_the_child_of_its_own_run_only(monkeypatch):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.processes import peak_memory_mib
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 from trunkline.links.pump import serve_command, socket_of
 
@@ -33,13 +33,13 @@ class Router:
         self.config = folder / "serve.json"
         self.config.write_text(json.dumps({"socket": str(self.path)}))
         self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.settimeout(15)
+        self._listening.settimeout(at_most(15))
         self._listening.bind(str(self.path))
         self._listening.listen()
 
     def accept(self) -> socket.socket:
         connection, _ = self._listening.accept()
-        connection.settimeout(15)
+        connection.settimeout(at_most(15))
         return connection
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ def test_large_messages_go_both_ways_at_once(router: Router) -> None:
         while len(got) < size and (part := agent.stdout.read(1 << 16)):
             got += part
         for thread in threads:
-            thread.join(30)
+            thread.join(at_most(30))
         assert bytes(got) == back
         assert received == [there]
         assert peak_memory_mib(agent.pid) < 24
@@ -139,7 +139,7 @@ def test_a_side_that_does_not_read_holds_up_its_own_direction_only(router: Route
         accepted = _fill(flooded)
         assert accepted < 4 * MIB, "it takes no more than its buffers"
         connection.setblocking(True)
-        connection.settimeout(15)
+        connection.settimeout(at_most(15))
         if silent == "router":
             connection.sendall(b"still here\n")
             assert agent.stdout.readline() == b"still here\n"
@@ -175,21 +175,21 @@ def test_answers_still_come_after_the_agent_closed_its_end(router: Router) -> No
         connection.sendall(b"answer\n")
         connection.close()
         assert agent.stdout.read() == b"answer\n"
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
         assert agent.stderr.read() == b""
 
 
 def test_a_router_that_does_not_close_is_not_waited_for_long(router: Router) -> None:
     with pump(router.config) as agent, router.accept():
         agent.stdin.close()
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
 
 
 def test_a_router_that_goes_ends_it_though_the_agent_says_nothing(router: Router) -> None:
     with pump(router.config) as agent, router.accept() as connection:
         connection.close()
         assert agent.stdout.read() == b""
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
 
 
 def test_a_router_that_dies_with_unread_words_ends_it_after_its_last_answer(router: Router) -> None:
@@ -199,7 +199,7 @@ def test_a_router_that_dies_with_unread_words_ends_it_after_its_last_answer(rout
         connection.sendall(b"answer\n")
         connection.close()
         assert agent.stdout.read() == b"answer\n"
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
         assert agent.stderr.read() == b""
 
 
@@ -207,7 +207,7 @@ def test_an_agent_that_reads_no_more_ends_it(router: Router) -> None:
     with pump(router.config) as agent, router.accept() as connection:
         agent.stdout.close()
         connection.sendall(b"answer\n")
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
         assert agent.stderr.read() == b""
 
 
@@ -225,7 +225,7 @@ def test_signals_end_it_at_once_in_order(router: Router, number: int, busy: bool
             _fill(agent.stdin.fileno())
             _fill(connection.fileno())
         agent.send_signal(number)
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
         assert agent.stderr.read() == b""
 
 
@@ -238,7 +238,7 @@ def test_closed_standard_streams_are_no_trouble(router: Router) -> None:
         connection.sendall(b"answer\n")
         connection.close()
         assert process.stdout.read() == b"answer\n"
-        assert process.wait(15) == 0
+        assert process.wait(at_most(15)) == 0
 
 
 # A router that is not there -------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_the_first_request_is_answered_where_the_router_cannot_be_reached(router
         agent.stdin.write(json.dumps(REQUEST).encode() + b"\n")
         answer = json.loads(agent.stdout.readline())
         assert (answer["id"], answer["error"]["data"]["code"]) == ("first", "TL207")
-        assert agent.wait(15) == 1
+        assert agent.wait(at_most(15)) == 1
         (line,) = agent.stderr.read().splitlines()
         assert b"TL207" in line
 
@@ -267,7 +267,7 @@ def test_where_nothing_was_asked_nothing_is_answered(router: Router, said: bytes
         _write_all(agent.stdin.fileno(), said)
         agent.stdin.close()
         assert agent.stdout.read() == b""
-        assert agent.wait(15) == 1
+        assert agent.wait(at_most(15)) == 1
         assert len(agent.stderr.read().splitlines()) == 1
 
 
@@ -297,10 +297,10 @@ def test_nothing_of_a_hostile_folder_or_environment_is_run(router: Router, tmp_p
         agent.stdin.write(b"x\n")
         assert receive(connection, 2) == b"x\n"
         connection.close()
-        assert agent.wait(15) == 0
+        assert agent.wait(at_most(15)) == 0
     (tmp_path / "bad.json").write_text('{"nonsense": 1}')
     with pump(tmp_path / "bad.json", cwd=tmp_path, env=hostile) as agent:  # the whole program, as far as it gets
-        assert agent.wait(60) == 2, agent.stderr.read()
+        assert agent.wait(at_most(60)) == 2, agent.stderr.read()
     assert not (tmp_path / "run").exists()
 
 
@@ -313,7 +313,7 @@ def test_the_installed_script_joins_too_and_loads_next_to_nothing(router: Router
         assert process.stdout.readline() == b"x\n"
         process.stdin.close()
         connection.close()
-        assert process.wait(15) == 0
+        assert process.wait(at_most(15)) == 0
         loaded = {line.rpartition("|")[2].strip() for line in process.stderr.read().decode().splitlines()}
     assert {"_socket", "trunkline.links.pump"} <= loaded
     assert not {"click", "asyncio", "json", "socket", "msgspec", "trunkline.cli.main"} & loaded

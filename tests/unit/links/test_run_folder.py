@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.support.child_trees import MARK, children_of, close_pipes, marked, new_mark, survivors
 from tests.support.processes import alive
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import at_most, until, wait_until
 
 from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError
 from trunkline.links.children import Children
@@ -86,7 +86,7 @@ def test_it_is_gone_when_the_gateway_is_killed_and_its_agent_with_it(
     with gateway(new_mark(), tmp_path, mode=mode) as (process, supervisor, folder):
         wait_until((folder / "deep").is_dir, "the agent writes")
         process.send_signal(number)
-        process.wait(15)
+        process.wait(at_most(15))
         wait_until(lambda: not alive(supervisor), "the supervisor ends")
         assert not folder.exists()
     assert list(place.iterdir()) == []
@@ -100,7 +100,7 @@ def test_a_folder_that_another_took_the_place_of_stays(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "other").write_text("")
         process.kill()
-        process.wait(15)
+        process.wait(at_most(15))
         wait_until(lambda: not alive(supervisor), "the supervisor ends")
         assert (folder / "other").exists()
 
@@ -110,7 +110,7 @@ def test_one_made_just_before_the_kill_is_gone_too(tmp_path: Path, place: Path) 
     last = "RunFolder(children, 'last'); os.kill(os.getpid(), 9)"
     for _ in range(5):
         with gateway(new_mark(), tmp_path, then=last) as (process, supervisor, _folder):
-            process.wait(15)
+            process.wait(at_most(15))
             wait_until(lambda supervisor=supervisor: not alive(supervisor), "the supervisor ends")
             assert list(place.iterdir()) == []
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.links.running import (
     LOCK,
@@ -86,7 +87,7 @@ def test_a_killed_gateway_leaves_a_record_that_nobody_believes(folder: Path) -> 
         assert process.stdout.readline() == b"held\n"
         assert find_running(folder) is not None
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait(at_most(30))
     assert (folder / RECORD).exists()
     assert find_running(folder) is None
     again = announce_running(folder, record(pid=9))

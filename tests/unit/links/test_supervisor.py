@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from tests.support.child_trees import MARK, PLAIN_TREE, PLAIN_TREE_SIZE, WILD_TREE, WILD_TREE_SIZE, new_mark, survivors
 from tests.support.processes import alive
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 from trunkline.links import supervisor as supervisor_module
 from trunkline.links.control import Inbox, Outbox
@@ -109,7 +109,7 @@ def test_nothing_survives_a_killed_gateway(mode, number):
     with gateway(WAIT, mark, mode=mode, script="trap '' TERM HUP INT;" + script) as (process, supervisor):
         wait_until(lambda: len(survivors(mark)) == size + 1, "the tree is grown")
         os.kill(process.pid, number)
-        process.wait(15)
+        process.wait(at_most(15))
         nothing_survives(mark, supervisor)
 
 
@@ -117,7 +117,7 @@ def test_nothing_survives_a_killed_gateway(mode, number):
 def test_nothing_survives_a_gateway_that_ends_without_closing(rest):
     mark = new_mark()
     with gateway(rest, mark) as (process, supervisor):
-        process.wait(15)
+        process.wait(at_most(15))
         nothing_survives(mark, supervisor)
 
 
@@ -127,7 +127,7 @@ def test_nothing_survives_a_gateway_killed_amid_thirty_starts(attempt):
     with gateway(SPAWN_MANY, mark) as (process, supervisor):
         wait_until(lambda: len(survivors(mark)) > attempt * 10, "some are started")
         process.kill()
-        process.wait(15)
+        process.wait(at_most(15))
         nothing_survives(mark, supervisor)
 
 
@@ -136,7 +136,7 @@ def test_a_fork_of_the_gateway_does_not_keep_its_children_alive():
     with gateway(LEAVE_A_FORK, mark) as (process, supervisor):
         fork = int(process.stdout.readline().split()[1])
         process.kill()
-        process.wait(15)
+        process.wait(at_most(15))
         try:
             wait_until(lambda: not alive(supervisor), "the supervisor ends although the fork holds its channel")
             assert survivors(mark) == [fork]
@@ -149,7 +149,7 @@ def test_nothing_survives_a_nested_gateway_either():
     with gateway(WITH_A_NESTED_GATEWAY, mark) as (process, supervisor):
         wait_until(lambda: len(survivors(mark)) == 2 * (WILD_TREE_SIZE + 1), "both gateways have their trees")
         process.kill()
-        process.wait(15)
+        process.wait(at_most(15))
         nothing_survives(mark, supervisor)
 
 
@@ -210,7 +210,7 @@ def test_a_closed_channel_ends_the_supervisor_and_its_children():
     with bare_supervisor() as (process, channel):
         _, pid = launch_sleep(channel)
         channel.close()
-        assert process.wait(15) == 0
+        assert process.wait(at_most(15)) == 0
         assert not alive(pid)
 
 
@@ -221,7 +221,7 @@ def test_a_fault_of_the_supervisor_is_reported_and_takes_its_children_along():
         [(verb, _, text, _)] = wait_until(inbox.read, "the fault is reported")
         assert verb == "fault"
         assert "Traceback" in text
-        assert process.wait(15) == 1
+        assert process.wait(at_most(15)) == 1
         assert not alive(pid)
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import at_most
+
 import trunkline.mcpserver
 
 SOURCE = Path(trunkline.mcpserver.__file__).parents[2]
@@ -16,7 +18,7 @@ LOADED = "import sys, json; sys.path.insert(0, sys.argv[1]); import {}; print(js
 def loaded_by(module: str) -> list[str]:
     """Every module there is after importing one, in an interpreter without installed packages."""
     command = [sys.executable, "-I", "-S", "-c", LOADED.format(module), str(SOURCE)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=at_most(60)).stdout)
 
 
 def test_it_imports_the_standard_library_and_itself() -> None:

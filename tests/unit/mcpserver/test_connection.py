@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from tests.support.mcp_dialogue import Dialogue, talking_to
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.mcpserver import Server
 from trunkline.mcpserver.messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
@@ -278,14 +278,14 @@ async def test_a_client_that_is_gone_ends_the_connection() -> None:
     client.writer.drain = broken  # type: ignore[method-assign]
     serving = asyncio.get_running_loop().create_task(gates.server.serve(client.reader, client.writer))
     client.request("ping")
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, at_most(10))
     assert client.writer.closed
 
 
 async def test_a_reader_that_breaks_ends_the_connection() -> None:
     client = Dialogue()
     client.reader.set_exception(ConnectionResetError())
-    await asyncio.wait_for(Server().serve(client.reader, client.writer), 10)
+    await asyncio.wait_for(Server().serve(client.reader, client.writer), at_most(10))
     assert client.writer.closed
 
 
@@ -308,7 +308,7 @@ async def test_a_client_that_does_not_read_does_not_keep_the_server_at_its_end()
     client.writer.open_.clear()
     client.say_bytes(json.dumps(ping(1)).encode() + b"\n")
     client.reader.feed_eof()
-    await asyncio.wait_for(serving, 20)
+    await asyncio.wait_for(serving, at_most(20))
 
 
 async def test_a_client_that_asks_for_much_and_reads_nothing_makes_little_wait_for_it() -> None:
@@ -326,4 +326,4 @@ async def test_a_client_that_asks_for_much_and_reads_nothing_makes_little_wait_f
     client.writer.open_.set()
     await until(lambda: client.writer.data.count(b"\n") == 201, "all is answered")
     client.reader.feed_eof()
-    await asyncio.wait_for(serving, 20)
+    await asyncio.wait_for(serving, at_most(20))

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.mcpserver.context import Client, Context
 
@@ -63,7 +64,7 @@ def test_progress_told_from_many_threads_only_ever_grows() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(at_most(30))
     assert [params["progress"] for params in call.params()] == sorted({p["progress"] for p in call.params()})
 
 

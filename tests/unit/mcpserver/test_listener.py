@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.mcpserver import Server
 
@@ -19,7 +19,7 @@ GREETING = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"proto
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: dict) -> dict:
     writer.write(json.dumps(message).encode() + b"\n")
-    return json.loads(await asyncio.wait_for(reader.readline(), 10))
+    return json.loads(await asyncio.wait_for(reader.readline(), at_most(10)))
 
 
 async def closed(*writers: asyncio.StreamWriter) -> None:
@@ -54,9 +54,9 @@ async def test_the_end_of_the_listener_cancels_calls_and_hangs_up() -> None:
         await ask(reader, writer, GREETING)
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait"}}
         writer.write(json.dumps(call).encode() + b"\n")
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), at_most(10))
     assert cancelled == [True]
-    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert await asyncio.wait_for(reader.read(), at_most(10)) == b""
     await closed(writer)
 
 

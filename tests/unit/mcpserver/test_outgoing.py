@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.support.mcp_dialogue import Heard
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.mcpserver.outgoing import Outgoing
 
@@ -20,7 +20,7 @@ async def test_all_that_was_sent_is_written_before_the_end() -> None:
         out.send(message)
     out.tell(b"three")
     out.end()
-    await asyncio.wait_for(out.run(), 10)
+    await asyncio.wait_for(out.run(), at_most(10))
     assert heard.data == b"one\ntwo\nthree\n"
 
 
@@ -36,10 +36,10 @@ async def test_a_client_that_does_not_read_gets_answers_later_and_news_never() -
     await until(lambda: heard.data, "the first is written")
     assert not room.done()
     heard.open_.set()
-    await asyncio.wait_for(room, 10)
+    await asyncio.wait_for(room, at_most(10))
     out.tell(b"news")
     out.end()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, at_most(10))
     assert heard.data.split(b"\n")[1:] == [b"kept", b"news", b""]
 
 
@@ -51,4 +51,4 @@ async def test_a_stream_that_is_closed_is_a_client_that_is_gone_on_any_loop() ->
     out = Outgoing(Closed())
     out.send(b"x")
     with pytest.raises(ConnectionResetError):
-        await asyncio.wait_for(out.run(), 10)
+        await asyncio.wait_for(out.run(), at_most(10))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 PROGRAM = """
 import os, subprocess, sys
@@ -52,7 +53,7 @@ def start(tmp_path: Path, **streams) -> subprocess.Popen[bytes]:
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=at_most(30))
     assert process.returncode == 0, err
     return out or b"", err or b""
 
@@ -110,7 +111,7 @@ def test_it_ends_when_nobody_reads_its_answers_any_more(tmp_path: Path) -> None:
     process.stdout.close()
     process.stdin.write(talk(call("large")))
     process.stdin.flush()
-    process.wait(30)
+    process.wait(at_most(30))
     process.stdin.close()
     assert process.stderr is not None
     process.stderr.close()
@@ -123,7 +124,7 @@ def test_it_ends_while_a_function_hangs_in_its_thread(tmp_path: Path) -> None:
         "server.register_tool('hang', {}, lambda _: threading.Event().wait())\nserver.run()\n"
     )
     done = subprocess.run(
-        [sys.executable, str(path)], input=talk(GREETING, call("hang")), capture_output=True, timeout=30
+        [sys.executable, str(path)], input=talk(GREETING, call("hang")), capture_output=True, timeout=at_most(30)
     )
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]

@@ -7,7 +7,7 @@ import contextvars
 import threading
 
 import pytest
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.mcpserver.threads import Threads
 
@@ -36,7 +36,7 @@ async def test_no_more_run_than_there_is_room_for_and_a_cancelled_one_keeps_its_
 
     def work() -> str:
         began.set()
-        go_on.wait(20)
+        go_on.wait(at_most(20))
         return "done"
 
     first = loop.create_task(threads.run(work, "first"))
@@ -47,14 +47,14 @@ async def test_no_more_run_than_there_is_room_for_and_a_cancelled_one_keeps_its_
     await asyncio.sleep(0)
     assert not second.done()
     go_on.set()
-    assert await asyncio.wait_for(second, 10) == "second"
+    assert await asyncio.wait_for(second, at_most(10)) == "second"
 
 
 def test_a_function_that_outlives_its_loop_harms_nobody() -> None:
     go_on, ended = threading.Event(), threading.Event()
 
     def work() -> None:
-        go_on.wait(20)
+        go_on.wait(at_most(20))
         ended.set()
 
     async def main() -> None:
@@ -65,4 +65,4 @@ def test_a_function_that_outlives_its_loop_harms_nobody() -> None:
 
     asyncio.run(main())
     go_on.set()
-    assert ended.wait(10)
+    assert ended.wait(at_most(10))

@@ -13,8 +13,9 @@ import grpc
 import pytest
 from tests.support.plugin_messages import REAL
 from tests.support.plugin_rig import JOBS
+from tests.support.waiting import at_most
 
-PATIENCE_S = 15
+PATIENCE_S = at_most(15)
 
 
 class Host:

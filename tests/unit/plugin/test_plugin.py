@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.plugin_rig import JOBS, House, housed, jobs_entry, text, value
 from tests.support.servers import Records
+from tests.support.waiting import at_most
 
 from trunkline.plugin import Plugin
 
@@ -105,7 +106,7 @@ async def test_its_environment_is_what_the_handshake_asks_for(tmp_path: Path, mo
 )
 def test_without_a_host_it_can_serve_it_says_so_and_ends(environ: dict[str, str], words: str) -> None:
     environ = {"PATH": os.environ["PATH"], **environ}
-    ended = subprocess.run([sys.executable, JOBS], env=environ, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run([sys.executable, JOBS], env=environ, capture_output=True, text=True, timeout=at_most(30))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert words in ended.stderr
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import at_most
 from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call
@@ -26,7 +27,7 @@ def call(desk: Desk, value: object) -> Call:
 
 
 async def looked(desk: Desk) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(at_most(60)):
         while desk.router.in_flight > len(desk.sources["files"].held):
             await asyncio.sleep(0.001)
 
@@ -75,7 +76,7 @@ async def test_a_tool_that_went_away_meanwhile_is_unknown(tmp_path: Path) -> Non
     desk.add("other", "read")
     one = call(desk, LONG)
     desk.router.roster.remove("files")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(at_most(60)):
         while not one.done:
             await asyncio.sleep(0.001)
     assert problem_of(one).code is UNKNOWN_TOOL

@@ -7,6 +7,7 @@ import os
 import signal
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError
 from trunkline.runs.session_signals import listening_beside
@@ -26,7 +27,7 @@ async def test_ctrl_c_while_tools_are_made_ready_ends_the_session() -> None:
 async def test_ctrl_c_while_somebody_talks_with_the_agent_is_its_own() -> None:
     async def struck() -> int:
         os.kill(os.getpid(), signal.SIGINT)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(at_most(15)):
             while not signals.pressed:
                 await asyncio.sleep(0.01)
         return 5
@@ -45,7 +46,7 @@ async def test_an_agent_that_works_by_itself_and_is_deaf_to_ctrl_c_is_ended(time
         await asyncio.sleep(60)
 
     with listening_beside() as signals, signals.agent_has_terminal(works_alone=True):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(at_most(20)):
             with pytest.raises(GatewayError) as refused:
                 await signals.unless_interrupted(deaf(), "claude")
     assert refused.value.problem.code is STEP_INTERRUPTED

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.core.tool import Tool
 from trunkline.search.corpus import Collection, Corpus, Entry, Group
@@ -359,7 +360,7 @@ def test_the_order_does_not_depend_on_the_hash_seed() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=at_most(60),
         ).stdout
         for seed in ("0", "1", "2")
     }

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 ROOT = Path(__file__).parents[4]
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench.discovery", "--quick", "--folder", str(folder), *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=at_most(110), check=False)
 
 
 @pytest.mark.slow

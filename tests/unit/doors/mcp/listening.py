@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.client import META, encode, modern_headers
 from tests.support.pipes import Pipes
+from tests.support.waiting import at_most
 from tests.unit.doors.rig import House, at_pipe
 
 Heard = Callable[[], Awaitable[dict[str, Any]]]
@@ -36,7 +37,7 @@ async def opened(
 
         async def heard() -> dict[str, Any]:
             nonlocal events
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(at_most(15)):
                 if events is None:
                     events = wire.events(await wire.read_head())
                 event = json.loads(await anext(events))

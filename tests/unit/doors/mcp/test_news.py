@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.client import CLIENT_INFO
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.listening import listening
 from tests.unit.doors.rig import House, at_pipe, house
 from tests.unit.router.fakes import whole_offer
@@ -31,7 +31,7 @@ def change(here: House, **offered: Any) -> None:
 
 async def next_method(events: AsyncIterator[bytes]) -> str:
     while True:
-        event = await asyncio.wait_for(anext(events), 15)
+        event = await asyncio.wait_for(anext(events), at_most(15))
         if event:
             return json.loads(event)["method"]
 

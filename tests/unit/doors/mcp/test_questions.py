@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.client import encode
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
 from tests.unit.doors.rig import house
 from tests.unit.router.fakes import OK
@@ -144,7 +144,7 @@ async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path) -
         asking = Asking(call)
         await talk.next()
         talk.pipes.end_input()
-        await asyncio.wait_for(asyncio.shield(talk.serving), 15)
+        await asyncio.wait_for(asyncio.shield(talk.serving), at_most(15))
         assert asking.error["message"] == "The client is gone"
         assert call.done
         late = Asking(None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.client import CLIENT_INFO, META
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.listening import piped
 from tests.unit.doors.rig import House, house
 
@@ -39,7 +39,7 @@ def update(here: House, uri: str, *, source: str = "s", **more: Any) -> None:
 
 async def updated(events: AsyncIterator[bytes]) -> dict[str, Any]:
     while True:
-        event = await asyncio.wait_for(anext(events), 15)
+        event = await asyncio.wait_for(anext(events), at_most(15))
         if event:
             message = json.loads(event)
             if message["method"] == "notifications/resources/updated":

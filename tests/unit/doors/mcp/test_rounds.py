@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import FORM, YES, Talk, legacy, make_modern
 from tests.unit.router.fakes import OK
 
@@ -201,7 +201,7 @@ async def test_a_client_that_goes_while_it_is_asked_leaves_nothing(tmp_path: Pat
         needs(await talk.call())
         await talk.next()
         talk.pipes.end_input()
-        await asyncio.wait_for(asyncio.shield(talk.serving), 15)
+        await asyncio.wait_for(asyncio.shield(talk.serving), at_most(15))
         assert not talk.source.held
         assert len(conversation.calls) == len(conversation.questions) == 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.attached import modern_meta
 from tests.support.pipes import Pipes
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.links.scripted_server import Peer, http, scripted
 
 from trunkline.core.events import Events, Note
@@ -70,7 +70,7 @@ async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000)
     try:
         yield Stage(relay, pipes, serving, notes)
         pipes.end_input()
-        await asyncio.wait_for(serving, 15)
+        await asyncio.wait_for(serving, at_most(15))
     finally:
         serving.cancel()
         await asyncio.wait([serving])
@@ -408,7 +408,7 @@ async def test_only_the_answer_to_the_request_comes_out_of_its_stream() -> None:
         assert (await here.pipes.next())["id"] == 1
         assert here.relay.requests == {}
         here.pipes.end_input()
-        await asyncio.wait_for(here.serving, 15)
+        await asyncio.wait_for(here.serving, at_most(15))
         assert await here.pipes.rest() == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.links.mcp.memory_lane import new_call
 from tests.unit.links.scripted_server import Peer, Scripted, both_loops, http, run_on, scripted
 
@@ -449,7 +449,7 @@ def test_a_call_given_up_closes_its_stream_and_a_legacy_server_is_told(loop_fact
             call = sent(lane)
             await until(lambda: server.requests, "it arrived")
             call.give_up(GIVEN_UP)
-            await asyncio.wait_for(closed.wait(), 15)
+            await asyncio.wait_for(closed.wait(), at_most(15))
             if not modern:
                 await until(lambda: len(posts(server)) == 2, "the server is told")
                 assert posts(server)[1]["method"] == "notifications/cancelled"
@@ -537,7 +537,7 @@ def test_a_server_without_a_stream_is_asked_once(loop_factory: Loop, status: int
         async with scripted(listening(http(b"", status))) as server, lane_to(server.url) as lane:
             lane.listen()
             assert lane._listener is not None
-            await asyncio.wait_for(lane._listener, 15)
+            await asyncio.wait_for(lane._listener, at_most(15))
             assert len(server.requests) == 1
             assert lane.usable
 

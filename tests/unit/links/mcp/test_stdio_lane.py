@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.processes import alive
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.links.mcp.memory_lane import new_call
 from tests.unit.links.scripted_server import both_loops, run_on
 
@@ -106,7 +106,7 @@ def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: 
             outcome = await ended(sent(lane))
             assert isinstance(outcome, Result), outcome
             assert len(outcome.raw) > size
-            problem = await asyncio.wait_for(asyncio.shield(lane.lost), 15)
+            problem = await asyncio.wait_for(asyncio.shield(lane.lost), at_most(15))
             assert "exited with status 0" in problem.message
 
     run_on(loop_factory, main())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
+from tests.support.waiting import at_most
 
 from trunkline.sources.builtin import file_place as module
 from trunkline.sources.builtin.file_place import file_place
@@ -93,7 +94,7 @@ def test_of_two_who_want_one_place_one_waits_and_gives_up_in_time(
     with file_place(bench.root, "file"):
         second = threading.Thread(target=come_second)
         second.start()
-        second.join(20)
+        second.join(at_most(20))
     assert "worked on by another call" in refused[0]
 
 

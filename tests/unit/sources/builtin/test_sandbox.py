@@ -8,18 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.sources.builtin.sandbox import Sandbox
 
 BWRAP = shutil.which("bwrap") or ""
-
-
-def works() -> bool:
-    trial = [BWRAP, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
-    return bool(BWRAP) and subprocess.run(trial, capture_output=True, timeout=30).returncode == 0
-
-
-real = pytest.mark.skipif(not works(), reason="needs bubblewrap, and a system that lets it work")
+real = pytest.mark.needs("bwrap")
 
 
 class Place:
@@ -43,7 +37,9 @@ class Place:
     def run(self, script: str, folder: Path | None = None) -> str:
         argv = self.sandbox.wrap(["/bin/sh", "-c", script], str(folder or self.root))
         env = self.sandbox.environment()
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=at_most(60), stdin=subprocess.DEVNULL
+        )
         return done.stdout + done.stderr
 
 
@@ -140,7 +136,6 @@ def test_what_killed_gateways_left_is_removed_and_nothing_else(tmp_path: Path, m
 
 
 @real
-@pytest.mark.optional
 def test_inside_the_root_is_there_and_the_rest_is_read_only_or_hidden(place: Place) -> None:
     assert place.run("pwd; cat secret; echo new > file") == f"{place.root}\nsecret of project"
     assert (place.root / "file").read_text() == "new\n"
@@ -152,7 +147,6 @@ def test_inside_the_root_is_there_and_the_rest_is_read_only_or_hidden(place: Pla
 
 
 @real
-@pytest.mark.optional
 def test_inside_the_system_works_as_usual(place: Place) -> None:
     assert place.run("my-tool") == "my tool\n"
     assert (
@@ -162,7 +156,6 @@ def test_inside_the_system_works_as_usual(place: Place) -> None:
 
 
 @real
-@pytest.mark.optional
 def test_what_is_left_in_tmp_and_home_is_there_for_the_next_command_and_nobody_else(place: Place) -> None:
     name = f"trunkline-{os.getpid()}"
     place.run(f"echo one > /tmp/{name}; echo two > ~/kept")
@@ -174,7 +167,6 @@ def test_what_is_left_in_tmp_and_home_is_there_for_the_next_command_and_nobody_e
 
 
 @real
-@pytest.mark.optional
 def test_inside_no_other_process_is_seen_and_no_power_is_left(place: Place) -> None:
     pids = place.run("ls /proc").split()
     assert str(os.getpid()) not in pids
@@ -198,7 +190,6 @@ ATTEMPTS = [
 
 
 @real
-@pytest.mark.optional
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 @pytest.mark.parametrize("plugins", [True, False], ids=["with plugins", "without"])
 def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, attempt: str, plugins: bool) -> None:
@@ -216,7 +207,7 @@ def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, at
     try:
         for _ in range(2):
             argv = sandbox.wrap(["/bin/sh", "-c", f"touch ../fine; ls state; {attempt}"], str(folder))
-            assert b"token" not in subprocess.run(argv, env=env, capture_output=True, timeout=60).stdout
+            assert b"token" not in subprocess.run(argv, env=env, capture_output=True, timeout=at_most(60)).stdout
     finally:
         sandbox.close()
     assert files[1].parent.exists() is plugins, "what was mounted on is left"
@@ -226,7 +217,6 @@ def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, at
 
 
 @real
-@pytest.mark.optional
 def test_nothing_started_inside_survives(place: Place) -> None:
     mark = f"10{os.getpid()}"
     place.run(f"(setsid env -i sleep {mark} &); sleep 0.1; echo done")
@@ -235,7 +225,6 @@ def test_nothing_started_inside_survives(place: Place) -> None:
 
 
 @real
-@pytest.mark.optional
 def test_inside_nobody_puts_another_folder_in_the_place_of_our_state(tmp_path: Path) -> None:
     root = tmp_path / "project"
     state = root / ".local" / "state" / "trunkline"
@@ -248,7 +237,9 @@ def test_inside_nobody_puts_another_folder_in_the_place_of_our_state(tmp_path: P
         " echo bad > .local/state/trunkline/new"
     )
     try:
-        subprocess.run(sandbox.wrap(["/bin/sh", "-c", script], str(root)), env=env, capture_output=True, timeout=60)
+        subprocess.run(
+            sandbox.wrap(["/bin/sh", "-c", script], str(root)), env=env, capture_output=True, timeout=at_most(60)
+        )
     finally:
         sandbox.close()
     assert (root / "fine").exists()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.sink_ledger import Ledger
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST
@@ -70,7 +70,7 @@ async def stage_at(folder: Path, act: Callable[[Mapping[str, Any], Job], Any] | 
         yield stage
     finally:
         life.cancel()
-        await asyncio.wait([life], timeout=20)
+        await asyncio.wait([life], timeout=at_most(20))
 
 
 def said(outcome: Outcome) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import gc
 import threading
 
 import pytest
+from tests.support.waiting import at_most
 
 from trunkline.sources.builtin.threads import Threads
 
@@ -41,7 +42,7 @@ async def test_closing_waits_for_what_is_under_way_and_begins_nothing_new() -> N
 
     def work() -> None:
         begun.set()
-        release.wait(20)
+        release.wait(at_most(20))
         done.append("first")
         raise RuntimeError("nobody hears of it")
 

@@ -1,0 +1,122 @@
+"""What `make test` makes of a failure: a small project with one test of each kind, run as the suite is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import at_most
+
+ROOT = Path(__file__).parents[2]
+
+BEGINNING = """
+import os, pathlib, subprocess, time
+import pytest, tests.conftest
+tests.conftest.LEAK_PATIENCE_S = 0.2
+
+def is_first_time(name):
+    mark = pathlib.Path(__file__).with_name(name + ".ran")
+    times = int(mark.read_text()) if mark.exists() else 0
+    mark.write_text(str(times + 1))
+    return times == 0
+
+def test_fine():
+    pass
+"""
+SHAKY = "def test_shaky{0}():\n    assert not is_first_time('shaky{0}'), 'the first {0} time'\n"
+BAD = "def test_bad():\n    is_first_time('bad')\n    assert False, 'as always'\n"
+LAW = "@pytest.mark.law\ndef test_law():\n    assert not is_first_time('law')\n"
+LEAK = "def test_leak():\n    if is_first_time('leak'):\n        subprocess.Popen(['sleep', '30'])\n"
+CRASH = "{0}def test_crash():\n    if is_first_time('crash'):\n        os._exit(1)\n"
+SKIPPED = "@pytest.mark.skip(reason='why not')\ndef test_skipped():\n    pass\n"
+UNREADABLE = "import no_such_module\n"
+
+
+def run_tests(folder: Path, *parts: str, ci: bool = True, seed: str = "") -> subprocess.CompletedProcess[str]:
+    (folder / "test_sample.py").write_text(BEGINNING + "\n".join(parts))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    law: never run twice\n    optional: may be skipped\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_"))}
+    environment |= {"CI": "true" if ci else "", "PYTHONPATH": str(ROOT), "WORKERS": "1", "TEST_SEED": seed}
+    return subprocess.run(
+        [sys.executable, "-m", "tools.run_tests", "-p", "tests.conftest", f"--rootdir={folder}", "test_sample.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=at_most(90),
+    )
+
+
+def times(folder: Path, name: str) -> int:
+    return int((folder / f"{name}.ran").read_text())
+
+
+def last_lines(ended: subprocess.CompletedProcess[str]) -> list[str]:
+    return ended.stdout.splitlines()[-2:]
+
+
+def test_what_passes_the_second_time_is_shaky_and_told_with_its_traceback_and_seed(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, SHAKY.format(1), seed="1234")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert times(tmp_path, "shaky1") == 2
+    told = ended.stdout.partition("== shaky")[2]
+    assert "test_sample.py::test_shaky1" in told
+    assert "the first 1 time" in told
+    assert "TEST_SEED=1234" in told
+    assert last_lines(ended)[0].startswith("shaky: 1, minutes: ")
+    assert last_lines(ended)[1] == "1 passed, 0 failed, 0 skipped"
+
+
+def test_what_fails_twice_is_red(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, BAD, SHAKY.format(1), CRASH.format(""))
+    assert ended.returncode == 1
+    assert times(tmp_path, "bad") == 2
+    assert last_lines(ended)[0].startswith("shaky: 2, ")
+    assert last_lines(ended)[1] == "1 passed, 1 failed, 0 skipped"
+
+
+def test_more_than_three_shaky_tests_are_red(tmp_path: Path) -> None:
+    assert run_tests(tmp_path, *[SHAKY.format(number) for number in range(3)]).returncode == 0
+    for mark in tmp_path.glob("*.ran"):
+        mark.unlink()
+    ended = run_tests(tmp_path, *[SHAKY.format(number) for number in range(4)])
+    assert ended.returncode == 1
+    assert last_lines(ended)[0].startswith("shaky: 4, ")
+
+
+@pytest.mark.parametrize(("name", "source"), [("law", LAW), ("leak", LEAK)])
+def test_a_law_and_something_left_behind_are_never_run_twice(tmp_path: Path, name: str, source: str) -> None:
+    ended = run_tests(tmp_path, source, SHAKY.format(1))
+    assert ended.returncode == 1
+    assert times(tmp_path, name) == 1
+    assert times(tmp_path, "shaky1") == 2
+
+
+def test_a_law_that_took_its_worker_down_is_red_whatever_it_does_the_second_time(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, CRASH.format("@pytest.mark.law\n"))
+    assert ended.returncode == 1
+    assert last_lines(ended)[1] == "1 passed, 1 failed, 0 skipped"
+
+
+def test_by_hand_one_failure_is_red(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, SHAKY.format(1), SKIPPED, ci=False)
+    assert ended.returncode == 1
+    assert times(tmp_path, "shaky1") == 1
+    assert last_lines(ended)[1] == "1 passed, 1 failed, 1 skipped"
+
+
+def test_a_skip_in_ci_is_red(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, SKIPPED)
+    assert ended.returncode == 1
+    assert "why not" in ended.stdout
+
+
+def test_what_cannot_be_imported_is_red(tmp_path: Path) -> None:
+    assert run_tests(tmp_path, UNREADABLE).returncode not in (0, 5)
+
+
+def test_nothing_collected_is_red(tmp_path: Path) -> None:
+    assert run_tests(tmp_path, "del test_fine").returncode == 5

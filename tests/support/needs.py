@@ -1,0 +1,36 @@
+"""Programs of the system that tests need: `pytest.mark.needs("git")`. What is missing is said with how to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from tests.support.waiting import at_most
+
+OWN_PROGRAMS = Path(__file__).parents[2] / "tools" / "programs" / "usr" / "bin"
+"""What `make` unpacked for the tests, without changing the system."""
+_SANDBOX = ["bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+PROGRAMS = {
+    "bash": (["bash", "--version"], "apt-get install bash"),
+    "bwrap": (_SANDBOX, "make test-deps, and a system that lets users have namespaces"),
+    "git": (["git", "--version"], "apt-get install git"),
+    "make": (["make", "--version"], "apt-get install make"),
+}
+"""How each shows that it works, and what to do where it does not."""
+
+
+def find_own_programs() -> None:
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(OWN_PROGRAMS)])
+
+
+@cache
+def missing(program: str) -> str:
+    """Why tests that need it are left out, or nothing."""
+    trial, remedy = PROGRAMS[program]
+    if shutil.which(program) is None:
+        return f"`{program}` is not installed: {remedy}"
+    done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30))
+    return "" if done.returncode == 0 else f"`{program}` does not work here ({done.stderr.strip()}): {remedy}"
