@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+# where it is set, every program started would compile all of its modules anew, hundreds of times in a run of the tests
+unexport PYTHONDONTWRITEBYTECODE
 NODE_MODULES := tools/node/node_modules
 AGENTS := tools/agents/node_modules
 CONFORMANCE := tools/conformance/node_modules

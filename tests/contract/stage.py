@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import msgspec
 import pytest
 import uvloop
 from tests.support.gateway import write_config
+from tests.support.pairs import pairs
 from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.waiting import at_most, until
 
@@ -66,8 +69,27 @@ VARIANTS = (
 )
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
-every_kind = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 both_loops = pytest.mark.parametrize("loop", LOOPS)
+
+
+def over(name: str, values: Sequence[Any]) -> Callable[[pytest.Metafunc], None]:
+    """What a module takes as its `pytest_generate_tests`, for its tests with this argument and a `loop`.
+
+    Every test meets every value, and both meet every loop; all three together are for `make test-all`.
+    """
+
+    def generate(metafunc: pytest.Metafunc) -> None:
+        if not {name, "loop"} <= set(metafunc.fixturenames):
+            return
+        functions = inspect.getmembers(metafunc.module, inspect.isfunction)
+        tests = [
+            test for test, function in functions if {name, "loop"} <= inspect.signature(function).parameters.keys()
+        ]
+        kept = pairs(product(tests, values, LOOPS), lambda case: [str(value) for value in case])
+        own = [case[1:] for case in kept if case[0] == metafunc.function.__name__]
+        metafunc.parametrize((name, "loop"), [pytest.param(*case, id="-".join(map(str, case))) for case in own])
+
+    return generate
 
 
 class Stage:

@@ -11,8 +11,7 @@ from tests.contract.stage import (
     NAME,
     VARIANTS,
     Variant,
-    both_loops,
-    every_kind,
+    over,
     play,
     problem,
     received,
@@ -27,11 +26,10 @@ from trunkline.core.call import RemoteError, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
 from trunkline.sources import KINDS
 
+pytest_generate_tests = over("variant", VARIANTS)
 ODD = b'{"z":1.10,"big":123456789012345678901234567890,"far":1e400,"u":"\\u00e9\xc3\xa9\\/","e":{},"n":[null, true]}'
 
 
-@both_loops
-@every_kind
 def test_tools_are_offered_as_their_server_defined_them(tmp_path: Path, variant: Variant, loop: str) -> None:
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
@@ -49,8 +47,6 @@ def test_tools_are_offered_as_their_server_defined_them(tmp_path: Path, variant:
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_arguments_results_and_errors_pass_byte_for_byte(tmp_path: Path, variant: Variant, loop: str) -> None:
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
@@ -72,8 +68,6 @@ def test_arguments_results_and_errors_pass_byte_for_byte(tmp_path: Path, variant
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_many_calls_are_in_flight_at_once_and_nobody_gets_anothers_answer(
     tmp_path: Path, variant: Variant, loop: str
 ) -> None:
@@ -91,8 +85,6 @@ def test_many_calls_are_in_flight_at_once_and_nobody_gets_anothers_answer(
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_progress_arrives_in_order_before_the_answer(tmp_path: Path, variant: Variant, loop: str) -> None:
     async def scene() -> None:
         async with staged(tmp_path, variant) as stage:
@@ -107,18 +99,17 @@ def test_progress_arrives_in_order_before_the_answer(tmp_path: Path, variant: Va
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_a_call_nobody_waits_for_is_cancelled_at_the_server_and_no_other(
     tmp_path: Path, variant: Variant, loop: str
 ) -> None:
     async def scene() -> None:
         async with staged(tmp_path, variant, tools={"timeouts": {"hang": 0.5}}) as stage:
-            await stage.ready()
-            slow = stage.start("sleep", {"seconds": 1.5})
+            await stage.call("echo")  # a server of this session's own is up, and its deadlines are the calls' alone
+            slow = stage.start("gate", {"path": str(tmp_path / "gate")})
             cancelled = stage.start("sleep", {"seconds": 60})
             late = stage.start("hang")
-            await stage.server.wait_for("call", count=2, tool="sleep")
+            for tool in ("gate", "sleep"):
+                await stage.server.wait_for("call", tool=tool)
             await stage.server.wait_for("call", tool="hang")
             cancelled.cancel("the caller left")
             await until(lambda: late.done, "the deadline is past")
@@ -131,16 +122,16 @@ def test_a_call_nobody_waits_for_is_cancelled_at_the_server_and_no_other(
             else:
                 await stage.server.wait_for("cancelled", count=2)
                 assert {event["requestId"] for event in stage.server.events("cancelled")} == ids
+            assert not slow.done
+            (tmp_path / "gate").touch()
             await until(lambda: slow.done, "the other one ends by itself")
             assert slow.outcome is not None
-            assert value(slow.outcome)["content"][0]["text"] == "slept"
+            assert value(slow.outcome)["content"][0]["text"] == "let through"
             assert stage.state == "ready"
 
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_a_changed_list_is_followed(tmp_path: Path, variant: Variant, loop: str) -> None:
     quiet = variant.transport == "http" and (variant.modern or "no_get" in variant.options.get("faults", ()))
 
@@ -159,8 +150,6 @@ def test_a_changed_list_is_followed(tmp_path: Path, variant: Variant, loop: str)
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_a_killed_server_fails_what_it_had_and_works_again_once_it_is_back(
     tmp_path: Path, variant: Variant, loop: str
 ) -> None:
@@ -189,8 +178,6 @@ def test_a_killed_server_fails_what_it_had_and_works_again_once_it_is_back(
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_state_belongs_to_a_session_where_the_server_keeps_any(tmp_path: Path, variant: Variant, loop: str) -> None:
     shared = variant.modern or variant.keys.get("sessions") == "shared"
 
@@ -214,8 +201,6 @@ def test_state_belongs_to_a_session_where_the_server_keeps_any(tmp_path: Path, v
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_a_server_that_is_not_there_is_down_with_a_reason_until_it_is(
     tmp_path: Path, variant: Variant, loop: str
 ) -> None:
@@ -241,8 +226,6 @@ def test_a_server_that_is_not_there_is_down_with_a_reason_until_it_is(
     play(loop, scene())
 
 
-@both_loops
-@every_kind
 def test_ending_in_the_middle_of_everything_leaves_nothing_and_answers_everyone(
     tmp_path: Path, variant: Variant, loop: str
 ) -> None:

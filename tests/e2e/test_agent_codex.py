@@ -5,10 +5,11 @@ Nothing but the user's own configuration leads to that model, so a run that gets
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
-from time import monotonic, time
+from time import time
 from typing import Any
 
 import pytest
@@ -24,7 +25,6 @@ pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 
 CODEX = AgentKind("codex", RESPONSES, lambda _: {"MODEL_KEY": "not-a-key"})
 ASKS_SERVERS = ("list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource")
-END_S = 5.0
 CODE_MODE = "gpt-6.1-sol"
 ONLY_OURS = {"enable": True}
 EXPOSED = {"enable": True, "plugin_tools": [{"plugin": "jobs", "expose": ["echo"]}]}
@@ -147,6 +147,7 @@ def told(run: AgentRun) -> str:
 # Only our tools -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_counts(tmp_path: Path) -> None:
     stage = Stage(tmp_path, path=[BIN])
     plant_repository(stage.project, lambda name: f"touch {stage.marks}/{name}")
@@ -174,29 +175,44 @@ async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_count
     assert [warned["code"] for warned in run.of("warned")] == [PROXY_PROVIDER.id]
 
 
-@pytest.mark.parametrize("model", ["gpt-5.5", "a-model-that-nobody-knows"])
-async def test_the_longest_results_arrive_whole_whatever_the_model(tmp_path: Path, model: str) -> None:
-    stage = Stage(tmp_path)
-    run = await stage.run(
-        calls(ours("jobs_echo", text="😀" * (LONGEST - 1) + "!")), options={"model": model}, mcp_proxy=EXPOSED
-    )
+LONG = "😀" * (LONGEST - 1) + "!"
+
+
+@pytest.fixture(scope="module")
+def unknown_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stage, AgentRun]:
+    """A run of a version that nobody knows, with a slow server and a result as long as they get."""
+    folder = tmp_path_factory.mktemp("unknown")
+    stage = Stage(folder, path=[wrapper(folder, "codex", UNKNOWN)])
+    long = calls(ours("jobs_echo", text=LONG))
+    run = asyncio.run(stage.run(calls(ours("Read", path="note.txt")), long, mcp_proxy=EXPOSED))
     run.succeeded()
+    return stage, run
+
+
+def test_an_unknown_version_is_tried_and_a_slow_server_waited_for(unknown_run: tuple[Stage, AgentRun]) -> None:
+    stage, run = unknown_run
     assert run.offered == offers(*BUILTINS, "jobs_echo")
-    assert run.model.result(0).text.count("😀") == LONGEST - 1
-    assert run.model.result(0).text.endswith("!")
-
-
-async def test_an_unknown_version_is_tried_and_a_slow_server_waited_for(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, path=[wrapper(tmp_path, "codex", UNKNOWN)])
-    run = await stage.run(calls(ours("Read", path="note.txt")), mcp_proxy=ONLY_OURS)
-    run.succeeded()
-    assert run.offered == offers(*BUILTINS)
     assert ISOLATION_UNVERIFIED.id in [warned["code"] for warned in run.of("warned")]
     assert stage.marked() == []
     assert "PLANTED" not in told(run)
     assert run.changed == {}
 
 
+def test_the_longest_results_arrive_whole(unknown_run: tuple[Stage, AgentRun]) -> None:
+    _, run = unknown_run
+    assert run.model.result(1).text.endswith(LONG)
+
+
+async def test_the_longest_results_arrive_whole_also_with_a_model_that_nobody_knows(tmp_path: Path) -> None:
+    run = await Stage(tmp_path).run(
+        calls(ours("jobs_echo", text=LONG)), options={"model": "a-model-that-nobody-knows"}, mcp_proxy=EXPOSED
+    )
+    run.succeeded()
+    assert run.offered == offers(*BUILTINS, "jobs_echo")
+    assert run.model.result(0).text.endswith(LONG)
+
+
+@pytest.mark.law
 async def test_a_run_in_which_a_tool_of_its_own_was_used_counts_for_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, path=[wrapper(tmp_path, "codex", KEEPS_ITS_SHELL)])
     run = await stage.run(calls(Use("exec_command", {"cmd": "sleep 1000"})), mcp_proxy=ONLY_OURS)
@@ -204,14 +220,13 @@ async def test_a_run_in_which_a_tool_of_its_own_was_used_counts_for_nothing(tmp_
     run.left_nothing()
 
 
+@pytest.mark.law
 async def test_ctrl_c_ends_everything_in_the_middle_of_a_call(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     async with stage.going(calls(ours("Bash", command="sleep 1000")), mcp_proxy=ONLY_OURS) as (going, finished):
         await going.wait_for("tool_call_started")
-        began = monotonic()
         going.interrupt()
         await going.process.wait()
-        assert monotonic() - began < END_S
     [run] = finished
     assert (run.status, run.code) == (130, STEP_INTERRUPTED.id)
     assert run.changed == {}

@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from tests.support.models.gemini import GEMINI as GEMINI_API
 from tests.support.models.responses import RESPONSES
 from tests.support.models.script import Turn, Use, calls
 from tests.support.peers.programs import SDK, StdioPeer
+from tests.support.processes import read_process
 from tests.support.waiting import until, wait_until
 
 from trunkline.core.errors import STEP_INTERRUPTED, TOOLS_NOT_LISTED
@@ -43,7 +43,6 @@ SERVER_TOOLS = [f"books_{tool}" for tool in ("add", "blob", "fail", "grow", "hol
     "books_work",
 ]
 RESOURCES = ("list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource")
-END_S = 5.0
 
 
 def ours(tool: str, **arguments: Any) -> Use:
@@ -232,6 +231,7 @@ def press(terminal: Terminal, key: str, happened: Callable[[], bool]) -> None:
     raise AssertionError(terminal.written)
 
 
+@pytest.mark.law
 async def test_ctrl_c_ends_an_agent_at_work_and_is_not_taken_for_success(tmp_path: Path) -> None:
     stage = claude(tmp_path)
 
@@ -246,22 +246,19 @@ async def test_ctrl_c_ends_an_agent_at_work_and_is_not_taken_for_success(tmp_pat
 
 
 def at_work(stage: SessionStage) -> bool:
-    return any(b"sleep\x001000" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in survivors(stage.mark))
+    return any("sleep 1000" in process.command for pid in survivors(stage.mark) if (process := read_process(pid)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_session_that_is_ended_from_outside_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     stage = claude(tmp_path)
-    struck_at = 0.0
 
     def play(terminal: Terminal) -> None:
-        nonlocal struck_at
         terminal.wait_for("shortcuts")
-        struck_at = monotonic()
         os.kill(terminal.process.pid, number)
 
     async with stage.made(args=[]) as started:
         status, _ = await asyncio.to_thread(sit, stage, started, play)
-        await until(lambda: not survivors(stage.mark) and not folders_left(started.temporary, PREFIX), "its end", END_S)
-    assert monotonic() - struck_at < END_S
+        await until(lambda: not survivors(stage.mark) and not folders_left(started.temporary, PREFIX), "its end")
     assert status == (STEP_INTERRUPTED.exit if number == signal.SIGTERM else -signal.SIGKILL)

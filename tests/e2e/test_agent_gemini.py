@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.support.agent_runs import BUILTINS, AgentKind, AgentStage, exposing, 
 from tests.support.child_trees import survivors
 from tests.support.models.gemini import GEMINI as GEMINI_API
 from tests.support.models.script import Use, calls
+from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import SDK
 from tests.support.plugin_rig import jobs_entry
 from tests.support.waiting import until
@@ -27,7 +27,6 @@ NATIVE = [
 ]
 """What it offers by itself where nobody can be asked; `read_mcp_resource` and the like come with servers."""
 SECRET = "only-in-this-file"
-END_S = 5.0
 
 GEMINI = AgentKind("gemini", GEMINI_API, lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "not-a-key"})
 
@@ -113,6 +112,7 @@ if "--version" not in arguments:
 """
 
 
+@pytest.mark.law
 async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository_or_the_user_gets_in(
     tmp_path: Path,
 ) -> None:
@@ -208,11 +208,13 @@ if "--version" not in arguments:
 """
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [(WITHOUT_RULES, "TL613"), (WITHOUT_SERVER, "TL612")],
-    ids=["it uses a tool of its own", "it never hears of ours"],
-)
+NOT_BELIEVED = {"it uses a tool of its own": (WITHOUT_RULES, "TL613")}
+if IN_FULL:  # it is found out the same way with every agent: Claude Code shows it in every run of the tests
+    NOT_BELIEVED["it never hears of ours"] = (WITHOUT_SERVER, "TL612")
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(("change", "code"), NOT_BELIEVED.values(), ids=NOT_BELIEVED)
 async def test_a_run_fails_where_the_agent_does_not_do_as_it_is_told(tmp_path: Path, change: str, code: str) -> None:
     stage = AgentStage(tmp_path, GEMINI, path=[wrapper(tmp_path, "gemini", change)])
     run = await stage.run(calls(Use("list_directory", {"dir_path": "."})), options=MODEL, mcp_proxy={"enable": True})
@@ -223,6 +225,7 @@ async def test_a_run_fails_where_the_agent_does_not_do_as_it_is_told(tmp_path: P
 # The end --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_an_interrupt_ends_the_agent_and_the_command_that_it_just_runs(tmp_path: Path) -> None:
     stage = AgentStage(tmp_path, GEMINI)
     settle_user(stage)
@@ -230,10 +233,8 @@ async def test_an_interrupt_ends_the_agent_and_the_command_that_it_just_runs(tmp
     async with stage.going(asked, options=MODEL, mcp_proxy={"enable": True}) as (going, finished):
         await until((stage.project / "pid").exists, "the command runs", 40)
         assert len(survivors(stage.mark)) > 3
-        began = monotonic()
         going.interrupt(signal.SIGINT)
         await going.process.wait()
-        assert monotonic() - began < END_S
     [run] = finished
     run.left_nothing()
     run.kept_files()

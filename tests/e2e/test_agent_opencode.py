@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tests.support.agent_runs import BUILTINS, AgentKind, AgentRun, AgentStage, 
 from tests.support.child_trees import survivors
 from tests.support.models.chat import CHAT
 from tests.support.models.script import Use, calls
+from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import SDK
 from tests.support.plugin_rig import jobs_entry
 from tests.support.waiting import until
@@ -23,7 +23,6 @@ NATIVE = ["bash", "edit", "glob", "grep", "read", "skill", "task", "todowrite", 
 RESOURCES = ["list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource"]
 """There where a server of the user's has resources."""
 SECRET = "only-in-this-file"
-END_S = 5.0
 HISTORY = ("home-/.local/share/opencode/", "home-/.local/state/opencode/", "home-/.cache/opencode/")
 """Where it keeps what it did, whoever starts it."""
 
@@ -132,6 +131,7 @@ if "--version" not in arguments:
 """
 
 
+@pytest.mark.law
 async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository_or_the_user_gets_in(
     tmp_path: Path,
 ) -> None:
@@ -201,11 +201,13 @@ if "--version" not in arguments:
 """
 
 
-@pytest.mark.parametrize(
-    ("dropped", "code"),
-    [(["tools", "permission"], "TL613"), (["mcp"], "TL612")],
-    ids=["it uses a tool of its own", "it never hears of ours"],
-)
+NOT_BELIEVED = {"it uses a tool of its own": (["tools", "permission"], "TL613")}
+if IN_FULL:  # it is found out the same way with every agent: Claude Code shows it in every run of the tests
+    NOT_BELIEVED["it never hears of ours"] = (["mcp"], "TL612")
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(("dropped", "code"), NOT_BELIEVED.values(), ids=NOT_BELIEVED)
 async def test_a_run_fails_where_the_agent_does_not_do_as_it_is_told(
     tmp_path: Path, dropped: list[str], code: str
 ) -> None:
@@ -219,6 +221,7 @@ async def test_a_run_fails_where_the_agent_does_not_do_as_it_is_told(
 # The end --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_an_interrupt_ends_the_agent_and_the_command_that_it_just_runs(tmp_path: Path) -> None:
     stage = AgentStage(tmp_path, OPENCODE)
     settle_user(stage)
@@ -226,10 +229,8 @@ async def test_an_interrupt_ends_the_agent_and_the_command_that_it_just_runs(tmp
     async with stage.going(asked, mcp_proxy={"enable": True}) as (going, finished):
         await until((stage.project / "pid").exists, "the command runs", 40)
         assert len(survivors(stage.mark)) > 3
-        began = monotonic()
         going.interrupt(signal.SIGINT)
         await going.process.wait()
-        assert monotonic() - began < END_S
     [run] = finished
     run.left_nothing()
     kept = {path: what for path, what in run.changed.items() if path != "project/pid"}

@@ -15,12 +15,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.subscriptions import listen
 from tests.support.conformance.layouts import Layout, standing
 from tests.support.gateway import TRUNKLINE
+from tests.support.pairs import IN_FULL
 from tests.support.waiting import PATIENCE_S, until
 
 MODERN = "2026-07-28"
 
 
-@pytest.fixture(scope="module", params=["stdio", "http"])
+@pytest.fixture(scope="module")
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("attached_features")
     with standing(Layout(f"gateway, {request.param} backend", request.param), folder) as url:
@@ -66,31 +67,39 @@ async def attached(url: str, era: str, folder: Path) -> AsyncIterator[tuple[Any,
             yield client, heard
 
 
-@pytest.mark.parametrize("era", ["legacy", MODERN])
-async def test_questions_progress_and_arguments_in_headers_pass(url: str, era: str, tmp_path: Path) -> None:
+WAYS = [("stdio", "legacy"), ("http", MODERN)]
+if IN_FULL:
+    WAYS += [("http", "legacy"), ("stdio", MODERN)]
+
+
+@pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
+@pytest.mark.parametrize(("url", "era"), WAYS, indirect=["url"])
+async def test_questions_progress_news_and_arguments_in_headers_pass(url: str, era: str, tmp_path: Path) -> None:
     async with attached(url, era, tmp_path) as (client, heard):
         assert client.protocol_version == (MODERN if era == MODERN else "2025-11-25")
         result = await client.call_tool("test_tool_with_progress", {}, progress_callback=heard.on_progress)
         assert not result.is_error
-        assert len(heard.progress) >= 3
+        await until(lambda: len(heard.progress) >= 3, "the progress was told")
         result = await client.call_tool("test_x_mcp_header", {"region": "Grüße"})
         assert not result.is_error
         if era == "legacy":
             assert "accept" in (await client.call_tool("test_elicitation", {"message": "who?"})).content[0].text
             assert heard.asked == 1
+            await log_messages_and_news_reach_a_session(client, heard)
+        else:
+            await a_subscription_is_told_of_changes(client)
 
 
-@pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
-async def test_log_messages_and_news_reach_a_client_with_a_session(url: str, tmp_path: Path) -> None:
-    async with attached(url, "legacy", tmp_path) as (client, heard):
-        await client.session.set_logging_level("debug")
-        await client.call_tool("test_tool_with_logging", {})
-        await until(lambda: len(heard.logged) >= 3, "the log messages came")
-        await client.call_tool("test_trigger_tool_change", {})
-        await until(lambda: "ToolListChangedNotification" in heard.messages, "the news came")
+async def log_messages_and_news_reach_a_session(client: Any, heard: Heard) -> None:
+    await client.session.set_logging_level("debug")
+    await client.call_tool("test_tool_with_logging", {})
+    await until(lambda: len(heard.logged) >= 3, "the log messages came")
+    heard.messages.clear()
+    await client.call_tool("test_trigger_tool_change", {})
+    await until(lambda: "ToolListChangedNotification" in heard.messages, "the news came")
 
 
-async def test_a_subscription_is_told_of_changes(url: str, tmp_path: Path) -> None:
-    async with attached(url, MODERN, tmp_path) as (client, _), listen(client.session, tools_list_changed=True) as news:
+async def a_subscription_is_told_of_changes(client: Any) -> None:
+    async with listen(client.session, tools_list_changed=True) as news:
         await client.call_tool("test_trigger_tool_change", {})
         await asyncio.wait_for(anext(news), PATIENCE_S)

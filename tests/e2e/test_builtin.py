@@ -153,6 +153,7 @@ def test_the_file_of_the_example_offers_what_it_says(tmp_path: Path) -> None:
     assert done.stdout.startswith("     1\tname,row,height_cm\n"), done.stderr
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("ripgrep", [True, False], ids=["ripgrep", "own engine"])
 async def test_no_tool_reaches_what_the_gateway_keeps_for_itself(
     tmp_path: Path, ripgrep: bool, monkeypatch: pytest.MonkeyPatch

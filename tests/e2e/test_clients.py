@@ -1,21 +1,29 @@
-"""The official SDK's client and FastMCP's, in both eras, through every door: everything a client does with tools."""
+"""The official SDK's client and FastMCP's, in both eras, through every door: everything a client does with tools.
+
+Before a server as people write it, which speaks every version. What each single row of the requirements table does is
+in `test_interactions.py`; here one client does it all, one thing after the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import itertools
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
 from mcp import MCPError
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
+from tests.support.lasting import lasting
+from tests.support.pairs import pairs
 from tests.support.peers.clients import MODERN, RealClient, connect
 from tests.support.peers.programs import HttpPeer, Journal, sdk
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
+DOORS = ("http", "stdio", "attached")
 _names = itertools.count(1)
 
 
@@ -36,145 +44,117 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         listening = stack.enter_context(sdk(folder, "http", name="listening"))
         assert isinstance(listening, HttpPeer)
         entry = {"peer": started.entry()["started"]}
-        gateway = stack.enter_context(Gateway(folder, entry, start_wait=START_WAIT_S))
+        gateway = stack.enter_context(lasting(Gateway(folder, entry, start_wait=START_WAIT_S)))
         wait_until(lambda: "peer is ready" in gateway.log, "the server behind the gateway is up", START_WAIT_S)
         yield Places(gateway, started.journal, listening)
 
 
-class Setting:
-    """A kind of client, an era and a door."""
+@dataclass(frozen=True)
+class Way:
+    """A kind of client, an era and a door; `auto` is a client that takes the newest version it is offered."""
 
-    def __init__(self, kind: str, era: str, door: str, places: Places, folder: Path) -> None:
-        self.kind = kind
-        self.era = era
-        self.door = door
-        self.journal = places.journals[door]
-        self._places = places
-        self._folder = folder
+    kind: str
+    era: str
+    door: str
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[RealClient]:
-        target: str | list[str] = self._places.url
-        if self.door == "stdio":
-            entry = {"peer": self._places.server.entry()["listening"]}
-            target = [TRUNKLINE, "stdio", "-c", str(write_config(self._folder, entry, start_wait=START_WAIT_S))]
-        elif self.door == "attached":
-            target = [TRUNKLINE, "stdio", "--url", self._places.url]
-        async with connect(self.kind, self.era, target, self._folder / "client.log") as client:
-            yield client
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.era}-{self.door}"
+
+    def target(self, places: Places, folder: Path) -> str | list[str]:
+        if self.door == "http":
+            return places.url
+        if self.door == "attached":
+            return [TRUNKLINE, "stdio", "--url", places.url]
+        entry = {"peer": places.server.entry()["listening"]}
+        return [TRUNKLINE, "stdio", "-c", str(write_config(folder, entry, start_wait=START_WAIT_S))]
 
 
-@pytest.fixture(params=["http", "stdio", "attached"])
-def door(request: pytest.FixtureRequest) -> str:
-    return request.param
+WAYS = [Way(*way) for way in itertools.product(("sdk", "fastmcp"), ("legacy", MODERN, "auto"), DOORS)]
 
 
-@pytest.fixture(params=["legacy", MODERN])
-def era(request: pytest.FixtureRequest) -> str:
-    return request.param
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@pytest.mark.parametrize("way", pairs(WAYS, astuple), ids=str)
+async def test_a_client_does_everything_with_tools(way: Way, places: Places, tmp_path: Path) -> None:
+    async with connect(way.kind, way.era, way.target(places, tmp_path), tmp_path / "client.log") as client:
+        assert (client.protocol_version == MODERN) == (way.era != "legacy")
+        await lists_and_calls_them(client)
+        await gets_an_image(client)
+        await is_told_of_failures(client)
+        await is_told_of_progress(client)
+        await takes_a_call_back(client, places.journals[way.door])
+        await hears_of_a_new_tool(client)
+        if way.era == "legacy":
+            await client.ping()
+        await makes_many_calls_at_once(client)
 
 
-@pytest.fixture(params=["sdk", "fastmcp"])
-def setting(request: pytest.FixtureRequest, era: str, door: str, places: Places, tmp_path: Path) -> Setting:
-    return Setting(request.param, era, door, places, tmp_path)
+async def lists_and_calls_them(client: RealClient) -> None:
+    tools = {tool.name: tool for tool in await client.tools()}
+    assert {"peer_add", "peer_picture", "peer_hold"} <= tools.keys()
+    assert tools["peer_add"].title == "Add numbers"
+    assert tools["peer_add"].input_schema["required"] == ["a", "b"]
+    result = await client.call("peer_add", {"a": 2**64, "b": 1})
+    assert result.structured_content == {"total": 2**64 + 1, "parts": [2**64, 1], "note": None}
+    assert not result.is_error
 
 
-async def test_tools_are_listed_and_called(setting: Setting) -> None:
-    async with setting.client() as client:
-        tools = {tool.name: tool for tool in await client.tools()}
-        assert {"peer_add", "peer_picture", "peer_hold"} <= tools.keys()
-        assert tools["peer_add"].title == "Add numbers"
-        assert tools["peer_add"].input_schema["required"] == ["a", "b"]
-        result = await client.call("peer_add", {"a": 2**64, "b": 1})
-        assert result.structured_content == {"total": 2**64 + 1, "parts": [2**64, 1], "note": None}
-        assert not result.is_error
+async def gets_an_image(client: RealClient) -> None:
+    (image,) = (await client.call("peer_picture")).content
+    assert (image.type, image.mime_type) == ("image", "image/png")
+    assert base64.b64decode(image.data).startswith(b"\x89PNG")
 
 
-async def test_an_image_arrives(setting: Setting) -> None:
-    async with setting.client() as client:
-        (image,) = (await client.call("peer_picture")).content
-        assert (image.type, image.mime_type) == ("image", "image/png")
-        assert base64.b64decode(image.data).startswith(b"\x89PNG")
+async def is_told_of_failures(client: RealClient) -> None:
+    """A failing tool is a result; a server's own error keeps code, message and data; an unknown tool is named."""
+    result = await client.call("peer_fail", {"reason": "out of paper"})
+    assert result.is_error
+    assert "out of paper" in result.content[0].text
+    with pytest.raises(MCPError) as caught:
+        await client.call("peer_refuse", {"reason": "not today"})
+    assert (caught.value.error.code, caught.value.error.message) == (4711, "not today")
+    assert caught.value.error.data == {"retry": False, "ids": [1, "1", 1.5, None]}
+    with pytest.raises(MCPError, match="peer_nonsense") as caught:
+        await client.call("peer_nonsense")
+    assert caught.value.error.code == -32602
 
 
-async def test_a_failing_tool_is_a_result_that_says_so(setting: Setting) -> None:
-    async with setting.client() as client:
-        result = await client.call("peer_fail", {"reason": "out of paper"})
-        assert result.is_error
-        assert "out of paper" in result.content[0].text
-
-
-async def test_a_servers_own_error_keeps_its_code_message_and_data(setting: Setting) -> None:
-    async with setting.client() as client:
-        with pytest.raises(MCPError) as caught:
-            await client.call("peer_refuse", {"reason": "not today"})
-        assert caught.value.error.code == 4711
-        assert caught.value.error.message == "not today"
-        assert caught.value.error.data == {"retry": False, "ids": [1, "1", 1.5, None]}
-
-
-async def test_an_unknown_tool_is_an_error_that_names_it(setting: Setting) -> None:
-    async with setting.client() as client:
-        with pytest.raises(MCPError) as caught:
-            await client.call("peer_nonsense")
-        assert caught.value.error.code == -32602
-        assert "peer_nonsense" in caught.value.error.message
-
-
-async def test_progress_reaches_the_callback_in_order(setting: Setting) -> None:
+async def is_told_of_progress(client: RealClient) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def on_progress(done: float, total: float | None, message: str | None) -> None:
         seen.append((done, total, message))
 
-    async with setting.client() as client:
-        await client.call("peer_work", {"steps": 3}, on_progress)
-        await until(lambda: len(seen) == 3, "all three steps were reported")
+    await client.call("peer_work", {"steps": 3}, on_progress)
+    await until(lambda: len(seen) == 3, "all three steps were reported")
     assert seen == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
 
 
-async def test_a_call_that_is_taken_back_stops_at_the_server(setting: Setting) -> None:
+async def takes_a_call_back(client: RealClient, journal: Journal) -> None:
     name = unique("held")
-    async with setting.client() as client:
-        call = asyncio.ensure_future(client.call("peer_hold", {"name": name}))
-        await setting.journal.wait_for(f"held {name}")
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await setting.journal.wait_for(f"cancelled {name}")
-        assert not (await client.call("peer_add", {"a": 1, "b": 1})).is_error
+    call = asyncio.ensure_future(client.call("peer_hold", {"name": name}))
+    await journal.wait_for(f"held {name}")
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await journal.wait_for(f"cancelled {name}")
+    assert not (await client.call("peer_add", {"a": 1, "b": 1})).is_error
 
 
-async def test_a_change_of_tools_is_announced_and_the_new_tool_works(setting: Setting) -> None:
+async def hears_of_a_new_tool(client: RealClient) -> None:
     name = unique("grown")
-    async with setting.client() as client:
-        assert f"peer_{name}" not in await client.names()
-        async with client.listening() as changed:
-            await client.call("peer_grow", {"name": name})
-            async with asyncio.timeout(PATIENCE_S):
-                await changed()
-            await until(lambda: has_tool(client, f"peer_{name}"), "the new tool is listed")
-        assert (await client.call(f"peer_{name}")).content[0].text == name
+    assert f"peer_{name}" not in await client.names()
+    client.news.clear()
+    async with client.listening() as changed:
+        await client.call("peer_grow", {"name": name})
+        async with asyncio.timeout(PATIENCE_S):
+            await changed()
+        await until(lambda: has_tool(client, f"peer_{name}"), "the new tool is listed")
+    assert (await client.call(f"peer_{name}")).content[0].text == name
 
 
-@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-@pytest.mark.parametrize("era", ["legacy"], indirect=True)
-async def test_ping_is_answered(setting: Setting) -> None:
-    async with setting.client() as client:
-        await client.ping()
-
-
-async def test_many_calls_at_once_get_each_their_own_answer(setting: Setting) -> None:
-    async with setting.client() as client:
-        results = await asyncio.gather(*(client.call("peer_add", {"a": n, "b": 1000}) for n in range(40)))
-        assert [result.structured_content["total"] for result in results] == [n + 1000 for n in range(40)]
-
-
-@pytest.mark.parametrize("era", ["auto"], indirect=True)
-async def test_a_client_that_may_choose_takes_the_newest_version(setting: Setting) -> None:
-    async with setting.client() as client:
-        assert client.protocol_version == MODERN
-        assert "peer_add" in await client.names()
+async def makes_many_calls_at_once(client: RealClient) -> None:
+    results = await asyncio.gather(*(client.call("peer_add", {"a": n, "b": 1000}) for n in range(40)))
+    assert [result.structured_content["total"] for result in results] == [n + 1000 for n in range(40)]
 
 
 async def has_tool(client: RealClient, name: str) -> bool:

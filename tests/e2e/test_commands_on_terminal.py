@@ -19,6 +19,7 @@ from tests.support.waiting import wait_until
 EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\x7f\u202e\x08\rover"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 SPINNER = re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]")
+PROGRESS = re.compile(r"s_progress: (\d) of 10 step \1")
 LONG = {
     "name": "long",
     "description": "It is described at length, " * 20,
@@ -113,25 +114,33 @@ def harmless(terminal: Terminal) -> bool:
     return all(ch in "\n\t" or ch.isprintable() for ch in left)
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        verbatim({"type": "text", "text": EVIL}),
-        verbatim({"type": "text", "text": EVIL}, isError=True),
-        verbatim(structuredContent={EVIL: EVIL}),
-        verbatim({"type": "resource_link", "uri": EVIL, "name": EVIL}),
-        verbatim({"type": "resource", "resource": {"uri": "x:y", "text": EVIL}}),
-        verbatim({"type": "image", "mimeType": EVIL, "data": "QQ=="}),
-        verbatim({"type": "image", "mimeType": EVIL, "data": EVIL}),
-        verbatim({"type": EVIL}),
-    ],
-    ids=["text", "error", "data", "link", "resource", "image", "broken", "unknown"],
+HOSTILE_CONTENT = (
+    {"type": "text", "text": EVIL},
+    {"type": "resource_link", "uri": EVIL, "name": EVIL},
+    {"type": "resource", "resource": {"uri": "x:y", "text": EVIL}},
+    {"type": "image", "mimeType": EVIL, "data": "QQ=="},
+    {"type": "image", "mimeType": EVIL, "data": EVIL},
+    {"type": EVIL},
 )
-def test_what_a_server_sends_is_never_obeyed(stage: Stage, tmp_path: Path, result: str) -> None:
-    for options in ([], ["--json"]):
-        _, terminal = stage.show("call", "s_verbatim", result, "--save", str(tmp_path), *options)
-        assert harmless(terminal)
-        assert "gotcha" in terminal.screen or "\\u" in terminal.screen or "saved" in terminal.screen
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["shown", "json"])
+@pytest.mark.parametrize(
+    ("result", "times"),
+    [
+        (verbatim(*HOSTILE_CONTENT), len(HOSTILE_CONTENT)),
+        (verbatim(*HOSTILE_CONTENT, isError=True), len(HOSTILE_CONTENT)),
+        (verbatim(structuredContent={EVIL: EVIL}), 2),
+    ],
+    ids=["content", "error", "data"],
+)
+def test_what_a_server_sends_is_never_obeyed(
+    stage: Stage, tmp_path: Path, result: str, times: int, options: list[str]
+) -> None:
+    _, terminal = stage.show("call", "s_verbatim", result, "--save", str(tmp_path), *options)
+    assert harmless(terminal)
+    shown = terminal.screen.count("gotcha") + terminal.screen.count("saved ")
+    assert shown >= times, terminal.screen
 
 
 def test_what_a_server_says_of_its_tools_is_never_obeyed(stage: Stage) -> None:
@@ -158,17 +167,19 @@ def test_what_a_failed_tool_says_is_tamed_even_if_only_stderr_is_a_terminal(stag
 # The spinner ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_slow_call_shows_a_sign_of_life_and_leaves_nothing_of_it(stage: Stage) -> None:
-    with stage.type("call", "s_sleep", '{"seconds": 1.5}') as terminal:
-        terminal.wait_for("calling s_sleep")
+def test_a_slow_call_shows_a_sign_of_life_and_leaves_nothing_of_it(stage: Stage, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with stage.type("call", "s_gate", f"path={go}") as terminal:
+        terminal.wait_for("calling s_gate")
+        go.touch()
         assert terminal.finish() == 0
     assert SPINNER.search(terminal.written)
-    assert terminal.screen == "slept\n"
+    assert terminal.screen == "let through\n"
 
 
 def test_progress_is_shown_as_it_comes(stage: Stage) -> None:
     with stage.type("call", "s_progress", '{"steps": 4, "interval": 0.5}') as terminal:
-        terminal.wait_for("s_progress: 3 of 10 step 3")
+        wait_until(lambda: PROGRESS.search(terminal.written), "some of the progress is shown", 30)
         assert terminal.finish() == 0
     assert terminal.screen == "done\n"
 
@@ -179,25 +190,37 @@ def test_a_quick_answer_shows_nothing_else(stage: Stage) -> None:
 
 
 def test_only_stderr_has_the_spinner(stage: Stage, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with stage.type("call", "s_sleep", '{"seconds": 1.5}', stdout=out) as terminal:
-        terminal.wait_for("calling s_sleep")
+    out, go = tmp_path / "out", tmp_path / "go"
+    with stage.type("call", "s_gate", f"path={go}", stdout=out) as terminal:
+        terminal.wait_for("calling s_gate")
+        go.touch()
         assert terminal.finish() == 0
-    assert (out.read_text(), terminal.screen) == ("slept\n", "")
+    assert (out.read_text(), terminal.screen) == ("let through\n", "")
+
+
+def held_back(server: StdioFaults, go: Path) -> dict[str, Any]:
+    """Its entry, with a command that does nothing before the file is there."""
+    entry = server.entry()[server.name]
+    waits = 'while [ ! -e "$0" ]; do sleep 0.05; done; exec "$@"'
+    return {server.name: {**entry, "command": "sh", "args": ["-c", waits, str(go), entry["command"], *entry["args"]]}}
 
 
 def test_a_call_says_that_its_server_is_still_starting(tmp_path: Path) -> None:
-    slow = StdioFaults(tmp_path, "slow", start_delay=5).entry()
+    go = tmp_path / "go"
+    slow = held_back(StdioFaults(tmp_path, "slow"), go)
     with Gateway(tmp_path, slow), Terminal("call", "slow_echo", '{"a":1}', cwd=tmp_path) as terminal:
         terminal.wait_for("Server `slow` is starting")
+        go.touch()
         assert terminal.finish() == 0
     assert not SPINNER.search(terminal.screen)
 
 
 def test_servers_that_are_slow_to_start_are_named(tmp_path: Path) -> None:
-    write_config(tmp_path, StdioFaults(tmp_path, "slow", start_delay=2.5).entry())
+    go = tmp_path / "go"
+    write_config(tmp_path, held_back(StdioFaults(tmp_path, "slow"), go))
     with Terminal("tools", cwd=tmp_path, columns=200) as terminal:
         terminal.wait_for("waiting for slow")
+        go.touch()
         assert terminal.finish() == 0
     assert "slow_echo" in terminal.screen
     assert not SPINNER.search(terminal.screen)
@@ -206,19 +229,20 @@ def test_servers_that_are_slow_to_start_are_named(tmp_path: Path) -> None:
 # Ctrl+C ---------------------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_cancels_the_call_and_nothing_else(stage: Stage) -> None:
-    other = ["call", "s_nonce", '{"nonce": "other", "delay": 4}']
-    before = stage.running("hang")
-    with stage.type(*other) as still_running, stage.type("call", "s_hang") as terminal:
+def test_ctrl_c_cancels_the_call_and_nothing_else(stage: Stage, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    before, others = stage.running("hang"), stage.running("gate")
+    with stage.type("call", "s_gate", f"path={go}") as still_running, stage.type("call", "s_hang") as terminal:
         [call] = wait_until(lambda: stage.running("hang") - before, "the call is there")
-        wait_until(lambda: ("start", "other") in stage.server.steps(), "so is the other")
+        wait_until(lambda: stage.running("gate") - others, "so is the other")
         terminal.press_ctrl_c()
         assert terminal.finish() == 130
         wait_until(lambda: call in stage.cancelled(), "the server knows that it was cancelled")
+        go.touch()
         assert still_running.finish() == 0
     assert "interrupted: the call was cancelled" in terminal.screen
     assert not SPINNER.search(terminal.screen)
-    assert still_running.screen.endswith('{\n  "nonce": "other"\n}\n')
+    assert still_running.screen.endswith("let through\n")
     assert stage.gateway.process.poll() is None
     assert trunkline("call", "s_echo", "a=1", cwd=stage.folder).returncode == 0
 

@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.peers.programs import AGENTS
+from tests.support.processes import LASTING
 from tests.support.stdio_client import StdioClient
+from tests.support.waiting import at_most
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(240)]
 
 TOKEN = "a-token-that-no-file-may-hold"
-STEP_S = 60
+STEP_S = at_most(60)
 CLIENTS = str(AGENTS)
 NOBODY = "http://127.0.0.1:9"
 CLOCK = {"clock": {"kind": "mcp_stdio", "command": sys.executable, "args": ["-P", "-m", "trunkline.demo", "clock"]}}
@@ -86,10 +88,15 @@ class Desk:
         return found
 
 
-@pytest.fixture(params=["", TOKEN], ids=["open", "token"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    with Gateway(tmp_path, CLOCK, token=request.param) as gateway:
-        yield Desk(tmp_path, gateway)
+@pytest.fixture(scope="module")
+def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Gateway]]:
+    """By the token that each of them wants to see."""
+    wide, closed = (Gateway(tmp_path_factory.mktemp("gateway"), CLOCK, token=token) for token in ("", TOKEN))
+    with wide, closed:
+        pids = {wide.process.pid, closed.process.pid}
+        LASTING.update(pids)
+        yield {"": wide, TOKEN: closed}
+        LASTING.difference_update(pids)
 
 
 # How to see whether a client is connected -----------------------------------------------------------------------------
@@ -158,21 +165,31 @@ CONNECTED: dict[str, Callable[[Desk], bool]] = {
 
 
 @pytest.mark.parametrize("client", CONNECTED)
-def test_the_line_connects_the_client(client: str, desk: Desk) -> None:
+def test_the_line_connects_the_client(client: str, gateways: dict[str, Gateway], tmp_path: Path) -> None:
+    desk = Desk(tmp_path, gateways[""])
     desk.shell(desk.line_for(client))
     assert CONNECTED[client](desk)
     assert desk.settings_with(TOKEN) == []
 
 
-@pytest.mark.parametrize("desk", [TOKEN], ids=["token"], indirect=True)
+@pytest.mark.law
 @pytest.mark.parametrize("client", CONNECTED)
-def test_a_client_without_the_token_is_not_connected(client: str, desk: Desk) -> None:
+def test_the_line_connects_the_client_that_has_the_token_and_no_other(
+    client: str, gateways: dict[str, Gateway], tmp_path: Path
+) -> None:
+    desk = Desk(tmp_path, gateways[TOKEN])
     desk.shell(desk.line_for(client))
+    assert CONNECTED[client](desk)
+    assert desk.settings_with(TOKEN) == []
     desk.environment["TRUNKLINE_TOKEN"] = "another"
     assert not CONNECTED[client](desk)
 
 
-async def test_what_claude_desktop_would_start_reaches_the_gateway(desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", ["", TOKEN], ids=["open", "token"])
+async def test_what_claude_desktop_would_start_reaches_the_gateway(
+    token: str, gateways: dict[str, Gateway], tmp_path: Path
+) -> None:
+    desk = Desk(tmp_path, gateways[token])
     server = json.loads(desk.line_for("claude-desktop"))["mcpServers"]["trunkline"]
     variables = dict.fromkeys(server.get("env", {}), TOKEN)
     command = ["env", *(f"{name}={value}" for name, value in variables.items()), server["command"], *server["args"]]

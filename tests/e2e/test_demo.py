@@ -13,6 +13,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.support.client import HttpClient
 from tests.support.gateway import TRUNKLINE
 from tests.support.peers.programs import ROOT
 from tests.support.ports import free_port
-from tests.support.processes import descendants
+from tests.support.processes import LASTING, descendants
 from tests.support.waiting import at_most, wait_until
 
 CONFIG = ROOT / "src" / "trunkline" / "demo" / "trunkline.yaml"
@@ -81,17 +82,34 @@ class Demo:
         return self.process.wait(at_most(30))
 
 
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
-    running = Demo(tmp_path).start()
+@contextmanager
+def running(folder: Path) -> Iterator[Demo]:
+    demo = Demo(folder).start()
     try:
-        yield running
+        yield demo
     finally:
-        if running.process.poll() is None:
-            assert running.end(signal.SIGTERM) == 0, running.log
-    assert "Traceback" not in running.log
+        if demo.process.poll() is None:
+            assert demo.end(signal.SIGTERM) == 0, demo.log
+    assert "Traceback" not in demo.log
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """One that many tests look at."""
+    with running(tmp_path_factory.mktemp("demo")) as demo:
+        LASTING.add(demo.process.pid)
+        yield demo
+        LASTING.discard(demo.process.pid)
+
+
+@pytest.fixture
+def own_demo(tmp_path: Path) -> Iterator[Demo]:
+    """One to be ended."""
+    with running(tmp_path) as demo:
+        yield demo
+
+
+@pytest.mark.needs("make")
 def test_make_run_starts_the_demo() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     make = ["make", "-n", "run"]
@@ -199,27 +217,24 @@ def test_other_commands_find_it_by_themselves(demo: Demo) -> None:
     assert f"127.0.0.1:{demo.port}/mcp" in connect_by_itself(demo)
 
 
-def test_after_one_that_was_killed_the_next_is_found(demo: Demo) -> None:
-    demo.process.kill()
-    demo.process.wait(at_most(30))
-    assert f"127.0.0.1:{demo.port}/mcp" not in connect_by_itself(demo)
-    demo.start()
-    assert f"127.0.0.1:{demo.port}/mcp" in connect_by_itself(demo)
-
-
+@pytest.mark.law
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_told_to_stop_it_leaves_nothing(demo: Demo, number: int, status: int) -> None:
-    assert demo.end(number) == status
-    assert list(demo.temporary.iterdir()) == []
-    assert [path for path in demo.home.rglob("*") if not path.is_dir()] == []
+def test_told_to_stop_it_leaves_nothing(own_demo: Demo, number: int, status: int) -> None:
+    assert own_demo.end(number) == status
+    assert list(own_demo.temporary.iterdir()) == []
+    assert [path for path in own_demo.home.rglob("*") if not path.is_dir()] == []
 
 
-def test_killed_it_takes_every_server_along(demo: Demo) -> None:
-    below = [process.pid for process in descendants(demo.process.pid)]
+@pytest.mark.law
+def test_killed_it_takes_every_server_along_and_the_next_one_is_found(own_demo: Demo) -> None:
+    below = [process.pid for process in descendants(own_demo.process.pid)]
     assert len(below) >= 3
-    demo.process.kill()
-    demo.process.wait(at_most(30))
+    own_demo.process.kill()
+    own_demo.process.wait(at_most(30))
     wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below), "its servers are gone")
+    assert f"127.0.0.1:{own_demo.port}/mcp" not in connect_by_itself(own_demo)
+    own_demo.start()
+    assert f"127.0.0.1:{own_demo.port}/mcp" in connect_by_itself(own_demo)
 
 
 def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.client import Client
-from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.gateway import TRUNKLINE, Gateway
+from tests.support.lasting import lasting
+from tests.support.pairs import IN_FULL
 from tests.support.peers.clients import MODERN, connect
 from tests.support.peers.deployment_server import TOOLS
 from tests.support.peers.programs import HERE, HttpPeer, StdioPeer
+from tests.support.stdio_client import StdioClient
 from tests.support.waiting import START_WAIT_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -42,7 +45,7 @@ def entries(folder: Path, decisions: HttpPeer) -> list[dict]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, decisions: HttpPeer) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("deployment")
-    with Gateway(folder, *entries(folder, decisions), start_wait=START_WAIT_S) as gateway:
+    with lasting(Gateway(folder, *entries(folder, decisions), start_wait=START_WAIT_S)) as gateway:
         wait_until(lambda: all(f"{name} is ready" in gateway.log for name in TOOLS), "all five are up", START_WAIT_S)
         yield gateway
 
@@ -57,15 +60,18 @@ async def test_all_twenty_tools_are_listed_in_the_order_of_the_file(gateway: Gat
         assert [tool["name"] for tool in await client.tools()] == [address.replace(".", "_") for address in ADDRESSES]
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-async def test_all_twenty_tools_run(gateway: Gateway, spelling: str) -> None:
+async def test_all_twenty_tools_run_by_each_of_their_names(gateway: Gateway) -> None:
     async with gateway.client() as client:
-        for address in ADDRESSES:
-            await assert_runs(client, address, SPELLINGS[spelling](address))
+        for spell in SPELLINGS.values():
+            for address in ADDRESSES:
+                await assert_runs(client, address, spell(address))
 
 
-async def test_all_twenty_tools_run_from_the_stdio_door(decisions: HttpPeer, tmp_path: Path) -> None:
-    async with stdio_gateway(tmp_path, *entries(tmp_path, decisions), start_wait=START_WAIT_S) as client:
+@pytest.mark.parametrize("alone", [False, True] if IN_FULL else [False], ids=["joined", "alone"][: 1 + IN_FULL])
+async def test_all_twenty_tools_run_from_the_stdio_door(gateway: Gateway, alone: bool, tmp_path: Path) -> None:
+    """It finds the gateway that runs, or starts all servers anew."""
+    command = [TRUNKLINE, "stdio", "-c", str(gateway.config), *(["--alone"] if alone else [])]
+    async with StdioClient(command, tmp_path / "gateway.log") as client:
         await client.open()
         for address in ADDRESSES:
             await assert_runs(client, address, address)
@@ -89,13 +95,13 @@ async def test_a_real_client_gets_the_screenshot(gateway: Gateway, tmp_path: Pat
         assert (image.type, image.mime_type) == ("image", "image/png")
 
 
-@pytest.mark.parametrize("name", ["foureyes-mcp.nonsense", "nobody.check_health", "check_health", "toolhive-gateway."])
-async def test_a_name_that_means_nothing_or_too_much_is_refused_by_name(gateway: Gateway, name: str) -> None:
+async def test_a_name_that_means_nothing_or_too_much_is_refused_by_name(gateway: Gateway) -> None:
     """`check_health` alone could be any of five."""
     async with gateway.client() as client:
-        error = (await client.call(name)).error
-        assert error["code"] == -32602
-        assert name in error["message"]
+        for name in ("foureyes-mcp.nonsense", "nobody.check_health", "check_health", "toolhive-gateway."):
+            error = (await client.call(name)).error
+            assert error["code"] == -32602, name
+            assert name in error["message"]
 
 
 async def test_a_tool_that_only_one_server_has_needs_no_prefix(gateway: Gateway) -> None:

@@ -42,7 +42,7 @@ def faults(tmp_path: Path) -> StdioFaults:
 def test_tools_are_listed_searched_and_called_on_any_loop(loop: str, tmp_path: Path, faults: StdioFaults) -> None:
     async def main() -> None:
         async with Gateway(config(tmp_path, faults.entry())) as gateway:
-            (server,) = await gateway.ready(30)
+            (server,) = await gateway.ready(at_most(30))
             tools = {tool.name: tool for tool in await gateway.tools()}
             assert server.tools == len(tools)
             assert not {"find_tool", "list_servers"} & tools.keys()
@@ -69,7 +69,7 @@ async def test_a_call_needs_no_waiting_for_its_server(tmp_path: Path, faults: St
 async def test_what_goes_wrong_is_told_apart(tmp_path: Path, faults: StdioFaults) -> None:
     absent = {"gone": {"kind": "mcp_stdio", "command": str(tmp_path / "no-such-program")}}
     async with Gateway(config(tmp_path, faults.entry(), absent)) as gateway:
-        states = {server.name: server.state for server in await gateway.ready(30)}
+        states = {server.name: server.state for server in await gateway.ready(at_most(30))}
         assert states == {"s": "ready", "gone": "down"}
         failed = await gateway.call("s_fail")
         assert (failed.is_error, failed.text) == (True, "the tool failed")
@@ -109,7 +109,7 @@ async def test_progress_is_told_and_a_listener_that_fails_harms_nothing(
 
 async def test_a_call_can_be_given_less_time_than_its_server_has(tmp_path: Path, faults: StdioFaults) -> None:
     async with Gateway(config(tmp_path, faults.entry())) as gateway:
-        await gateway.ready(30)
+        await gateway.ready(at_most(30))
         with pytest.raises(CallError) as late:
             await gateway.call("s_hang", timeout=0.2)
         assert (late.value.code, late.value.executed) == ("TL305", "unknown")
@@ -248,7 +248,7 @@ async def test_calls_of_a_program_are_traced_where_its_configuration_says_so(
     spans = tmp_path / "spans.jsonl"
     telemetry = {"exporter": "file", "endpoint": str(spans)}
     async with Gateway(config(tmp_path, faults.entry(), telemetry=telemetry)) as gateway:
-        await gateway.ready(30)
+        await gateway.ready(at_most(30))
         await gateway.call("s_echo", {"a": 1})
     (line,) = spans.read_text().splitlines()
     (span,) = spans_in(read_request(line))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import case
 from tests.support.processes import alive
 from tests.support.servers import StdioFaults
 from tests.support.waiting import at_most
@@ -30,7 +31,7 @@ async def later(progress: Progress) -> None:
 
 async def test_mistakes_are_told_before_anything_is_sent(tmp_path: Path, faults: StdioFaults) -> None:
     async with Gateway(config(tmp_path, faults)) as gateway:
-        await gateway.ready(30)
+        await gateway.ready(at_most(30))
         (tool,) = await gateway.search("s.echo", limit=1)
         mistakes: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
             (tool, {}, TypeError, "its name"),
@@ -49,25 +50,24 @@ async def test_mistakes_are_told_before_anything_is_sent(tmp_path: Path, faults:
         assert (await gateway.call("s_echo", timeout=math.inf)).text == "{}"
 
 
-@pytest.mark.parametrize("timeout", [0, -1, -math.inf])
-async def test_a_call_without_any_time_is_not_sent(timeout: float, tmp_path: Path, faults: StdioFaults) -> None:
+async def test_a_call_without_any_time_is_not_sent(tmp_path: Path, faults: StdioFaults) -> None:
     async with Gateway(config(tmp_path, faults)) as gateway:
-        await gateway.ready(30)
-        with pytest.raises(CallError, match="after 0 seconds") as late:
-            await gateway.call("s_echo", timeout=timeout)
-        assert (late.value.code, late.value.executed) == ("TL305", "no")
+        await gateway.ready(at_most(30))
+        for timeout in (0, -1, -math.inf):
+            with case(timeout=timeout), pytest.raises(CallError, match="after 0 seconds") as late:
+                await gateway.call("s_echo", timeout=timeout)
+            assert (late.value.code, late.value.executed) == ("TL305", "no"), timeout
         assert faults.events("call") == []
 
 
-@pytest.mark.parametrize("arguments", [[], [("a", 1)], "text", 5, b"bytes", {"a": b""}, {"a": math.nan}, {(1,): 2}])
-async def test_arguments_that_are_no_json_say_what_would_be(
-    arguments: Any, tmp_path: Path, faults: StdioFaults
-) -> None:
+async def test_arguments_that_are_no_json_say_what_would_be(tmp_path: Path, faults: StdioFaults) -> None:
+    wrong: tuple[Any, ...] = ([], [("a", 1)], "text", 5, b"bytes", {"a": b""}, {"a": math.nan}, {(1,): 2})
     async with Gateway(config(tmp_path, faults)) as gateway:
-        with pytest.raises(CallError, match="arguments of `s_echo`") as refused:
-            await gateway.call("s_echo", arguments)
-        assert (refused.value.code, refused.value.executed) == ("TL323", "no")
-        assert "dicts" in refused.value.hint
+        for arguments in wrong:
+            with case(arguments=arguments), pytest.raises(CallError, match="arguments of `s_echo`") as refused:
+                await gateway.call("s_echo", arguments)
+            assert (refused.value.code, refused.value.executed) == ("TL323", "no"), arguments
+            assert "dicts" in refused.value.hint
 
 
 async def test_arguments_over_the_limit_of_requests_are_refused(tmp_path: Path, faults: StdioFaults) -> None:
@@ -127,7 +127,7 @@ async def test_whoever_waits_for_servers_hears_of_the_end(tmp_path: Path) -> Non
 
 async def test_whoever_searches_hears_of_the_end(tmp_path: Path, faults: StdioFaults) -> None:
     async with Gateway(config(tmp_path, faults)) as gateway:
-        await gateway.ready(30)
+        await gateway.ready(at_most(30))
         searching = asyncio.ensure_future(gateway.search("echo"))
         await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="closed"):

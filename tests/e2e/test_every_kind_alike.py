@@ -14,6 +14,7 @@ from tests.support.claude_code import run_claude
 from tests.support.commands import trunkline
 from tests.support.gateway import Gateway
 from tests.support.http_wire import fetch
+from tests.support.lasting import lasting
 from tests.support.scripted_model import ScriptedModel, Use, calls, in_order, says
 from tests.support.waiting import wait_until
 
@@ -50,10 +51,10 @@ class Town:
         return all(states.get(rig.server, {}).get("state") == "ready" for rig in self.rigs.values())
 
 
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    here = Town(tmp_path)
-    with contextlib.ExitStack() as stack, here.gateway:
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    here = Town(tmp_path_factory.mktemp("town"))
+    with contextlib.ExitStack() as stack, lasting(here.gateway):
         for rig in here.rigs.values():
             stack.callback(rig.close)
             rig.start()

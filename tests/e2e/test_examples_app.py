@@ -97,7 +97,9 @@ async def test_on_a_terminal_it_is_drawn_in_place_and_in_colour(board: list[str]
             arguments = ["x=2", "y=1", "width=8", "height=3", "colour=red"]
 
             async def drawn() -> bool:
-                done = await asyncio.to_thread(subprocess.run, [*command, *arguments], capture_output=True, timeout=60)
+                done = await asyncio.to_thread(
+                    subprocess.run, [*command, *arguments], capture_output=True, timeout=at_most(60)
+                )
                 return done.returncode == 0
 
             await until(drawn, "the whiteboard has dialled in and drawn", 60)

@@ -98,6 +98,7 @@ async def test_taking_it_back_stops_it_at_the_server(house: House, era: str) -> 
         with pytest.raises(asyncio.CancelledError):
             await holding
         await house.server.journal.wait_for(f"cancelled {name}")
+        assert (await execute(client, "add", a=1, b=1))["structuredContent"]["total"] == 2
 
 
 async def test_an_error_of_the_server_is_the_same_error(house: House, era: str) -> None:
@@ -114,7 +115,8 @@ async def test_an_error_of_the_server_is_the_same_error(house: House, era: str) 
 @pytest.mark.parametrize("client_kind", ["client", "modern"])
 async def test_bytes_and_records_are_those_of_a_direct_call(client_kind: str, tmp_path: Path) -> None:
     own = ("fancy", "verbatim", "wire", "sleep")
-    entry = entry_of(stdio_server(tmp_path, "github"), *own, timeout=1)
+    entry = entry_of(stdio_server(tmp_path, "github"), *own)
+    entry["github"]["tools"]["timeouts"] = {"sleep": 1}
     with Gateway(tmp_path, entry, meta_tools=True, disclosure="search", start_wait=START_WAIT_S) as gateway:
         async with getattr(gateway, client_kind)() as client:
             await client.call("provision_tools", {"tool_ids": [f"github_{name}" for name in own]})

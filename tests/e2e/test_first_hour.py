@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from tests.support.claude_code import run_claude
 from tests.support.first_hour.audience import Audience, Outcome, audience_of
 from tests.support.first_hour.household import CLIENT, GROCERIES, META_TOOLS, Household, HouseholdGateway
 from tests.support.gateway import TRUNKLINE
+from tests.support.models.script import turn_after
 from tests.support.peers.clients import connect
-from tests.support.scripted_model import Asked, Script, ScriptedModel, ToolResult, Turn, Use, calls, in_order, says
+from tests.support.scripted_model import Asked, Script, ScriptedModel, ToolResult, Turn, Use, calls, says
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -155,18 +156,17 @@ class Way:
     gateway: HouseholdGateway | None = None
 
 
-@pytest.fixture
-def way(request: pytest.FixtureRequest, hour: Hour) -> Iterator[Way]:
+@contextmanager
+def way(name: str, household: Household) -> Iterator[Way]:
     """A URL, or a command, which serves Claude Code by itself or joins what runs."""
-    household = hour.household
     arguments = ["stdio", "-c", str(household.config)]
     command = {"type": "stdio", "command": TRUNKLINE, "args": arguments, "env": household.environment}
     with household.changed_meanwhile(), household.listeners():
-        if request.param == "alone":
+        if name == "alone":
             yield Way(command)
             return
         with household.gateway() as gateway:
-            yield Way(command if request.param == "joins" else {"type": "http", "url": gateway.url}, gateway)
+            yield Way(command if name == "joins" else {"type": "http", "url": gateway.url}, gateway)
 
 
 async def follow(script: Script, way: Way, folder: Path) -> ScriptedModel:
@@ -190,7 +190,7 @@ def text(text: str, *, is_error: bool = False) -> ToolResult:
     return ToolResult([{"type": "text", "text": text}], is_error)
 
 
-ERRAND = in_order(
+ERRAND = (
     calls(
         ours("files_read_text_file", path="groceries.txt"),
         ours("everything_echo", message="hello"),
@@ -203,57 +203,67 @@ ERRAND = in_order(
         ours("archive_refuse", reason="not today"),
     ),
     calls(ours("text_reverse", text="live")),
-    says("All done."),
 )
-
-
+NEW = ours("words_reverse", text="no")
 FOR_WHOM_CAN_BE_ASKED = {
     f"mcp__trunkline__everything_{tool}" for tool in ("get-roots-list", "trigger-elicitation-request")
 }
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-async def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, way: Way, tmp_path: Path) -> None:
-    project = tmp_path / "project"  # where Claude Code works; it tells so to the server of files
-    project.mkdir()
-    (project / "groceries.txt").write_text(GROCERIES)
-    model = await follow(ERRAND, way, tmp_path)
-    offered = {f"mcp__trunkline__{name}" for name in hour.expected}
-    assert [asked.turn for asked in model.asked] == [0, 1, 2, 3]
-    assert model.asked[0].tools.keys() == offered
-    for asked in model.asked[1:]:  # its own `everything` has seen by now what Claude Code can be asked
-        assert asked.tools.keys() - offered <= FOR_WHOM_CAN_BE_ASKED and asked.tools.keys() >= offered
-    groceries, echo, days = (model.result(0, place) for place in range(3))
-    assert groceries == text(json.dumps({"content": GROCERIES}, separators=(",", ":")))
-    assert (echo, days) == (text("Echo: hello"), text("208 days"))
-    total, picture, failed, refused = (model.result(1, place) for place in range(4))
-    assert total == text('{"total":5,"parts":[2,3],"note":null}')
-    assert [(block["type"], block["source"]["media_type"]) for block in picture.content] == [("image", "image/png")]
-    assert failed == text("out of paper", is_error=True)
-    assert refused == text("MCP error 4711: not today", is_error=True)
-    assert model.result(2) == text("evil")
-
-
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-async def test_claude_code_uses_a_server_that_was_added_during_its_run(hour: Hour, way: Way, tmp_path: Path) -> None:
-    servers, new = hour.household.servers, ours("words_reverse", text="no")
+def script(household: Household) -> Script:
+    """The errand, after which a server is added and used as soon as its tool is there."""
 
     async def add_server() -> None:
-        servers["words"] = servers["text"]
-        hour.household.save()
+        household.servers["words"] = household.servers["text"]
+        household.save()
 
-    def script(asked: Asked) -> Turn:
-        if asked.turn == 0:
+    def answer(asked: Asked) -> Turn:
+        if asked.turn < len(ERRAND):
+            return ERRAND[asked.turn]
+        if asked.turn == len(ERRAND):
             return calls(ours("text_reverse", text="live"), meanwhile=add_server)
         if text("on") in asked.results.values():
             return says("All done.")
-        return calls(new) if new.tool in asked.tools else calls(ours("clock_now"), meanwhile=a_moment)
+        return calls(NEW) if NEW.tool in asked.tools else calls(ours("clock_now"), meanwhile=a_moment)
 
-    model = await follow(script, way, tmp_path)
-    assert [new.tool in asked.tools for asked in (model.asked[0], model.asked[-1])] == [False, True]
-    assert not any(result.is_error for result in model.asked[-1].results.values())
+    return answer
 
 
 async def a_moment() -> None:
     """The agent learns of a change when it has time to, so its model does not answer at once."""
     await asyncio.sleep(0.1)
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def errand(request: pytest.FixtureRequest, hour: Hour, tmp_path_factory: pytest.TempPathFactory) -> ScriptedModel:
+    """What the model saw of a run of Claude Code that is over."""
+    folder = tmp_path_factory.mktemp(request.param)
+    project = folder / "project"  # where Claude Code works; it tells so to the server of files
+    project.mkdir()
+    (project / "groceries.txt").write_text(GROCERIES)
+    with way(request.param, hour.household) as told:
+        return asyncio.run(follow(script(hour.household), told, folder))
+
+
+def test_claude_code_runs_an_errand_with_all_eight_servers(hour: Hour, errand: ScriptedModel) -> None:
+    offered = {f"mcp__trunkline__{name}" for name in hour.expected}
+    assert [asked.turn for asked in errand.asked[:4]] == [0, 1, 2, 3]
+    assert errand.asked[0].tools.keys() == offered
+    for asked in errand.asked[1:4]:  # its own `everything` has seen by now what Claude Code can be asked
+        assert asked.tools.keys() - offered <= FOR_WHOM_CAN_BE_ASKED and asked.tools.keys() >= offered
+    groceries, echo, days = (errand.result(0, place) for place in range(3))
+    assert groceries == text(json.dumps({"content": GROCERIES}, separators=(",", ":")))
+    assert (echo, days) == (text("Echo: hello"), text("208 days"))
+    total, picture, failed, refused = (errand.result(1, place) for place in range(4))
+    assert total == text('{"total":5,"parts":[2,3],"note":null}')
+    assert [(block["type"], block["source"]["media_type"]) for block in picture.content] == [("image", "image/png")]
+    assert failed == text("out of paper", is_error=True)
+    assert refused == text("MCP error 4711: not today", is_error=True)
+    assert errand.result(2) == text("evil")
+
+
+def test_claude_code_uses_a_server_that_was_added_during_its_run(errand: ScriptedModel) -> None:
+    assert [NEW.tool in asked.tools for asked in (errand.asked[0], errand.asked[-1])] == [False, True]
+    later = {call: result for call, result in errand.asked[-1].results.items() if turn_after([call]) > len(ERRAND)}
+    assert text("on") in later.values()
+    assert not any(result.is_error for result in later.values())

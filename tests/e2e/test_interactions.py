@@ -1,15 +1,15 @@
 """The requirements table through the gateway: every client, every door, every pair of versions, every row.
 
 Every row meets every client, every door and every pair of versions; all that together is for `make test-all`.
-One gateway per version of the server is started for the module, and one more for servers that it starts itself. The
-clients of `trunkline stdio` each have a gateway of their own, in front of the same servers.
+One gateway per version of the server is started for the module, and one more for servers that it starts itself. Behind
+`trunkline stdio` there is a gateway more for each client, in front of the same servers, which lasts for all rows that
+this client is to run.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -17,14 +17,15 @@ from pathlib import Path
 
 import pytest
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
+from tests.support.interactions.client import Client
 from tests.support.interactions.node_client import NodeDriver
 from tests.support.interactions.requirements import CLIENTS, ERAS, REQUIREMENTS, rows_for
-from tests.support.interactions.scene import check_of, connect, over_http, over_stdio
+from tests.support.interactions.scene import connect, grouped, over_http, over_stdio, run_rows
 from tests.support.interactions.stage import CHECKS, Stage
+from tests.support.lasting import lasting
 from tests.support.pairs import pairs
 from tests.support.peers.programs import HttpPeer, Journal, Peer
-from tests.support.processes import LASTING, descendants
-from tests.support.waiting import START_WAIT_S, wait_until
+from tests.support.waiting import START_WAIT_S
 
 pytestmark = [
     pytest.mark.node,
@@ -58,24 +59,25 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Case:
+class Way:
+    """All that matters about a conversation but what it is about."""
+
     door: str
     wire: str
     kind: str
     client_era: str
     server_era: str
-    row: str
 
     def __str__(self) -> str:
-        return f"{self.row}-{self.kind}-{self.client_era}-{self.door}-{self.wire}-{self.server_era}"
+        return f"{self.kind}-{self.client_era}-{self.door}-{self.wire}-{self.server_era}"
 
     @property
     def values(self) -> tuple[object, ...]:
-        return (self.door, self.wire), self.kind, (self.client_era, self.server_era), self.row
+        return (self.door, self.wire), self.kind, (self.client_era, self.server_era)
 
 
 CASES = [
-    Case(setting.door, setting.wire, kind, client_era, server_era, row.name)
+    (Way(setting.door, setting.wire, kind, client_era, server_era), row.name)
     for setting in SETTINGS
     for server_era in ERAS
     for kind in setting.kinds
@@ -83,6 +85,7 @@ CASES = [
     for row in rows_for(kind, client_era, server_era)
     if row.group in setting.groups
 ]
+ROWS_BY_WAY = grouped(pairs(CASES, lambda case: (*case[0].values, case[1])))
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +95,9 @@ def driver() -> Iterator[NodeDriver]:
 
 
 class Place:
-    """A server of one era, and the gateway in front of it, which may start and end processes as it likes."""
+    """A server of one era, and the gateway in front of it."""
 
     def __init__(self, server: Peer, gateway: Gateway) -> None:
-        LASTING.add(gateway.process.pid)
         self.server = server
         self.url = f"http://127.0.0.1:{gateway.port}/mcp"
 
@@ -114,37 +116,32 @@ class Place:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Place]]:
-    before = {process.pid for process in descendants(os.getpid())}
+    folders = {(wire, era): tmp_path_factory.mktemp(f"{wire}-{era}") for wire in ("http", "stdio") for era in ERAS}
     with ExitStack() as stack:
         places: dict[tuple[str, str], Place] = {}
-        for wire in ("http", "stdio"):
-            for era in ERAS:
-                folder = tmp_path_factory.mktemp(f"{wire}-{era}")
-                server: Peer = over_http(folder, era) if wire == "http" else over_stdio(folder, era)
-                if isinstance(server, HttpPeer):
-                    stack.enter_context(server)
-                places[wire, era] = Place(server, stack.enter_context(gateway_of(folder, server)))
+        for (wire, era), folder in folders.items():
+            server: Peer = over_http(folder, era) if wire == "http" else over_stdio(folder, era)
+            if isinstance(server, HttpPeer):
+                stack.enter_context(server)
+            gateway = Gateway(folder, server.entry(), start_wait=START_WAIT_S)
+            places[wire, era] = Place(server, stack.enter_context(lasting(gateway)))
         yield places
-    LASTING.clear()
-    wait_until(
-        lambda: {process.pid for process in descendants(os.getpid())} <= before, "whatever the gateways started is gone"
-    )
 
 
-def gateway_of(folder: Path, server: Peer) -> Gateway:
-    return Gateway(folder, server.entry(), start_wait=START_WAIT_S)
-
-
-@pytest.mark.parametrize("case", pairs(CASES, lambda case: case.values), ids=str)
+@pytest.mark.parametrize("way", ROWS_BY_WAY, ids=str)
 async def test_it_works_through_the_gateway(
-    case: Case, places: dict[tuple[str, str], Place], driver: NodeDriver, tmp_path: Path
+    way: Way, places: dict[tuple[str, str], Place], driver: NodeDriver, tmp_path: Path
 ) -> None:
-    place = places[case.wire, case.server_era]
-    target = place.target(case.door, tmp_path)
-    joined = partial(connect, case.kind, case.client_era, target, tmp_path, driver, prefix=PREFIX)
-    stage = Stage(joined, place.journal, case.server_era, tmp_path)
-    async with stage.client() as client:
-        await check_of(case.row)(client, stage)
+    """Each row begins with a new client where that is cheap; where it is a process, with one that is as good as new."""
+    place = places[way.wire, way.server_era]
+    target = place.target(way.door, tmp_path)
+    joined = partial(connect, way.kind, way.client_era, target, tmp_path, driver, prefix=PREFIX)
+    stage = Stage(joined, place.journal, way.server_era, tmp_path)
+    async with AsyncExitStack() as stack:
+        client: Client | None = None
+        if way.door != "http":
+            client = await stack.enter_async_context(stage.client())
+        await run_rows(ROWS_BY_WAY[way], stage, client)
 
 
 # The table itself -----------------------------------------------------------------------------------------------------
@@ -162,12 +159,11 @@ def test_the_rows_are_run_through_both_doors_by_every_client() -> None:
     assert set(OF_CONNECTIONS) < set(EVERYTHING)
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_every_row_is_run_for_every_version_that_has_it(setting: Setting) -> None:
-    run = {str(case) for case in CASES}
-    for row in REQUIREMENTS:
+def test_every_row_is_run_for_every_version_that_has_it() -> None:
+    run = {(str(way), row) for way, row in CASES}
+    for setting, row in product(SETTINGS, REQUIREMENTS):
         assert all(kind in CLIENTS and era in ERAS and reason for (kind, era), reason in row.lacking.items())
         for kind, client_era, server_era in product(setting.kinds, row.clients, row.servers):
-            case = Case(setting.door, setting.wire, kind, client_era, server_era, row.name)
+            way = Way(setting.door, setting.wire, kind, client_era, server_era)
             wanted = row.group in setting.groups and (kind, client_era) not in row.lacking
-            assert (str(case) in run) == wanted, case
+            assert ((str(way), row.name) in run) == wanted, (way, row.name)

@@ -7,63 +7,85 @@ client never has such a connection.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.gateway import Gateway
-from tests.support.interactions.client import Person, text_of
+from tests.support.interactions.client import Client, Person, text_of
 from tests.support.interactions.python_client import python_client
+from tests.support.lasting import lasting
+from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import ROOT, HttpPeer, Peer, StdioPeer
 from tests.support.waiting import START_WAIT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 COMMON = [sys.executable, "-m", "tests.support.interactions.common_server"]
+LIBRARIES = ("sdk", "fastmcp")
+WIRES = ("http", "stdio")
 
 
 def common(folder: Path, library: str, wire: str) -> Peer:
+    name = f"{library}-{wire}"
     if wire == "http":
-        return HttpPeer(folder, "common", [*COMMON, library, "http", "{port}"], PYTHONPATH=str(ROOT))
-    return StdioPeer(folder, "common", [*COMMON, library, "stdio"], PYTHONPATH=str(ROOT))
+        return HttpPeer(folder, name, [*COMMON, library, "http", "{port}"], PYTHONPATH=str(ROOT))
+    return StdioPeer(folder, name, [*COMMON, library, "stdio"], PYTHONPATH=str(ROOT))
 
 
-@pytest.mark.parametrize("wire", ["http", "stdio"])
-@pytest.mark.parametrize("library", ["sdk", "fastmcp"])
-async def test_without_a_gateway_an_old_client_is_asked(library: str, wire: str, tmp_path: Path) -> None:
+class House:
+    """A server of each library on each wire, and one gateway for all of them."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        servers = [common(folder, library, wire) for library in LIBRARIES for wire in WIRES]
+        self.servers = {server.name: stack.enter_context(server) for server in servers}
+        entries = [server.entry() for server in servers]
+        self.gateway = stack.enter_context(lasting(Gateway(folder, *entries, start_wait=START_WAIT_S)))
+
+    def client(self, log: Path) -> AbstractAsyncContextManager[Client]:
+        return old_client(f"http://127.0.0.1:{self.gateway.port}/mcp", log)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with ExitStack() as stack:
+        yield House(tmp_path_factory.mktemp("house"), stack)
+
+
+def old_client(target: str | list[str], log: Path) -> AbstractAsyncContextManager[Client]:
+    return python_client("sdk", "legacy", target, log, person=Person(), env={"PYTHONPATH": str(ROOT)})
+
+
+async def assert_is_asked(client: Client, prefix: str = "") -> None:
+    assert text_of(await client.call(f"{prefix}survey")) == "Ada is 36"
+    assert text_of(await client.call(f"{prefix}think")) == "thought about engines"
+
+
+@pytest.mark.parametrize("wire", WIRES if IN_FULL else ["http"])
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_without_a_gateway_an_old_client_is_asked(library: str, wire: str, house: House, tmp_path: Path) -> None:
     """The rig is right."""
-    with common(tmp_path, library, wire) as server:
-        target = server.url if isinstance(server, HttpPeer) else server.command
-        made = python_client(
-            "sdk", "legacy", target, tmp_path / "client.log", person=Person(), env={"PYTHONPATH": str(ROOT)}
-        )
-        async with made as client:
-            assert text_of(await client.call("survey")) == "Ada is 36"
-            assert text_of(await client.call("think")) == "thought about engines"
+    server = house.servers[f"{library}-{wire}"]
+    target = server.url if isinstance(server, HttpPeer) else server.command
+    async with old_client(target, tmp_path / "client.log") as client:
+        await assert_is_asked(client)
 
 
-@pytest.mark.parametrize("wire", ["http", "stdio"])
-@pytest.mark.parametrize("library", ["sdk", "fastmcp"])
+@pytest.mark.parametrize("library", LIBRARIES)
 async def test_an_old_client_is_asked_what_a_server_of_every_version_asks_during_a_call(
-    library: str, wire: str, tmp_path: Path
+    library: str, house: House, tmp_path: Path
 ) -> None:
-    with (
-        common(tmp_path, library, wire) as server,
-        Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway,
-    ):
-        url = f"http://127.0.0.1:{gateway.port}/mcp"
-        async with python_client("sdk", "legacy", url, tmp_path / "client.log", person=Person()) as client:
-            assert text_of(await client.call("common_survey")) == "Ada is 36"
-            assert text_of(await client.call("common_think")) == "thought about engines"
+    async with house.client(tmp_path / "client.log") as client:
+        await assert_is_asked(client, f"{library}-http_")
 
 
-@pytest.mark.parametrize("library", ["sdk", "fastmcp"])
+@pytest.mark.parametrize("library", LIBRARIES)
 async def test_two_old_clients_that_can_be_asked_have_a_process_each_as_without_a_gateway(
-    library: str, tmp_path: Path
+    library: str, house: House, tmp_path: Path
 ) -> None:
-    server = common(tmp_path, library, "stdio")
-    with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
-        url = f"http://127.0.0.1:{gateway.port}/mcp"
-        one = python_client("sdk", "legacy", url, tmp_path / "one.log", person=Person())
-        two = python_client("sdk", "legacy", url, tmp_path / "two.log", person=Person())
-        async with one as first, two as second:
-            processes = [text_of(await client.call("common_whoami")) for client in (first, second, first, second)]
-            assert processes[0] == processes[2] != processes[1] == processes[3]
+    async with house.client(tmp_path / "one.log") as first, house.client(tmp_path / "two.log") as second:
+        prefix = f"{library}-stdio_"
+        for client in (first, second):
+            await assert_is_asked(client, prefix)
+        processes = [text_of(await client.call(f"{prefix}whoami")) for client in (first, second, first, second)]
+        assert processes[0] == processes[2] != processes[1] == processes[3]

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.commands import trunkline
 from tests.support.gateway import Gateway, write_config
 from tests.support.servers import StdioFaults
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import START_WAIT_S, until, wait_until
 
 NAMES = [f"s{number}" for number in range(1, 9)]
 LACKING = "s5"
@@ -36,7 +36,7 @@ def states(folder: Path) -> dict[str, str]:
 
 async def test_one_of_eight_servers_lacks_a_variable_and_gets_it_while_the_others_go_on(tmp_path: Path) -> None:
     servers = {name: StdioFaults(tmp_path, name) for name in NAMES}
-    gateway = Gateway(tmp_path, *entries(servers, f"${{{VARIABLE}}}"), start_wait=30)
+    gateway = Gateway(tmp_path, *entries(servers, f"${{{VARIABLE}}}"), start_wait=START_WAIT_S)
     with gateway:
         all_but_one = {name: "down" if name == LACKING else "ready" for name in NAMES}
         wait_until(lambda: states(tmp_path) == all_but_one, "seven are ready and one is down", 60)
@@ -54,7 +54,7 @@ async def test_one_of_eight_servers_lacks_a_variable_and_gets_it_while_the_other
             pids = {name: server.pids() for name, server in servers.items()}
             assert pids.pop(LACKING) == []
             given = entries(servers, f"${{{VARIABLE}:-value}}")
-            write_config(tmp_path, *given, start_wait=30, listen=f"127.0.0.1:{gateway.port}")
+            write_config(tmp_path, *given, start_wait=START_WAIT_S, listen=f"127.0.0.1:{gateway.port}")
             await until(servers[LACKING].pids, "the server is started once the file has a default")
             wait_until(lambda: set(states(tmp_path).values()) == {"ready"}, "all are ready", 60)
             assert (await client.call(f"{LACKING}_echo", {"text": "hi"})).structured == {"text": "hi"}

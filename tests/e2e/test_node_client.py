@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,23 +17,39 @@ pytestmark = pytest.mark.node
 CLIENT = [NODE, str(HERE / "node_client.mjs"), str(NODE_PACKAGES / "sdk")]
 
 
+class Place:
+    """A server on the SDK, and a gateway in front of it."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.peer = stack.enter_context(sdk(folder, "http"))
+        self.gateway = stack.enter_context(Gateway(folder, self.peer.entry(), start_wait=START_WAIT_S))
+
+    def target(self, door: str, folder: Path) -> list[str]:
+        url = f"http://127.0.0.1:{self.gateway.port}/mcp"
+        if door == "http":
+            return [url]
+        if door == "attached":
+            return [TRUNKLINE, "stdio", "--url", url]
+        config = write_config(folder, self.peer.entry(), start_wait=START_WAIT_S)
+        return [TRUNKLINE, "stdio", "-c", str(config)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(tmp_path_factory.mktemp("place"), stack)
+
+
 @pytest.mark.parametrize("door", ["http", "stdio", "attached"])
-async def test_it_can_do_all_it_does_with_a_server_itself(door: str, tmp_path: Path) -> None:
-    peer = sdk(tmp_path)
-    if door != "stdio":
-        with Gateway(tmp_path, peer.entry(), start_wait=START_WAIT_S) as gateway:
-            url = f"http://127.0.0.1:{gateway.port}/mcp"
-            report = await run_client(*([url] if door == "http" else [TRUNKLINE, "stdio", "--url", url]))
-            await assert_all_worked(report, peer)
-    else:
-        config = write_config(tmp_path, peer.entry(), start_wait=START_WAIT_S)
-        report = await run_client(TRUNKLINE, "stdio", "-c", str(config))
-        await assert_all_worked(report, peer)
+async def test_it_can_do_all_it_does_with_a_server_itself(door: str, place: Place, tmp_path: Path) -> None:
+    """What it holds and what it grows is named after the door."""
+    report = await run_client(door, *place.target(door, tmp_path))
+    await assert_all_worked(report, door, place.peer)
 
 
-async def run_client(*target: str) -> dict:
+async def run_client(name: str, *target: str) -> dict:
     client = await asyncio.create_subprocess_exec(
-        *CLIENT, *target, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        *CLIENT, name, *target, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
     try:
         output, _ = await client.communicate()
@@ -43,7 +61,7 @@ async def run_client(*target: str) -> dict:
     return json.loads(output)
 
 
-async def assert_all_worked(report: dict, peer: Peer) -> None:
+async def assert_all_worked(report: dict, name: str, peer: Peer) -> None:
     assert report["server"] == "trunkline"
     assert "peer_add" in report["tools"]
     assert report["add"] == {"total": 5, "parts": [2, 3], "note": None}
@@ -53,7 +71,7 @@ async def assert_all_worked(report: dict, peer: Peer) -> None:
     assert report["work"] == "3 steps"
     assert report["progress"] == [{"progress": 1, "message": "holding"}]
     assert report["held"] == "aborted"
-    await peer.journal.wait_for("cancelled node")
+    await peer.journal.wait_for(f"cancelled {name}")
     assert report["ping"] == {}
     assert report["announced"]
-    assert report["grown"] == "grown"
+    assert report["grown"] == f"grown_{name}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 from tests.support.app_peer import AppPeer
 from tests.support.gateway import Gateway, write_config
 from tests.support.http_wire import Reply, fetch
@@ -177,6 +178,7 @@ async def test_a_reload_changes_the_tokens(tmp_path: Path) -> None:
         assert (await fetch(gateway.port, "GET", "/metrics", {"Authorization": "Bearer another-clients"})).status == 200
 
 
+@pytest.mark.law
 async def test_without_a_configured_token_one_is_made_that_only_the_owner_can_read(tmp_path: Path) -> None:
     with Gateway(tmp_path, token=CLIENT) as gateway:
         (path,) = (tmp_path / "state" / "gateways").glob("*/operator_token")

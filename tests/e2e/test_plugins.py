@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from tests.support.docs_pages import ROOT
 from tests.support.gateway import TRUNKLINE, Gateway
@@ -51,6 +52,7 @@ async def test_plugins_are_listed_and_called_like_any_server_and_the_log_stays_o
         assert line.startswith("{"), f"a line that is not the gateway's: {line}"
 
 
+@pytest.mark.law
 def test_nothing_of_a_plugin_outlives_a_gateway_that_is_killed(tmp_path: Path) -> None:
     plugin = Records(tmp_path, "jobs")
     with Gateway(tmp_path, jobs_entry(args=[JOBS, str(plugin.journal)])) as gateway:

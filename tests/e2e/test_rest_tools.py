@@ -15,6 +15,7 @@ import pytest
 from tests.support.catalogs import ROOT, definitions_of, entry_of, stdio_server
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.http_wire import Wire, fetch, request_bytes
+from tests.support.lasting import lasting
 from tests.support.servers import StdioFaults
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, at_most
 
@@ -46,16 +47,26 @@ class Shell:
         return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True).stdout
 
 
-@pytest.fixture
-def faults(tmp_path: Path) -> StdioFaults:
-    return StdioFaults(tmp_path, "faulty")
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, StdioFaults]]:
+    folder = tmp_path_factory.mktemp("standing")
+    faults = StdioFaults(folder, "faulty")
+    sources = [entry_of(stdio_server(folder, "browser")), faults.entry(tools={"timeouts": {"hang": 0.3}})]
+    with lasting(Gateway(folder, *sources, **SETTINGS)) as gateway:
+        yield Shell(gateway), faults
 
 
 @pytest.fixture
-def shell(tmp_path: Path, faults: StdioFaults) -> Iterator[Shell]:
-    sources = [entry_of(stdio_server(tmp_path, "browser")), faults.entry(tools={"timeouts": {"hang": 0.3}})]
-    with Gateway(tmp_path, *sources, **SETTINGS) as gateway:
-        yield Shell(gateway)
+def shell(standing: tuple[Shell, StdioFaults]) -> Shell:
+    return standing[0]
+
+
+@pytest.fixture
+def faults(standing: tuple[Shell, StdioFaults]) -> StdioFaults:
+    """What other tests called is forgotten."""
+    faults = standing[1]
+    faults.forget()
+    return faults
 
 
 def test_a_tool_is_found_and_run_with_two_lines_of_curl(shell: Shell) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,43 +33,55 @@ def verbatim(**result: Any) -> dict[str, str]:
     return {"result": base64.b64encode(json.dumps(result).encode()).decode()}
 
 
-@pytest.mark.parametrize("server_era", ERAS)
+@contextmanager
+def server_of_each_era(folder: Path, **keys: Any) -> Iterator[tuple[list[HttpFaults], Gateway]]:
+    """Named after their eras."""
+    with (
+        HttpFaults(folder, "legacy", era="legacy") as legacy,
+        HttpFaults(folder, "modern", era="modern") as modern,
+        Gateway(folder, legacy.entry(**keys), modern.entry(**keys)) as gateway,
+    ):
+        yield [legacy, modern], gateway
+
+
 @pytest.mark.parametrize("client_era", ERAS)
-async def test_nothing_is_kept_by_default(tmp_path: Path, server_era: str, client_era: str) -> None:
-    with HttpFaults(tmp_path, era=server_era) as server, Gateway(tmp_path, server.entry()) as gateway:
+async def test_nothing_is_kept_by_default(tmp_path: Path, client_era: str) -> None:
+    with server_of_each_era(tmp_path) as (servers, gateway):
         async with client_of(gateway, client_era) as client:
-            for count in (1, 2, 3):
-                assert (await client.call("h_fancy")).text == "fancy"
-                assert len(server.calls("fancy")) == count
-        await until(lambda: outcomes(gateway, "fancy") == ["ok"] * 3, "three calls are in the log")
+            for server in servers:
+                for count in (1, 2, 3):
+                    assert (await client.call(f"{server.name}_fancy")).text == "fancy"
+                    assert len(server.calls("fancy")) == count
+        await until(lambda: outcomes(gateway, "fancy") == ["ok"] * 6, "all calls are in the log")
         assert not any("cache_" in name for name in await gateway.metrics())
 
 
-@pytest.mark.parametrize("server_era", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
-async def test_the_server_is_asked_once_until_something_may_have_changed(
-    tmp_path: Path, server_era: str, client_era: str
-) -> None:
-    with (
-        HttpFaults(tmp_path, era=server_era) as server,
-        Gateway(tmp_path, server.entry(cache={"tools": ["*"]})) as gateway,
-    ):
+async def test_the_server_is_asked_once_until_something_may_have_changed(tmp_path: Path, client_era: str) -> None:
+    with server_of_each_era(tmp_path, cache={"tools": ["*"]}) as (servers, gateway):
         async with client_of(gateway, client_era) as client:
-            first, second, third = [await client.call("h_fancy", {"n": 1}) for _ in range(3)]
-            assert first.result == second.result == third.result
-            assert len({answer.id for answer in (first, second, third)}) == 3
-            assert len(server.calls("fancy")) == 1
-            await client.call("h_fancy", {"n": 2})
-            assert len(server.calls("fancy")) == 2
-            await client.call("h_echo")
-            await client.call("h_echo")
-            assert len(server.calls("echo")) == 2
-            await client.call("h_fancy", {"n": 1})
-            assert len(server.calls("fancy")) == 3
-        expected = ["ok", "cached", "cached", "ok", "ok"]
+            for server in servers:
+                await is_asked_once(client, server)
+        expected = ["ok", "cached", "cached", "ok", "ok"] * 2
         await until(lambda: outcomes(gateway, "fancy") == expected, "the log tells which calls were answered here")
-        assert await gateway.counted("cache_hits", "h") == 2
-        assert await gateway.counted("cache_misses", "h") == 3
+        for server in servers:
+            assert await gateway.counted("cache_hits", server.name) == 2
+            assert await gateway.counted("cache_misses", server.name) == 3
+
+
+async def is_asked_once(client: HttpClient, server: HttpFaults) -> None:
+    fancy, echo = f"{server.name}_fancy", f"{server.name}_echo"
+    first, second, third = [await client.call(fancy, {"n": 1}) for _ in range(3)]
+    assert first.result == second.result == third.result
+    assert len({answer.id for answer in (first, second, third)}) == 3
+    assert len(server.calls("fancy")) == 1
+    await client.call(fancy, {"n": 2})
+    assert len(server.calls("fancy")) == 2
+    await client.call(echo)
+    await client.call(echo)
+    assert len(server.calls("echo")) == 2
+    await client.call(fancy, {"n": 1})
+    assert len(server.calls("fancy")) == 3
 
 
 @pytest.mark.parametrize("client_era", ERAS)
@@ -85,6 +99,7 @@ async def test_clients_of_the_other_era_get_kept_results_in_their_own_form(tmp_p
             assert (await modern.call("h_fancy")).result["resultType"] == "complete"
 
 
+@pytest.mark.law
 async def test_clients_with_a_server_each_get_what_their_own_server_said(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path)
     with Gateway(tmp_path, server.entry(cache={"vouched": ["pid"]})) as gateway:

@@ -2,80 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.client import ModernClient
 from tests.support.gateway import Gateway
-from tests.support.tasks import DECLARED, HttpTasks, listening, make_task, modern_client, over_stdio, task_servers
-from tests.support.waiting import until
+from tests.support.tasks import DECLARED, HttpTasks, TaskHouse, listening, make_task, over_stdio
+from tests.support.waiting import START_WAIT_S, until
 
 TRANSPORTS = ["stdio", "http"]
 DOORS = [*TRANSPORTS, "joined"]
 TOLD = "notifications/tasks"
 
 
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskHouse]:
+    with ExitStack() as stack:
+        yield TaskHouse(request.param, tmp_path_factory.mktemp(request.param), stack)
+
+
+@pytest.mark.law
 @pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_news_of_tasks_of_several_servers_come_under_the_ids_of_the_client(
-    tmp_path: Path, transport: str, door: str
+    house: TaskHouse, door: str, tmp_path: Path
 ) -> None:
-    with task_servers(transport, "a", "b") as entries:
-        async with modern_client(door, tmp_path, entries) as client:
-            a, b, other = [await make_task(client, tool) for tool in ("a_long", "b_ask", "a_long")]
-            async with listening(client, [b, "task-1", a, b]) as (told_of, heard):
-                assert told_of == [b, a]
-                news = await heard()
-                assert (news["method"], news["params"]["taskId"]) == (TOLD, b)
-                assert news["params"]["inputRequests"]["who"]["params"]["message"] == "[b] Who?"
-                await client.request("tasks/cancel", {"taskId": other, **DECLARED})
-                await client.request("tasks/update", {"taskId": a, "inputResponses": {"k": {}}, **DECLARED})
-                news = (await heard())["params"]
-                assert (news["taskId"], news["status"], news["server"]) == (a, "completed", "a")
-                assert news["result"]["structuredContent"] == {"k": {}}
-                await client.request("tasks/cancel", {"taskId": b, **DECLARED})
-                news = (await heard())["params"]
-                assert (news["taskId"], news["status"], news["server"]) == (b, "cancelled", "b")
+    async with house.client(door, tmp_path) as client:
+        a, b, other = [await make_task(client, tool) for tool in ("a_long", "b_ask", "a_long")]
+        async with listening(client, [b, "task-1", a, b]) as (told_of, heard):
+            assert told_of == [b, a]
+            news = await heard()
+            assert (news["method"], news["params"]["taskId"]) == (TOLD, b)
+            assert news["params"]["inputRequests"]["who"]["params"]["message"] == "[b] Who?"
+            await client.request("tasks/cancel", {"taskId": other, **DECLARED})
+            await client.request("tasks/update", {"taskId": a, "inputResponses": {"k": {}}, **DECLARED})
+            news = (await heard())["params"]
+            assert (news["taskId"], news["status"], news["server"]) == (a, "completed", "a")
+            assert news["result"]["structuredContent"] == {"k": {}}
+            await client.request("tasks/cancel", {"taskId": b, **DECLARED})
+            news = (await heard())["params"]
+            assert (news["taskId"], news["status"], news["server"]) == (b, "cancelled", "b")
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_each_listen_hears_of_its_own_tasks(tmp_path: Path, transport: str) -> None:
-    with task_servers(transport, "a") as entries, Gateway(tmp_path, *entries, start_wait=30) as gateway:
-        async with ModernClient(gateway.port) as client:
-            one, two = [await make_task(client, "a_long") for _ in range(2)]
-            async with (
-                listening(client, [one], 7) as (_, first),
-                listening(client, [two], "7") as (_, second),
-                listening(client, [one, two], "both") as (_, both),
-            ):
-                for task_id in (two, one):
-                    await client.request("tasks/cancel", {"taskId": task_id, **DECLARED})
-                assert (await first())["params"]["taskId"] == one
-                assert (await second())["params"]["taskId"] == two
-                assert {(await both())["params"]["taskId"] for _ in range(2)} == {one, two}
+@pytest.mark.law
+async def test_each_listen_hears_of_its_own_tasks(house: TaskHouse) -> None:
+    async with ModernClient(house.gateway.port) as client:
+        one, two = [await make_task(client, "a_long") for _ in range(2)]
+        async with (
+            listening(client, [one], 7) as (_, first),
+            listening(client, [two], "7") as (_, second),
+            listening(client, [one, two], "both") as (_, both),
+        ):
+            for task_id in (two, one):
+                await client.request("tasks/cancel", {"taskId": task_id, **DECLARED})
+            assert (await first())["params"]["taskId"] == one
+            assert (await second())["params"]["taskId"] == two
+            assert {(await both())["params"]["taskId"] for _ in range(2)} == {one, two}
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_what_happened_while_a_subscription_was_lost_is_told_afterwards(tmp_path: Path, transport: str) -> None:
-    with task_servers(transport, "a", "b") as entries, Gateway(tmp_path, *entries, start_wait=30) as gateway:
-        async with ModernClient(gateway.port) as client:
-            a, b = [await make_task(client, f"{name}_long") for name in "ab"]
-            async with listening(client, [a, b]) as (told_of, heard):
-                assert told_of == [a, b]
-                closed = (await client.call("a_hang_up")).structured["closed"]
-                assert closed >= 1
-                news = (await heard())["params"]
-                assert (news["taskId"], news["status"]) == (a, "completed")
-                assert "resultType" not in news
-                await client.request("tasks/cancel", {"taskId": b, **DECLARED})
-                news = (await heard())["params"]
-                assert (news["taskId"], news["status"]) == (b, "cancelled")
+async def test_what_happened_while_a_subscription_was_lost_is_told_afterwards(house: TaskHouse) -> None:
+    async with ModernClient(house.gateway.port) as client:
+        a, b = [await make_task(client, f"{name}_long") for name in "ab"]
+        async with listening(client, [a, b]) as (told_of, heard):
+            assert told_of == [a, b]
+            closed = (await client.call("a_hang_up")).structured["closed"]
+            assert closed >= 1
+            news = (await heard())["params"]
+            assert (news["taskId"], news["status"]) == (a, "completed")
+            assert "resultType" not in news
+            await client.request("tasks/cancel", {"taskId": b, **DECLARED})
+            news = (await heard())["params"]
+            assert (news["taskId"], news["status"]) == (b, "cancelled")
 
 
 async def test_a_server_that_is_down_is_not_promised(tmp_path: Path) -> None:
     with (
         HttpTasks("a") as server,
-        Gateway(tmp_path, server.entry(), over_stdio("b"), start_wait=30) as gateway,
+        Gateway(tmp_path, server.entry(), over_stdio("b"), start_wait=START_WAIT_S) as gateway,
     ):
         async with ModernClient(gateway.port) as client:
             a, b = [await make_task(client, f"{name}_long") for name in "ab"]

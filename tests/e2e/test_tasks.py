@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,118 +16,125 @@ from tests.support.tasks import (
     DECLARED,
     TASKS,
     HttpTasks,
+    TaskHouse,
     make_task,
-    modern_client,
     over_stdio,
-    task_servers,
 )
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 TRANSPORTS = ["stdio", "http"]
 DOORS = [*TRANSPORTS, "joined"]
 ANSWERS = {"who": {"action": "accept", "content": {"name": "Ada"}}}
 
 
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskHouse]:
+    with ExitStack() as stack:
+        yield TaskHouse(request.param, tmp_path_factory.mktemp(request.param), stack)
+
+
 @pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_task_is_followed_to_its_end_at_the_server_that_has_it(
-    tmp_path: Path, transport: str, door: str
+    house: TaskHouse, door: str, tmp_path: Path
 ) -> None:
     """Over HTTP the server refuses requests whose `Mcp-Name` is not its own id."""
-    with task_servers(transport, "a", "b") as entries:
-        async with modern_client(door, tmp_path, entries) as client:
-            assert await client.tools(), "the servers were heard of"
-            discovered = (await client.request("server/discover")).result
-            assert TASKS in discovered["capabilities"]["extensions"]
-            ids = {name: await make_task(client, f"{name}_long") for name in "ab"}
-            assert ids["a"] != ids["b"]
-            for name, task_id in ids.items():
-                task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
-                assert (task["server"], task["taskId"], task["status"]) == (name, task_id, "working")
-            update = {"taskId": ids["a"], "inputResponses": ANSWERS, **DECLARED}
-            assert (await client.request("tasks/update", update)).result["resultType"] == "complete"
-            await client.request("tasks/cancel", {"taskId": ids["b"], **DECLARED})
-            done = (await client.request("tasks/get", {"taskId": ids["a"], **DECLARED})).result
-            assert (done["status"], done["result"]["structuredContent"]) == ("completed", ANSWERS)
-            other = (await client.request("tasks/get", {"taskId": ids["b"], **DECLARED})).result
-            assert other["status"] == "cancelled"
+    async with house.client(door, tmp_path) as client:
+        assert await client.tools(), "the servers were heard of"
+        discovered = (await client.request("server/discover")).result
+        assert TASKS in discovered["capabilities"]["extensions"]
+        ids = {name: await make_task(client, f"{name}_long") for name in "ab"}
+        assert ids["a"] != ids["b"]
+        for name, task_id in ids.items():
+            task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
+            assert (task["server"], task["taskId"], task["status"]) == (name, task_id, "working")
+        update = {"taskId": ids["a"], "inputResponses": ANSWERS, **DECLARED}
+        assert (await client.request("tasks/update", update)).result["resultType"] == "complete"
+        await client.request("tasks/cancel", {"taskId": ids["b"], **DECLARED})
+        done = (await client.request("tasks/get", {"taskId": ids["a"], **DECLARED})).result
+        assert (done["status"], done["result"]["structuredContent"]) == ("completed", ANSWERS)
+        other = (await client.request("tasks/get", {"taskId": ids["b"], **DECLARED})).result
+        assert other["status"] == "cancelled"
 
 
-@pytest.mark.parametrize(("names", "message"), [("a", "Who?"), ("ab", "[a] Who?")])
-async def test_what_a_task_asks_says_which_of_several_servers_asks(tmp_path: Path, names: str, message: str) -> None:
-    with Gateway(tmp_path, *map(over_stdio, names), start_wait=30) as gateway:
+@pytest.mark.parametrize(("alone", "message"), [(True, "Who?"), (False, "[a] Who?")], ids=["alone", "of several"])
+@pytest.mark.parametrize("house", ["stdio"], indirect=True)
+async def test_what_a_task_asks_says_which_of_several_servers_asks(
+    house: TaskHouse, alone: bool, message: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        gateway = house.gateway
+        if alone:
+            gateway = stack.enter_context(Gateway(tmp_path, over_stdio("a"), start_wait=START_WAIT_S))
         async with ModernClient(gateway.port) as client:
             task_id = await make_task(client, "a_ask")
             task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
             assert (task["status"], list(task["inputRequests"])) == ("input_required", ["who"])
             question = task["inputRequests"]["who"]
             assert (question["method"], question["params"]["message"]) == ("elicitation/create", message)
-            assert question["params"].get("_meta", {}).get("trunkline/server") == ("a" if len(names) > 1 else None)
+            assert question["params"].get("_meta", {}).get("trunkline/server") == (None if alone else "a")
             await client.request("tasks/update", {"taskId": task_id, "inputResponses": ANSWERS, **DECLARED})
             task = (await client.request("tasks/get", {"taskId": task_id, **DECLARED})).result
             assert task["result"]["structuredContent"] == ANSWERS
 
 
-async def test_ids_that_were_not_given_to_this_client_are_unknown(tmp_path: Path) -> None:
-    with Gateway(tmp_path, over_stdio("a"), start_wait=30) as gateway:
-        async with ModernClient(gateway.port) as client, HttpClient(gateway.port) as legacy:
-            task_id = await make_task(client, "a_long")
-            for made_up in ("task-1", task_id[:-1], task_id + "A", "x" * 5000):
-                answer = await client.request("tasks/get", {"taskId": made_up, **DECLARED})
-                assert answer.error["code"] == -32602
-            assert (await legacy.request("tasks/get", {"taskId": task_id})).error["code"] == -32602
+@pytest.mark.law
+async def test_ids_that_were_not_given_to_this_client_are_unknown(house: TaskHouse) -> None:
+    gateway = house.gateway
+    async with ModernClient(gateway.port) as client, HttpClient(gateway.port) as legacy:
+        task_id = await make_task(client, "a_long")
+        for made_up in ("task-1", task_id[:-1], task_id + "A", "x" * 5000):
+            answer = await client.request("tasks/get", {"taskId": made_up, **DECLARED})
+            assert answer.error["code"] == -32602
+        assert (await legacy.request("tasks/get", {"taskId": task_id})).error["code"] == -32602
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_tasks_must_be_declared(tmp_path: Path, transport: str) -> None:
-    with task_servers(transport, "a") as entries, Gateway(tmp_path, *entries, start_wait=30) as gateway:
-        async with ModernClient(gateway.port) as client:
-            task_id = await make_task(client, "a_long")
-            listen = {"notifications": {"taskIds": [task_id]}}
-            for method, params in (
-                ("tasks/get", {"taskId": task_id}),
-                ("tools/call", {"name": "a_long"}),
-                ("subscriptions/listen", listen),
-            ):
-                answer = await client.request(method, params)
-                assert answer.reply is not None
-                assert (answer.reply.status, answer.error["code"]) == (400, -32021)
-                assert answer.error["data"]["requiredCapabilities"] == CAPABILITIES
-        legacy = await HttpClient(gateway.port).open(CAPABILITIES)
-        assert (await legacy.request("tools/call", {"name": "a_long"})).error["code"] == -32602
-        await legacy.close()
+async def test_tasks_must_be_declared(house: TaskHouse) -> None:
+    gateway = house.gateway
+    async with ModernClient(gateway.port) as client:
+        task_id = await make_task(client, "a_long")
+        listen = {"notifications": {"taskIds": [task_id]}}
+        for method, params in (
+            ("tasks/get", {"taskId": task_id}),
+            ("tools/call", {"name": "a_long"}),
+            ("subscriptions/listen", listen),
+        ):
+            answer = await client.request(method, params)
+            assert answer.reply is not None
+            assert (answer.reply.status, answer.error["code"]) == (400, -32021)
+            assert answer.error["data"]["requiredCapabilities"] == CAPABILITIES
+    legacy = await HttpClient(gateway.port).open(CAPABILITIES)
+    assert (await legacy.request("tools/call", {"name": "a_long"})).error["code"] == -32602
+    await legacy.close()
 
 
-async def test_a_task_that_the_client_did_not_declare_is_a_fault_of_the_server(tmp_path: Path) -> None:
-    with Gateway(tmp_path, over_stdio("a"), start_wait=30) as gateway:
-        legacy = await HttpClient(gateway.port).open(CAPABILITIES)
-        async with ModernClient(gateway.port) as client:
-            for undeclared in (client, legacy):
-                answer = await undeclared.request("tools/call", {"name": "a_rude"})
-                assert answer.situation == BROKE_PROTOCOL
-                assert TASKS in answer.error["message"]
-            await make_task(client, "a_rude")
-        await legacy.close()
+async def test_a_task_that_the_client_did_not_declare_is_a_fault_of_the_server(house: TaskHouse) -> None:
+    legacy = await HttpClient(house.gateway.port).open(CAPABILITIES)
+    async with ModernClient(house.gateway.port) as client:
+        for undeclared in (client, legacy):
+            answer = await undeclared.request("tools/call", {"name": "a_rude"})
+            assert answer.situation == BROKE_PROTOCOL
+            assert TASKS in answer.error["message"]
+        await make_task(client, "a_rude")
+    await legacy.close()
 
 
-async def test_the_name_in_the_header_is_the_task_in_the_body(tmp_path: Path) -> None:
-    with Gateway(tmp_path, over_stdio("a"), start_wait=30) as gateway:
-        async with ModernClient(gateway.port) as client:
-            first, second = [await make_task(client, "a_long") for _ in range(2)]
-            message = client.message("tasks/cancel", {"taskId": first, **DECLARED}, id=5)
-            for name in (second, None):
-                headers = modern_headers("tasks/cancel", {"taskId": name} if name else {})
-                reply = await client.post(encode(message), headers)
-                assert reply.status == 400
-                assert client.answer(reply, 5).error["code"] == -32020
-            task = (await client.request("tasks/get", {"taskId": first, **DECLARED})).result
-            assert task["status"] == "working"
+async def test_the_name_in_the_header_is_the_task_in_the_body(house: TaskHouse) -> None:
+    async with ModernClient(house.gateway.port) as client:
+        first, second = [await make_task(client, "a_long") for _ in range(2)]
+        message = client.message("tasks/cancel", {"taskId": first, **DECLARED}, id=5)
+        for name in (second, None):
+            headers = modern_headers("tasks/cancel", {"taskId": name} if name else {})
+            reply = await client.post(encode(message), headers)
+            assert reply.status == 400
+            assert client.answer(reply, 5).error["code"] == -32020
+        task = (await client.request("tasks/get", {"taskId": first, **DECLARED})).result
+        assert task["status"] == "working"
 
 
 async def test_tasks_of_a_server_that_is_down_or_gone(tmp_path: Path) -> None:
     with (
         HttpTasks("a") as server,
-        Gateway(tmp_path, server.entry(), over_stdio("b"), operator_token=OPERATOR, start_wait=30) as gateway,
+        Gateway(tmp_path, server.entry(), over_stdio("b"), operator_token=OPERATOR, start_wait=START_WAIT_S) as gateway,
     ):
         async with ModernClient(gateway.port) as client:
             ids = {name: await make_task(client, f"{name}_long") for name in "ab"}
@@ -142,7 +151,7 @@ async def test_tasks_of_a_server_that_is_down_or_gone(tmp_path: Path) -> None:
 
 
 async def test_tasks_are_never_kept_and_given_again(tmp_path: Path) -> None:
-    with Gateway(tmp_path, over_stdio("a", cache={"tools": ["*"]}), start_wait=30) as gateway:
+    with Gateway(tmp_path, over_stdio("a", cache={"tools": ["*"]}), start_wait=START_WAIT_S) as gateway:
         async with ModernClient(gateway.port) as client:
             made = {await make_task(client, "a_long") for _ in range(3)}
             assert len(made) == 3
@@ -155,7 +164,7 @@ async def test_tasks_are_never_kept_and_given_again(tmp_path: Path) -> None:
 
 async def test_the_word_for_tasks_of_before_means_nothing_from_a_modern_client(tmp_path: Path) -> None:
     legacy = over_stdio("l", "legacy_task_server.py")
-    with Gateway(tmp_path, legacy, start_wait=30) as gateway:
+    with Gateway(tmp_path, legacy, start_wait=START_WAIT_S) as gateway:
         async with ModernClient(gateway.port) as client:
             for declared in ({}, DECLARED, {"_meta": {META + "clientCapabilities": {"elicitation": {}}}}):
                 answer = await client.request("tools/call", {"name": "l_long", "task": {"ttl": 1}, **declared})

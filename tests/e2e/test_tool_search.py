@@ -170,14 +170,15 @@ async def test_tools_are_found_listed_called_and_given_back(setting: Setting) ->
             answer = read(await client.call("unprovision_tools", {"tool_ids": [FORECAST]}))
         assert answer["removed"] == [FORECAST]
         assert await client.names() == SEARCHING | set(ids) - {FORECAST}
+        await executes_at_once_what_it_finds(client)
 
 
-async def test_what_was_found_can_be_executed_at_once_without_a_new_list(setting: Setting) -> None:
-    async with setting.client() as client:
-        for query, tool in REQUESTS:
-            await discover_by_meaning(client, query, tool)
-            result = await client.call("execute_tool", {"tool_id": tool, "arguments": {"asked": query}})
-            assert result.structured_content == {"asked": query}
+async def executes_at_once_what_it_finds(client: RealClient) -> None:
+    """Without a new list."""
+    for query, tool in REQUESTS:
+        await discover_by_meaning(client, query, tool)
+        result = await client.call("execute_tool", {"tool_id": tool, "arguments": {"asked": query}})
+        assert result.structured_content == {"asked": query}
 
 
 # What may be run ------------------------------------------------------------------------------------------------------
@@ -204,24 +205,21 @@ async def test_the_two_ways_to_execute_say_truly_what_they_may_do(simply: Settin
     assert (anything.read_only_hint, anything.destructive_hint) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("tool_id", "message"),
-    [
-        (FORECAST, f"Tool {FORECAST} not provisioned. Use provision_tools first."),
-        ("openweather_makeItRain", "Unknown tool: openweather_makeItRain"),
-        ("weather", "Invalid tool ID format: weather"),
-        ("discover_tools", "Unknown tool: discover_tools"),
-    ],
-)
-async def test_what_was_not_found_or_does_not_exist_is_not_executed(
-    simply: Setting, tool_id: str, message: str
-) -> None:
+NOT_EXECUTED = {
+    FORECAST: f"Tool {FORECAST} not provisioned. Use provision_tools first.",
+    "openweather_makeItRain": "Unknown tool: openweather_makeItRain",
+    "weather": "Invalid tool ID format: weather",
+    "discover_tools": "Unknown tool: discover_tools",
+}
+
+
+async def test_what_was_not_found_or_does_not_exist_is_not_executed(simply: Setting) -> None:
     async with simply.client() as client:
-        with pytest.raises(MCPError) as caught:
-            await client.call("execute_tool", {"tool_id": tool_id, "arguments": {}})
-    assert caught.value.error.code == -32602
-    assert caught.value.error.message == message
-    assert caught.value.error.data["executed"] == "no"
+        for tool_id, message in NOT_EXECUTED.items():
+            with pytest.raises(MCPError) as caught:
+                await client.call("execute_tool", {"tool_id": tool_id, "arguments": {}})
+            assert (caught.value.error.code, caught.value.error.message) == (-32602, message)
+            assert caught.value.error.data["executed"] == "no", tool_id
 
 
 async def test_a_tool_that_is_not_shown_can_be_called_by_its_name(simply: Setting) -> None:
@@ -230,12 +228,13 @@ async def test_a_tool_that_is_not_shown_can_be_called_by_its_name(simply: Settin
         assert await client.names() == SEARCHING
 
 
-@pytest.mark.parametrize("arguments", [None, "", "{}", '{"city": "Porto"}', {"city": "Porto"}])
-async def test_arguments_are_taken_as_models_write_them(simply: Setting, arguments: Any) -> None:
+async def test_arguments_are_taken_as_models_write_them(simply: Setting) -> None:
     async with simply.client() as client:
         await discover(client, "weather forecast")
-        result = await client.call("execute_tool", {"tool_id": FORECAST, "arguments": arguments})
-    assert json.loads(result.content[0].text) == ({"city": "Porto"} if "Porto" in str(arguments) else {})
+        for arguments in (None, "", "{}", '{"city": "Porto"}', {"city": "Porto"}):
+            result = await client.call("execute_tool", {"tool_id": FORECAST, "arguments": arguments})
+            taken = {"city": "Porto"} if "Porto" in str(arguments) else {}
+            assert json.loads(result.content[0].text) == taken, arguments
 
 
 async def test_a_servers_own_error_comes_through_execute_as_it_is(simply: Setting) -> None:
@@ -300,6 +299,7 @@ async def test_a_search_that_provisions_nothing_changes_nothing(simply: Setting)
 # Whose list it is -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_each_session_has_a_list_of_its_own_that_ends_with_it(simply: Setting) -> None:
     async with simply.client() as one, simply.client() as other:
         await discover(one, "weather forecast")
@@ -315,6 +315,7 @@ async def test_each_session_has_a_list_of_its_own_that_ends_with_it(simply: Sett
             await later.call("execute_tool", {"tool_id": FORECAST, "arguments": {}})
 
 
+@pytest.mark.law
 async def test_without_a_session_the_list_is_the_principals(places: Places, tmp_path: Path) -> None:
     setting = Setting("sdk", MODERN, "http", places, tmp_path)
     async with setting.client() as one, setting.client() as other:
@@ -324,6 +325,7 @@ async def test_without_a_session_the_list_is_the_principals(places: Places, tmp_
         assert not (await other.call("execute_tool", {"tool_id": FORECAST})).is_error
 
 
+@pytest.mark.law
 async def test_a_handle_keeps_what_is_held_apart(places: Places, tmp_path: Path) -> None:
     setting = Setting("sdk", MODERN, "http", places, tmp_path)
     mine = f"conversation-{next(_handles)}"
@@ -375,7 +377,7 @@ async def test_what_is_shown_follows_the_file_while_clients_stay(tmp_path: Path)
 async def test_a_small_catalog_is_shown_whole(tmp_path: Path) -> None:
     few = {"tools": {"allow": ["get*"]}}
     with Gateway(
-        tmp_path, stdio_server(tmp_path, "openweather").entry(**few), meta_tools=True, start_wait=15
+        tmp_path, stdio_server(tmp_path, "openweather").entry(**few), meta_tools=True, start_wait=START_WAIT_S
     ) as gateway:
         url = f"http://127.0.0.1:{gateway.port}/mcp"
         async with connect("sdk", "legacy", url, tmp_path / "client.log") as client:

@@ -21,13 +21,14 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.models.chat import CHAT
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
-from tests.support.waiting import at_most, until
+from tests.support.waiting import at_most, until, wait_until
 
 from trunkline.core.errors import BAD_INPUT, PROXY_UNKNOWN_OPERATION, STEP_INTERRUPTED, STEP_TIMEOUT
 
 GOLDEN = Path(__file__).with_name("workflow_run_events.jsonl")
 KEY = "sk-very-secret-key"
 ORDERLY = 130
+SPINNING = re.compile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] slow: command")
 FLOW = """
 name: report
 inputs:
@@ -200,9 +201,11 @@ def test_people_see_progress_and_a_summary_and_programs_the_last_output(tmp_path
 
 
 def test_a_terminal_shows_what_is_waited_for_and_keeps_nothing_of_it(tmp_path: Path) -> None:
-    (tmp_path / "flow.yaml").write_text("{name: t, states: {initial: slow, slow: {type: step, command: sleep 1.5}}}")
+    flow = "{name: t, states: {initial: slow, slow: {type: step, command: 'while [ ! -e go ]; do sleep 0.05; done'}}}"
+    (tmp_path / "flow.yaml").write_text(flow)
     with Terminal("run", "flow.yaml", cwd=tmp_path) as terminal:
-        terminal.wait_for("slow: command")
+        wait_until(lambda: SPINNING.search(terminal.written), "it shows what is waited for", 30)
+        (tmp_path / "go").touch()
         assert terminal.finish() == 0
     assert "step slow: success" in terminal.screen
     assert "slow: command" not in terminal.screen.replace("step slow: command", "")
@@ -231,6 +234,7 @@ def test_a_file_or_inputs_that_are_not_good_are_refused_before_anything_runs(tmp
 # How it ends ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_an_interrupted_run_ends_everything_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "flow.yaml").write_text(LONG)
@@ -244,6 +248,7 @@ async def test_an_interrupted_run_ends_everything_and_says_so(tmp_path: Path, nu
     assert survivors(run.mark) == []
 
 
+@pytest.mark.law
 async def test_an_interrupt_in_the_middle_of_a_tool_call_ends_the_tool_its_plugin_and_the_step(tmp_path: Path) -> None:
     write_flow(tmp_path)
     turns = (calls(Use("Bash", {"command": "touch begun; sleep 600"})), says("never"))
@@ -267,6 +272,7 @@ def with_deaf_plugin(folder: Path) -> FaultyPlugin:
     return plugin
 
 
+@pytest.mark.law
 async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everything(tmp_path: Path) -> None:
     plugin = with_deaf_plugin(tmp_path)
     async with (
@@ -282,6 +288,7 @@ async def test_an_interrupt_is_not_held_up_by_a_plugin_that_is_deaf_to_everythin
     await until(lambda: not plugin.pids(), "the plugin is gone")
 
 
+@pytest.mark.law
 async def test_a_second_signal_ends_the_run_at_once_and_it_is_still_told_how_it_ended(tmp_path: Path) -> None:
     plugin = with_deaf_plugin(tmp_path)
     async with (
@@ -298,6 +305,7 @@ async def test_a_second_signal_ends_the_run_at_once_and_it_is_still_told_how_it_
     await until(lambda: not plugin.pids(), "the plugin is gone")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_before_the_first_step_leaves_nothing_either(tmp_path: Path, number: signal.Signals) -> None:
     write_flow(tmp_path)
@@ -366,6 +374,7 @@ async def test_a_reader_that_leaves_changes_nothing(tmp_path: Path, arguments: l
     assert "BrokenPipe" not in (tmp_path / "stderr.txt").read_text()
 
 
+@pytest.mark.law
 async def test_nothing_survives_a_run_that_is_killed(tmp_path: Path) -> None:
     write_flow(tmp_path, FLOW.replace("plugin_tools: [{plugin: jobs, expose: [echo]}]", ""))
     turns = (calls(Use("Bash", {"command": "echo private > /tmp/note; touch begun; sleep 600"})), says("never"))
@@ -382,7 +391,7 @@ async def test_nothing_survives_a_run_that_is_killed(tmp_path: Path) -> None:
 
 
 async def test_a_step_that_fails_or_takes_too_long_goes_where_on_failure_leads(tmp_path: Path) -> None:
-    write_flow(tmp_path, FLOW.replace("timeout: 1m", "timeout: 1500ms"))
+    write_flow(tmp_path, FLOW.replace("timeout: 1m", f"timeout: {at_most(2):g}s"))
 
     async def forever() -> None:
         await asyncio.sleep(600)

@@ -20,7 +20,7 @@ from tests.support.answers import (
 from tests.support.app_peer import AppPeer
 from tests.support.app_peer_house import house, listens
 from tests.support.scenes import all_of, assert_all_lost
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 RATE_LIMITED = (429, "TL316", "no")
 
@@ -44,34 +44,35 @@ async def test_an_app_that_left_is_refused_by_name_and_its_tools_are_gone_at_onc
 
 
 async def test_a_hanging_call_times_out_is_cancelled_and_frees_its_place(tmp_path: Path) -> None:
-    async with house(tmp_path, timeout=1, queue=1) as here, await here.dial() as app:
+    async with house(tmp_path, timeout=at_most(1), queue=1) as here, await here.dial() as app:
         late = await here.client.call("T_hang")
         assert late.situation == TIMED_OUT
-        assert late.error["message"] == "Tool execution timed out after 1 seconds"
+        assert late.error["message"] == f"Tool execution timed out after {at_most(1):g} seconds"
         number = (await app.hear())["correlationId"]
         assert await app.hear() == {"type": "toolCancel", "correlationId": number}
         app.serve()
         assert (await here.client.call("T_echo", {"a": 1})).structured == {"a": 1}
 
 
-@pytest.mark.parametrize("how", ["reset", "goodbye", "half an answer"])
-async def test_a_disconnect_loses_every_call_of_that_link_and_no_other(tmp_path: Path, how: str) -> None:
-    async with house(tmp_path) as here, await here.dial("Slow", ("Slow:echo",)) as slow, await here.dial() as app:
+async def test_a_disconnect_loses_every_call_of_that_link_and_no_other(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, await here.dial("Slow", ("Slow:echo",)) as slow:
         beside = here.call("Slow_echo")
         asked = await slow.hear()
-        lost = [here.call("T_hang", {"n": number}) for number in range(4)]
-        numbers = [(await app.hear())["correlationId"] for _ in lost]
-        if how == "half an answer":
-            app.writer.write(b'{"type":"toolResponse","correlationId":%d,"result":{"suc' % numbers[0])
-        if how == "reset":
-            app.reset()
-        else:
-            app.writer.close()
-        assert_all_lost(await all_of(lost))
-        await here.works_again()
+        for how in ("reset", "goodbye", "half an answer"):
+            async with await here.dial() as app:
+                lost = [here.call("T_hang", {"n": number}) for number in range(4)]
+                numbers = [(await app.hear())["correlationId"] for _ in lost]
+                if how == "half an answer":
+                    app.writer.write(b'{"type":"toolResponse","correlationId":%d,"result":{"suc' % numbers[0])
+                if how == "reset":
+                    app.reset()
+                else:
+                    app.writer.close()
+                assert_all_lost(await all_of(lost))
+                await here.works_again()
+                assert not app.invoked, f"nothing was sent again after {how}"
         slow.answer(asked, "slept")
         assert (await beside).text == "slept"
-        assert not app.invoked, "nothing was sent again"
 
 
 # Broken messages ------------------------------------------------------------------------------------------------------
@@ -85,17 +86,17 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
-async def test_a_broken_answer_fails_its_call_and_nothing_else(tmp_path: Path, how: str) -> None:
+async def test_a_broken_answer_fails_its_call_and_nothing_else(tmp_path: Path) -> None:
     async with house(tmp_path) as here, await here.dial() as app:
-        broken, beside = here.call("T_fault"), here.call("T_hang")
-        first, second = await app.hear(), await app.hear()
-        faulty, proper = sorted((first, second), key=lambda message: message["tool"] != "T:fault")
-        app.say(b'{"type":"toolResponse","correlationId":%d,"result":%b}' % (faulty["correlationId"], BROKEN[how]))
-        assert (await broken).situation == BROKE_PROTOCOL
-        app.answer(proper, "fine")
-        assert (await beside).text == "fine"
-        assert await here.gateway.counted("protocol_errors", "T") == 1
+        for count, (how, result) in enumerate(BROKEN.items(), 1):
+            broken, beside = here.call("T_fault"), here.call("T_hang")
+            first, second = await app.hear(), await app.hear()
+            faulty, proper = sorted((first, second), key=lambda message: message["tool"] != "T:fault")
+            app.say(b'{"type":"toolResponse","correlationId":%d,"result":%b}' % (faulty["correlationId"], result))
+            assert (await broken).situation == BROKE_PROTOCOL, how
+            app.answer(proper, "fine")
+            assert (await beside).text == "fine", how
+            assert await here.gateway.counted("protocol_errors", "T") == count, how
 
 
 async def test_banners_wrong_ids_and_second_answers_are_ignored_and_counted(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ async def test_banners_wrong_ids_and_second_answers_are_ignored_and_counted(tmp_
 
 
 async def test_an_answer_that_cannot_be_matched_is_waited_for_until_the_deadline(tmp_path: Path) -> None:
-    async with house(tmp_path, timeout=2) as here, await here.dial() as app:
+    async with house(tmp_path, timeout=at_most(1)) as here, await here.dial() as app:
         call = here.call("T_fault")
         asked = await app.hear()
         app.say(b'{"result":{"success":tru,"correlationId":%d,"type":"toolResponse"}' % asked["correlationId"])
@@ -154,7 +155,7 @@ async def test_an_answer_just_under_the_limit_arrives_whole(tmp_path: Path) -> N
 
 
 async def test_an_app_that_stops_reading_holds_up_nobody_else(tmp_path: Path) -> None:
-    async with house(tmp_path, timeout=3) as here, await here.dial() as app:
+    async with house(tmp_path, timeout=at_most(2)) as here, await here.dial() as app:
         app.writer.transport.pause_reading()  # type: ignore[attr-defined]
         big = {"x": "x" * 1_000_000}
         stuck = [here.call("T_echo", big) for _ in range(12)]
@@ -203,7 +204,7 @@ async def test_calls_beyond_the_rate_are_refused(tmp_path: Path) -> None:
         app.serve()
         answers = await all_of(here.client.call("T_echo") for _ in range(5))
         refused = [answer for answer in answers if answer.failed]
-        assert len(refused) >= 3
+        assert refused
         assert {answer.situation for answer in refused} == {RATE_LIMITED}
         assert all(0 < answer.error["data"]["retryAfterMs"] <= 1001 for answer in refused)
         assert len(app.invoked) == 5 - len(refused)
@@ -218,7 +219,10 @@ async def test_progress_without_end_ends_at_the_longest_time_a_call_may_take(tmp
             app.send({"type": "toolProgress", "correlationId": invocation["correlationId"], "progress": step})
             await asyncio.sleep(0.1)
 
-    async with house(tmp_path, timeout=1, limits={"call_seconds": 3}) as here, await here.dial() as app:
+    async with (
+        house(tmp_path, timeout=at_most(1), limits={"call_seconds": at_most(3)}) as here,
+        await here.dial() as app,
+    ):
         app.serve(go_on)
         endless = await here.client.call("T_hang", meta={"progressToken": "mine"})
         assert endless.situation == TIMED_OUT
@@ -276,7 +280,7 @@ async def test_a_gateway_that_ends_lets_calls_finish_and_closes_the_links(tmp_pa
         app.answer(asked, "in time")
         assert (await call).text == "in time"
         await app.ended()
-        assert await asyncio.to_thread(here.gateway.process.wait, 30) == 0
+        assert await asyncio.to_thread(here.gateway.process.wait, at_most(30)) == 0
 
 
 async def test_a_killed_gateway_is_dialled_again(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,46 @@ from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of
 from tests.support.servers import StdioFaults
-from tests.support.waiting import until
+from tests.support.shared import lasting, visiting
+from tests.support.waiting import at_most, until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"), pytest.mark.law]
+BRIEF = at_most(1)
+"""The deadline of commands at the sources `brief_off` and `brief_required`."""
 
 sandboxed = pytest.mark.needs("bwrap")
 both = pytest.mark.parametrize("sandbox", ["off", pytest.param("required", marks=sandboxed)])
 
 
-def bash(folder: Path, **keys: Any) -> dict[str, dict[str, Any]]:
+def bash(folder: Path, name: str = "local", **keys: Any) -> dict[str, dict[str, Any]]:
     root = folder / "root"
     root.mkdir(exist_ok=True)
     tools = {"allow": ["Bash"], **keys.pop("tools", {})}
-    return {"local": {"kind": "builtin", "root": str(root), "sandbox": "off", "tools": tools, **keys}}
+    return {name: {"kind": "builtin", "root": str(root), "sandbox": "off", "tools": tools, **keys}}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, Path]]:
+    """One gateway, with and without a sandbox, for commands that harm no gateway."""
+    folder = tmp_path_factory.mktemp("bash")
+    sources = bash(folder, "impatient", timeout=0.5)
+    for sandbox in ("off", "required"):
+        sources |= bash(folder, sandbox, sandbox=sandbox)
+        sources |= bash(folder, f"brief_{sandbox}", sandbox=sandbox, tools={"timeouts": {"Bash": BRIEF}})
+    with lasting(Gateway(folder, sources)) as gateway:
+        yield gateway, folder
+
+
+@pytest.fixture
+def gateway(place: tuple[Gateway, Path]) -> Gateway:
+    return place[0]
+
+
+@pytest.fixture
+def folder(place: tuple[Gateway, Path]) -> Path:
+    """Where the shared gateway has its root."""
+    (place[1] / "root" / "begun").unlink(missing_ok=True)
+    return place[1]
 
 
 def long_sleep() -> str:
@@ -54,56 +82,53 @@ async def none_left(span: str) -> None:
     await until(lambda: not survivors(span), "nothing of the command is left")
 
 
-def run(client: Client, command: str, **arguments: Any) -> asyncio.Future[Answer]:
-    return asyncio.ensure_future(client.call("Bash", {"command": command, **arguments}))
+def run(client: Client, command: str, source: str = "local", **arguments: Any) -> asyncio.Future[Answer]:
+    return asyncio.ensure_future(client.call(f"{source}.Bash", {"command": command, **arguments}))
 
 
-async def works(client: Client) -> None:
-    assert (await client.call("Bash", {"command": "echo works"})).text == "works"
+async def works(client: Client, source: str = "local") -> None:
+    assert (await run(client, "echo works", source)).text == "works"
 
 
 # Hangs ----------------------------------------------------------------------------------------------------------------
 
 
 @both
-async def test_a_command_that_hangs_is_ended_at_its_timeout_with_all_it_started(tmp_path: Path, sandbox: str) -> None:
+async def test_a_command_that_hangs_is_ended_at_its_timeout_with_all_it_started(gateway: Gateway, sandbox: str) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path, sandbox=sandbox)) as gateway:
-        async with gateway.client() as client:
-            answer = await run(client, f"echo so far; {wild(span)}", timeout=1500)
-            assert answer.result["isError"] is True
-            assert answer.text.startswith("Command timed out after 1.5 s")
-            assert answer.text.endswith("\nso far")
-            await none_left(span)
-            await works(client)
+    async with visiting(gateway) as client:
+        limit = at_most(1.5)
+        answer = await run(client, f"echo so far; {wild(span)}", sandbox, timeout=int(limit * 1000))
+        assert answer.result["isError"] is True
+        assert answer.text.startswith(f"Command timed out after {limit:g} s")
+        assert answer.text.endswith("\nso far")
+        await none_left(span)
+        await works(client, sandbox)
 
 
 @both
 async def test_past_the_deadline_of_the_gateway_a_command_is_ended_and_the_call_is_late(
-    tmp_path: Path, sandbox: str
+    gateway: Gateway, sandbox: str
 ) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path, sandbox=sandbox, tools={"timeouts": {"Bash": 0.8}})) as gateway:
-        async with gateway.client() as client:
-            assert (await run(client, wild(span))).situation == TIMED_OUT
-            await none_left(span)
-            assert (await client.call("Bash", {"command": "echo works"})).text == "works"
+    async with visiting(gateway) as client:
+        assert (await run(client, wild(span), f"brief_{sandbox}")).situation == TIMED_OUT
+        await none_left(span)
+        await works(client, sandbox)
 
 
 @both
-async def test_a_shell_that_ends_is_answered_although_others_hold_its_output(tmp_path: Path, sandbox: str) -> None:
+async def test_a_shell_that_ends_is_answered_although_others_hold_its_output(gateway: Gateway, sandbox: str) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path, sandbox=sandbox)) as gateway:
-        async with gateway.client() as client:
-            answer = await run(client, f"sleep {span} & (setsid sleep {span} &); echo done")
-            assert answer.text == "done"
-            await none_left(span)
+    async with visiting(gateway) as client:
+        answer = await run(client, f"sleep {span} & (setsid sleep {span} &); echo done", sandbox)
+        assert answer.text == "done"
+        await none_left(span)
 
 
-async def test_a_command_may_take_longer_than_the_sources_timeout(tmp_path: Path) -> None:
-    with Gateway(tmp_path, bash(tmp_path, timeout=0.5)) as gateway:
-        async with gateway.client() as client:
-            assert (await run(client, "sleep 1.5; echo slept")).text == "slept"
+async def test_a_command_may_take_longer_than_the_sources_timeout(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await run(client, "sleep 1; echo slept", "impatient")).text == "slept"
 
 
 # Crashes --------------------------------------------------------------------------------------------------------------
@@ -131,71 +156,64 @@ async def test_when_what_looks_after_commands_dies_they_are_lost_and_no_server_i
 
 
 @both
-async def test_a_flood_is_cut_and_takes_neither_memory_nor_turns(tmp_path: Path, sandbox: str) -> None:
+async def test_a_flood_is_cut_and_takes_neither_memory_nor_turns(gateway: Gateway, sandbox: str) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path, sandbox=sandbox)) as gateway:
-        async with gateway.client() as client, gateway.client() as other:
-            await works(client)
-            before = peak_memory_mib(gateway.process.pid)
-            flood = run(client, f"yes {span}", timeout=2000)
-            await until(lambda: survivors(span), "the flood has begun")
-            for _ in range(3):
-                await works(other)
-            answer = await flood
-            assert len(answer.text) < 31_000
-            assert "left out" in answer.text
-            assert peak_memory_mib(gateway.process.pid) - before < 64
-            await none_left(span)
+    async with visiting(gateway) as client, visiting(gateway) as other:
+        await works(client, sandbox)
+        before = peak_memory_mib(gateway.process.pid)
+        flood = run(client, f"yes {span}", sandbox, timeout=int(at_most(1) * 1000))
+        await until(lambda: survivors(span), "the flood has begun")
+        for _ in range(3):
+            await works(other, sandbox)
+        answer = await flood
+        assert len(answer.text) < 31_000
+        assert "left out" in answer.text
+        assert peak_memory_mib(gateway.process.pid) - before < 64
+        await none_left(span)
 
 
-async def test_a_very_large_output_arrives_cut_and_says_so(tmp_path: Path) -> None:
-    with Gateway(tmp_path, bash(tmp_path)) as gateway:
-        async with gateway.client() as client:
-            answer = await run(client, "head -c 17825792 /dev/zero | tr '\\0' x; echo; echo the end")
-            assert len(answer.text) < 31_000
-            assert "MB left out" in answer.text
-            assert answer.text.endswith("\nthe end")
+async def test_a_very_large_output_arrives_cut_and_says_so(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        answer = await run(client, "head -c 17825792 /dev/zero | tr '\\0' x; echo; echo the end", "off")
+        assert len(answer.text) < 31_000
+        assert "MB left out" in answer.text
+        assert answer.text.endswith("\nthe end")
 
 
-async def test_bytes_that_are_no_text_arrive_as_text(tmp_path: Path) -> None:
-    with Gateway(tmp_path, bash(tmp_path)) as gateway:
-        async with gateway.client() as client:
-            answer = await run(client, "head -c 100000 /dev/urandom; printf '\\033[31mred\\033[0m \\303\\050 end'")
-            assert answer.text.endswith("red \ufffd( end")
-            assert "\x1b" not in answer.text
+async def test_bytes_that_are_no_text_arrive_as_text(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        noise = "head -c 100000 /dev/urandom; printf '\\033[31mred\\033[0m \\303\\050 end'"
+        answer = await run(client, noise, "off")
+        assert answer.text.endswith("red \ufffd( end")
+        assert "\x1b" not in answer.text
 
 
 # Nobody waits any more ------------------------------------------------------------------------------------------------
 
 
 @both
-async def test_a_cancelled_command_ends_with_all_it_started(tmp_path: Path, sandbox: str) -> None:
+async def test_a_cancelled_command_ends_with_all_it_started(gateway: Gateway, folder: Path, sandbox: str) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path, sandbox=sandbox)) as gateway:
-        async with gateway.client() as client:
-            body = encode({"jsonrpc": "2.0", "id": "one", "method": "tools/call", "params": bash_params(wild(span))})
-            async with client.start_post(body):
-                await begun(tmp_path)
-                await client.cancel("one")
-                await none_left(span)
-            await works(client)
-
-
-def bash_params(command: str) -> dict[str, Any]:
-    return call_params("Bash", {"command": command}, None)
+    async with visiting(gateway) as client:
+        params = call_params(f"{sandbox}.Bash", {"command": wild(span)}, None)
+        body = encode({"jsonrpc": "2.0", "id": "one", "method": "tools/call", "params": params})
+        async with client.start_post(body):
+            await begun(folder)
+            await client.cancel("one")
+            await none_left(span)
+        await works(client, sandbox)
 
 
 @both
-async def test_when_the_client_is_gone_its_command_ends(tmp_path: Path, sandbox: str) -> None:
+async def test_when_the_client_is_gone_its_command_ends(gateway: Gateway, folder: Path, sandbox: str) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path, sandbox=sandbox)) as gateway:
-        async with gateway.modern() as client:
-            waiting = run(client, wild(span))
-            await begun(tmp_path)
-            waiting.cancel()  # which closes the connection
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            await none_left(span)
+    async with gateway.modern() as client:
+        waiting = run(client, wild(span), sandbox)
+        await begun(folder)
+        waiting.cancel()  # which closes the connection
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await none_left(span)
 
 
 @both
@@ -231,7 +249,7 @@ async def test_sigterm_lets_a_command_finish(tmp_path: Path) -> None:
             await begun(tmp_path)
             gateway.process.send_signal(signal.SIGTERM)
             assert (await waiting).text == "finished"
-        assert await asyncio.to_thread(gateway.process.wait, 30) == 0
+        assert await asyncio.to_thread(gateway.process.wait, at_most(30)) == 0
 
 
 async def test_a_changed_root_lets_a_command_finish_where_it_began(tmp_path: Path) -> None:
@@ -277,12 +295,14 @@ def is_error(answer: Answer) -> bool:
 # Who may --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("allow", [["*"], ["Read", "B*"], ["Bash*"]])
-async def test_a_pattern_does_not_offer_bash(tmp_path: Path, allow: list[str]) -> None:
-    with Gateway(tmp_path, bash(tmp_path, tools={"allow": allow})) as gateway:
+async def test_a_pattern_does_not_offer_bash(tmp_path: Path) -> None:
+    allowed = {"any": ["*"], "some": ["Read", "B*"], "like": ["Bash*"]}
+    sources = [bash(tmp_path, name, tools={"allow": allow}, prefix=name) for name, allow in allowed.items()]
+    with Gateway(tmp_path, *sources) as gateway:
         async with gateway.client() as client:
-            assert "Bash" not in await client.tool_names()
-            assert (await client.call("Bash", {"command": "touch canary"})).situation == UNKNOWN_TOOL
+            assert {name for name in await client.tool_names() if "bash" in name.lower()} == set()
+            for tool in ("Bash", *(f"{name}.Bash" for name in allowed), *(f"{name}_Bash" for name in allowed)):
+                assert (await client.call(tool, {"command": "touch canary"})).situation == UNKNOWN_TOOL, tool
     assert not (tmp_path / "root" / "canary").exists()
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.pairs import IN_FULL
 from tests.support.searching import ENGINES, RIPGREP, SearchBench
 from tests.support.waiting import at_most
 
@@ -27,7 +28,7 @@ from trunkline.sources.builtin.grep import Grep
 from trunkline.sources.builtin.tool import ToolFault
 
 SECRET = "TOP-SECRET-CONTENT"
-ROUNDS = 15
+ROUNDS = 30 if IN_FULL else 6
 SWAPPED = 40
 
 
@@ -75,6 +76,7 @@ def fill(root: Path) -> None:
             (root / place / name).write_text("harmless\n")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_folder_swapped_for_a_link_shows_nothing_from_outside(
     tmp_path: Path, outside: Path, engine: str

@@ -3,75 +3,98 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.support.waiting import at_most
 
 ROOT = Path(__file__).parents[2]
 
-IMPATIENT = "import tests.conftest\ntests.conftest.LEAK_PATIENCE_S = 0.5\n"
-LEAKS = {
-    "process": "import subprocess\ndef test_it(tmp_path):\n    global p\n    p = subprocess.Popen(['sleep', '30'])\n",
-    "orphan": "import subprocess\ndef test_it():\n    subprocess.run(['sh', '-c', 'setsid sleep 30 & exit 0'])\n",
-    "file": "import os\ndef test_it():\n    os.open('/dev/null', os.O_RDONLY)\n",
-    "thread": "import threading, time\ndef test_it():\n    threading.Thread(target=time.sleep, args=(3,)).start()\n",
-    "task": (
-        "import asyncio\nasync def test_it():\n    global t\n"
-        "    t = asyncio.get_running_loop().create_task(asyncio.sleep(30))\n"
-    ),
-}
+LEAKS = """
+import asyncio, os, subprocess, threading, time
+import tests.conftest
+tests.conftest.LEAK_PATIENCE_S = 0.5
+
+def test_process():
+    global p
+    p = subprocess.Popen(["sleep", "30"])
+
+def test_orphan():
+    subprocess.run(["sh", "-c", "setsid sleep 30 & exit 0"])
+
+def test_file():
+    os.open("/dev/null", os.O_RDONLY)
+
+def test_thread():
+    threading.Thread(target=time.sleep, args=(2,)).start()
+
+async def test_task():
+    global t
+    t = asyncio.get_running_loop().create_task(asyncio.sleep(30))
+
+def test_tidy():
+    subprocess.run(["true"])
+"""
+SKIPS = """
+import pytest
+
+@pytest.mark.skip(reason="why not")
+def test_skipped():
+    pass
+
+@pytest.mark.optional
+@pytest.mark.skip(reason="not here")
+def test_optional():
+    pass
+
+@pytest.mark.xfail
+def test_expected():
+    assert False
+"""
+SKIPPED_MODULE = "import pytest\npytest.skip('why not at all', allow_module_level=True)\n"
 
 
-def run_pytest(folder: Path, source: str, *, ci: bool = False) -> subprocess.CompletedProcess[str]:
-    (folder / "test_sample.py").write_text(IMPATIENT + source)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+def run_pytest(folder: Path, *, ci: bool = False, **sources: str) -> tuple[dict[str, set[str]], str]:
+    """The outcomes of each test, which may be of its call and of what came after it, and all that was said."""
+    for name, source in sources.items():
+        (folder / f"test_{name}.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-rA"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"CI": "true" if ci else "", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(
-        [*command, "--rootdir", str(folder), "test_sample.py"],
+    ended = subprocess.run(
+        [*command, "-W", "ignore", "--continue-on-collection-errors", "--rootdir", str(folder), str(folder)],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         timeout=at_most(60),
     )
+    outcomes: dict[str, set[str]] = {}
+    for outcome, name in re.findall(r"^([A-Z]+) test_\w+\.py(?:::(\w+))?", ended.stdout, re.MULTILINE):
+        outcomes.setdefault(name, set()).add(outcome)
+    return outcomes, ended.stdout
 
 
-@pytest.mark.parametrize("kind", sorted(LEAKS))
-def test_a_leak_fails_the_test_that_leaked(tmp_path: Path, kind: str) -> None:
-    ended = run_pytest(tmp_path, LEAKS[kind])
-    assert ended.returncode == 1
-    assert "left behind after" in ended.stdout or "without an owner" in ended.stdout
+def test_a_leak_fails_the_test_that_leaked_and_no_other(tmp_path: Path) -> None:
+    outcomes, said = run_pytest(tmp_path, leaks=LEAKS)
+    leaky = {name for name, found in outcomes.items() if "ERROR" in found}
+    assert leaky == {"test_process", "test_orphan", "test_file", "test_thread", "test_task"}, said
+    assert outcomes["test_tidy"] == {"PASSED"}
+    told = re.findall(r"^E +tests\.conftest\.LeftBehind: (left behind|tasks without an owner)", said, re.MULTILINE)
+    assert sorted(told) == ["left behind"] * 4 + ["tasks without an owner"], said
 
 
-def test_a_tidy_test_passes(tmp_path: Path) -> None:
-    ended = run_pytest(tmp_path, "import subprocess\ndef test_it():\n    subprocess.run(['true'])\n")
-    assert ended.returncode == 0, ended.stdout
+def test_a_skip_is_a_failure_in_ci_only(tmp_path: Path) -> None:
+    outcomes, said = run_pytest(tmp_path, skips=SKIPS, module=SKIPPED_MODULE)
+    assert outcomes == {"test_expected": {"XFAIL"}}, said
+    assert "3 skipped" in said, said
 
 
-@pytest.mark.parametrize("where", ["test", "module"])
-def test_a_skip_is_a_failure_in_ci_only(tmp_path: Path, where: str) -> None:
-    skip = {
-        "test": "import pytest\n@pytest.mark.skip(reason='why not')\ndef test_it():\n    pass\n",
-        "module": "import pytest\npytest.skip('why not', allow_module_level=True)\n",
-    }[where]
-    assert run_pytest(tmp_path, skip).returncode in (0, 5)
-    in_ci = run_pytest(tmp_path, skip, ci=True)
-    assert in_ci.returncode in (1, 2), in_ci.stdout
-    assert "why not" in in_ci.stdout
-
-
-def test_what_is_optional_may_be_skipped_in_ci_too(tmp_path: Path) -> None:
-    source = (
-        "import pytest\n@pytest.mark.filterwarnings('ignore')\n"
-        "@pytest.mark.optional\n@pytest.mark.skip(reason='not here')\ndef test_it():\n    pass\n"
-    )
-    assert run_pytest(tmp_path, source, ci=True).returncode == 0
-
-
-def test_an_expected_failure_is_no_skip(tmp_path: Path) -> None:
-    source = "import pytest\n@pytest.mark.xfail\ndef test_it():\n    assert False\n"
-    assert run_pytest(tmp_path, source, ci=True).returncode == 0
+def test_in_ci_all_may_be_skipped_that_is_optional_and_an_expected_failure_is_no_skip(tmp_path: Path) -> None:
+    outcomes, said = run_pytest(tmp_path, ci=True, skips=SKIPS, module=SKIPPED_MODULE)
+    assert outcomes == {"test_skipped": {"ERROR"}, "": {"ERROR"}, "test_expected": {"XFAIL"}}, said
+    assert said.count("skipped, which counts as a failure when CI=true") >= 2, said
+    assert "why not at all" in said
+    assert "1 skipped" in said, said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.support.ports import free_port
 from tests.support.servers import StdioFaults
+from tests.support.shared import lasting
 from tests.support.waiting import at_most
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -30,9 +32,10 @@ JSON_HEADERS = {"Content-Type": "application/json", "Accept": BOTH}
 ROUTES = ["/mcp", "/healthz", "/readyz", "/metrics", "/"]
 
 
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry()) as running:
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("door")
+    with lasting(Gateway(folder, StdioFaults(folder, "s").entry(sessions="shared"))) as running:
         yield running
 
 
@@ -321,32 +324,43 @@ async def test_a_head_over_the_limit_is_refused(gateway: Gateway, request_head: 
     assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
 
 
+SLOW_BEGINNINGS = {
+    "head": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+    "body": HEAD + b"Content-Length: 100\r\n\r\n{",
+    "chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+    "nothing": b"",
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
-        HEAD + b"Content-Length: 100\r\n\r\n{",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
-        b"",
-    ],
-    ids=["head", "body", "chunk", "nothing"],
-)
-async def test_a_slow_sender_is_cut(gateway: Gateway, beginning: bytes) -> None:
-    async with gateway.client() as other, await Wire.connect(gateway.port) as wire:
-        await wire.send(beginning)
-        async with asyncio.timeout(at_most(45)):
+async def test_slow_senders_are_cut_and_others_are_served_meanwhile(gateway: Gateway) -> None:
+    waiting = set(SLOW_BEGINNINGS)
+
+    async def send_slowly(what: str) -> None:
+        async with await Wire.connect(gateway.port) as wire:
+            await wire.send(SLOW_BEGINNINGS[what])
             while True:
                 try:
                     async with asyncio.timeout(0.5):
                         if not await wire.reader.read(1000):
                             break
                 except TimeoutError:
-                    if beginning:
+                    if SLOW_BEGINNINGS[what]:
                         wire.writer.write(b" ")
                 except ConnectionError:
                     break
-                assert (await other.call("s_echo", {"a": 1})).structured == {"a": 1}
+        waiting.discard(what)
+
+    async with gateway.client() as other, asyncio.TaskGroup() as group:
+        senders = [group.create_task(send_slowly(what)) for what in SLOW_BEGINNINGS]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most(45)):
+                while waiting:
+                    assert (await other.call("s_echo", {"a": 1})).structured == {"a": 1}
+                    await asyncio.sleep(0.1)
+        for sender in senders:
+            sender.cancel()
+    assert not waiting
 
 
 # Content types, routes, sessions --------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ async def states(gateway: Gateway) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.law
+@pytest.mark.timeout(200)
 async def test_one_that_hangs_and_five_that_crash_cost_the_other_ninety_four_nothing(tmp_path: Path) -> None:
     good = [StdioFaults(tmp_path, f"good{number}").entry() for number in range(GOOD)]
     hanging = hopeless("hangs", "import time; time.sleep(3600)")
@@ -56,6 +58,7 @@ async def test_one_that_hangs_and_five_that_crash_cost_the_other_ninety_four_not
                 found = await states(gateway)
                 return len(found.get("ready", ())) == GOOD and len(found.get("down", ())) == CRASHING
 
+            await until(lambda: gateway.log.count(" is ready") >= GOOD, "as many are up as can be", 120)
             await until(rest_is_ready, "all that can be up are up, and those that crash are known to", 120)
             names = await client.tool_names()
             assert {name.split("_")[0] for name in names} == {f"good{number}" for number in range(GOOD)}

@@ -18,13 +18,15 @@ import pytest
 from tests.support.answers import LOST, NOT_STARTED, TIMED_OUT, TIMED_OUT_UNSENT, Answer
 from tests.support.client import Client
 from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.pairs import IN_FULL
 from tests.support.servers import HttpFaults, Records, StdioFaults, kill
 
 ALLOWED = {LOST, TIMED_OUT, TIMED_OUT_UNSENT, *NOT_STARTED}
-CALLS_PER_CLIENT = 120
+CALLS_PER_CLIENT = 3000 if IN_FULL else 120
+SEEDS = range(1, 6) if IN_FULL else range(1, 3)
 AT_ONCE = 4
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slow, pytest.mark.law, pytest.mark.timeout(600 if IN_FULL else 150)]
 
 
 class Book:
@@ -94,7 +96,7 @@ async def killing(book: Book, stdio: list[StdioFaults], http: HttpFaults) -> Asy
         await killer
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_the_books_balance_for_clients_over_http(tmp_path: Path, seed: int) -> None:
     own, shared = StdioFaults(tmp_path, "own"), StdioFaults(tmp_path, "shared")
     book = Book(seed)

@@ -16,7 +16,7 @@ from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.processes import alive, peak_memory_mib
 from tests.support.servers import kill
 from tests.support.told import Told, own_stream, posting
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 PROGRAM = str(Path(__file__).parents[1] / "support" / "offering_server.py")
 LISTS = {
@@ -116,7 +116,7 @@ async def test_a_server_that_dies_of_a_request_costs_that_request(tmp_path: Path
         "resources/read": {"uri": "offer://o/0"},
         "prompts/get": {"name": "o_p"},
     }
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             assert (await client.request(method, params[method])).failed
             assert (await client.call("o_pid")).text
@@ -126,7 +126,7 @@ async def test_a_server_that_dies_of_a_request_costs_that_request(tmp_path: Path
 async def test_a_list_that_hangs_when_it_is_asked_for_again_shows_what_it_showed(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     server = Offering(tmp_path, "o", gate=str(gate), news_per_s=1, resources=5)
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             assert len(await listed(client, "resources/list")) == 5
             asked = server.lines.count("resources/list")
@@ -165,7 +165,7 @@ async def hears(told: Told) -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_resource_is_watched_again_whatever_becomes_of_its_server(tmp_path: Path, era: str) -> None:
     server = Offering(tmp_path, "o", updates_per_s=50)
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             await until(lambda: listed(client, "resources/list"), "it is listed")
         async with watching(gateway, era, "offer://o/0") as told:
@@ -193,7 +193,7 @@ def rewrite(gateway: Gateway, *sources: dict[str, Any]) -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_every_list_of_a_server_that_is_removed_and_added_is_announced_once(tmp_path: Path, era: str) -> None:
     gone, stays = Offering(tmp_path, "gone"), Offering(tmp_path, "stays", updates_per_s=50)
-    with Gateway(tmp_path, gone.entry(), stays.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, gone.entry(), stays.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
             await until(lambda: shows_only(client, set()), "all is listed")
         async with watching(gateway, era, "offer://stays/0") as told:
@@ -209,7 +209,7 @@ async def test_every_list_of_a_server_that_is_removed_and_added_is_announced_onc
 
 async def test_a_client_on_stdio_that_does_not_read_is_not_told_everything_later(tmp_path: Path) -> None:
     server = Offering(tmp_path, "o", updates_per_s=10_000, resources=3)
-    async with stdio_gateway(tmp_path, server.entry(), start_wait=10) as client:
+    async with stdio_gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as client:
         await client.open()
         await client.request("tools/list")
         client.stop_listening()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.plugin_rig import FaultyPlugin, House, ended, housed, problem, text, value
 from tests.support.servers import kill
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.core.call import Result
 from trunkline.core.errors import (
@@ -43,40 +43,51 @@ async def works_again(house: House) -> None:
 # Starting -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "keys", "words"),
-    [
-        ({"exit": 1, "stderr": "no licence\n"}, {}, "exited with status 1 before it said where it listens"),
-        ({"handshake": ""}, {"start_timeout": 2}, "not ready after 2 s: waited for the line on stdout"),
-        ({"handshake": "2|1|unix|{socket}|grpc|"}, {}, "go-plugin's version `2`"),
-        ({"handshake": "1|7|unix|{socket}|grpc|"}, {}, "version `7` of the plugin protocol"),
-        ({"handshake": "1|1|unix|{socket}|netrpc|"}, {}, "it speaks `netrpc`"),
-        ({"handshake": "1|1|unix|{socket}"}, {}, "it speaks `netrpc`"),
-        ({"handshake": "1|1|unix|{socket}|grpc|MIIB"}, {}, "gave a certificate"),
-        ({"handshake": "1|1|tcp|0.0.0.0:{port}|grpc|"}, {}, "where other machines could reach it"),
-        ({"handshake": "1|1|unix|{folder}/nothing|grpc|"}, {}, "is not there"),
-        ({"handshake": "1|1|pipe|{socket}|grpc|"}, {}, "unknown kind `pipe`"),
-        ({"handshake": "1|1|tcp|10.0.0.1" + "0" * 60_000 + ":1|grpc|"}, {}, "is no address"),
-        ({"mute": ["GetInfo"]}, {}, "its `GetInfo` failed: gRPC status OK: there is no message in the answer"),
-        ({"mute": ["ListOperations"]}, {}, "its `ListOperations` failed: gRPC status OK: there is no message"),
-        ({"init": "fail"}, {}, "its `Init` failed: gRPC status UNKNOWN: plugin init failed: [31mno licence"),
-        ({"init": "hang"}, {"start_timeout": 2}, "not ready after 2 s: waited for `Init`"),
-        ({"missing": ["plugin.v1.PluginService"]}, {}, "its `GetInfo` failed: gRPC status UNIMPLEMENTED"),
-        ({"info": b64(b"\x0a\x05abc")}, {}, "its answer to `GetInfo` cannot be read: it ends in the middle of a field"),
-        ({"operations": b64(b"\x0a\x01\xff")}, {}, "its answer to `ListOperations` cannot be read"),
-    ],
-)
-async def test_one_that_cannot_be_used_is_down_with_the_reason_and_others_are_not(
-    tmp_path: Path, options: dict[str, Any], keys: dict[str, Any], words: str
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "exits": ({"exit": 1, "stderr": "no licence\n"}, "exited with status 1 before it said where it listens"),
+    "go_plugin_2": ({"handshake": "2|1|unix|{socket}|grpc|"}, "go-plugin's version `2`"),
+    "protocol_7": ({"handshake": "1|7|unix|{socket}|grpc|"}, "version `7` of the plugin protocol"),
+    "netrpc": ({"handshake": "1|1|unix|{socket}|netrpc|"}, "it speaks `netrpc`"),
+    "short": ({"handshake": "1|1|unix|{socket}"}, "it speaks `netrpc`"),
+    "certificate": ({"handshake": "1|1|unix|{socket}|grpc|MIIB"}, "gave a certificate"),
+    "anywhere": ({"handshake": "1|1|tcp|0.0.0.0:{port}|grpc|"}, "where other machines could reach it"),
+    "nowhere": ({"handshake": "1|1|unix|{folder}/nothing|grpc|"}, "is not there"),
+    "pipe": ({"handshake": "1|1|pipe|{socket}|grpc|"}, "unknown kind `pipe`"),
+    "long": ({"handshake": "1|1|tcp|10.0.0.1" + "0" * 60_000 + ":1|grpc|"}, "is no address"),
+    "no_info": ({"mute": ["GetInfo"]}, "its `GetInfo` failed: gRPC status OK: there is no message in the answer"),
+    "no_list": ({"mute": ["ListOperations"]}, "its `ListOperations` failed: gRPC status OK: there is no message"),
+    "no_init": ({"init": "fail"}, "its `Init` failed: gRPC status UNKNOWN: plugin init failed: [31mno licence"),
+    "no_service": ({"missing": ["plugin.v1.PluginService"]}, "its `GetInfo` failed: gRPC status UNIMPLEMENTED"),
+    "bad_info": (
+        {"info": b64(b"\x0a\x05abc")},
+        "its answer to `GetInfo` cannot be read: it ends in the middle of a field",
+    ),
+    "bad_list": ({"operations": b64(b"\x0a\x01\xff")}, "its answer to `ListOperations` cannot be read"),
+}
+SLOW: dict[str, tuple[dict[str, Any], str]] = {
+    "silent": ({"handshake": ""}, f"not ready after {at_most(3):g} s: waited for the line on stdout"),
+    "hanging": ({"init": "hang"}, f"not ready after {at_most(3):g} s: waited for `Init`"),
+}
+
+
+@pytest.mark.parametrize(("plugins", "seconds"), [(UNUSABLE, 60), (SLOW, 3)], ids=["unusable", "slow"])
+async def test_those_that_cannot_be_used_are_down_with_the_reason_and_others_are_not(
+    tmp_path: Path, plugins: dict[str, tuple[dict[str, Any], str]], seconds: float
 ) -> None:
-    bad, good = FaultyPlugin(tmp_path, **options), FaultyPlugin(tmp_path, "good")
-    async with housed(tmp_path, bad.entry(**keys), good.entry()) as house:
+    bad = [FaultyPlugin(tmp_path, name, **options) for name, (options, _) in plugins.items()]
+    entries = [plugin.entry(start_timeout=at_most(seconds)) for plugin in bad]
+    async with housed(tmp_path, *entries, FaultyPlugin(tmp_path, "good").entry()) as house:
         await house.is_in("ready", "good")
-        health = await house.is_in("down")
-        assert words in health.reason
-        refused = problem(await house.call("echo"))
-        assert refused.executed == "no"
-        assert text(await house.call("echo", {"text": "hi"}, source="good")) == "hi"
+        for name, (_, words) in plugins.items():
+            reasons = await until(lambda name=name: reasons_of(house, name), f"{name} is down", 30)
+            assert words in reasons[0], name
+            assert problem(await house.call("echo", source=name)).executed == "no", name
+            assert text(await house.call("echo", {"text": "hi"}, source="good")) == "hi"
+
+
+def reasons_of(house: House, name: str) -> list[str]:
+    """Why it was down, each time so far: it is tried again meanwhile."""
+    return [health.reason for source, health in house.healths if source == name and health.state == "down"]
 
 
 async def test_last_words_of_one_that_ended_are_shown(tmp_path: Path) -> None:
@@ -135,7 +146,7 @@ async def test_all_operations_that_are_left_out_are_counted(tmp_path: Path) -> N
 
 async def test_one_that_hangs_is_ended_at_its_deadline_and_its_context_cancelled(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path)
-    async with housed(tmp_path, plugin.entry(timeout=0.5)) as house:
+    async with housed(tmp_path, plugin.entry(timeout=at_most(0.5))) as house:
         await house.is_in("ready")
         late = problem(await house.call("hang"))
         assert (late.code, late.executed) == (DEADLINE, "unknown")
@@ -282,7 +293,7 @@ async def test_bytes_that_come_slowly_or_one_by_one_are_fine(tmp_path: Path, hab
 
 async def test_one_that_stops_reading_holds_up_nobody_else(tmp_path: Path) -> None:
     deaf, good = FaultyPlugin(tmp_path), FaultyPlugin(tmp_path, "good")
-    async with housed(tmp_path, deaf.entry(timeout=1), good.entry()) as house:
+    async with housed(tmp_path, deaf.entry(timeout=at_most(1)), good.entry()) as house:
         await house.is_in("ready")
         await house.is_in("ready", "good")
         await house.call("deaf")

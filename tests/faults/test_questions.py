@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.client import HttpClient, encode
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.told import ELICITATION, FORMS, Parked, asking, own_stream, posting, reply
-from tests.support.waiting import at_most, until
+from tests.support.waiting import START_WAIT_S, at_most, until
 
 Server = StdioFaults | HttpFaults
 CANCELLED = "notifications/cancelled"
@@ -25,14 +27,17 @@ INPUT_REQUIRED = {
 }
 
 
-@pytest.fixture(params=["stdio", "http", "streams"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    if request.param == "stdio":
-        yield StdioFaults(tmp_path, "s")
-        return
-    options = {"answers": "sse", "version": "2025-11-25"} if request.param == "streams" else {}
-    with HttpFaults(tmp_path, "s", **options) as over_http:
-        yield over_http
+@contextlib.contextmanager
+def over_every_wire(folder: Path, **gateway: Any) -> Iterator[tuple[Gateway, dict[str, Server]]]:
+    """A gateway with a server of each kind, by their names there."""
+    with (
+        HttpFaults(folder, "http") as http,
+        HttpFaults(folder, "streams", answers="sse", version="2025-11-25") as streams,
+    ):
+        servers: dict[str, Server] = {"stdio": StdioFaults(folder, "stdio"), "http": http, "streams": streams}
+        entries = [server.entry(timeout=at_most(30)) for server in servers.values()]
+        with Gateway(folder, *entries, start_wait=START_WAIT_S, **gateway) as running:
+            yield running, servers
 
 
 async def settled(gateway: Gateway) -> None:
@@ -55,34 +60,36 @@ async def kill_the_last(server: Server) -> None:
 # The server is gone ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_killed_server_takes_its_question_back_and_ends_its_call(tmp_path: Path, server: Server) -> None:
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
-        client = await gateway.client().open(FORMS)
-        async with asking(client, "s_ask") as told:
-            question = await told.first(ELICITATION)
-            await kill_the_last(server)
-            assert (await told.answer())["error"]["data"]["executed"] == "unknown"
-            assert [taken["params"]["requestId"] for taken in told.of(CANCELLED)] == [question["id"]]
-            await reply(client, question, {"action": "accept", "content": {}})
-        await settled(gateway)
-        await client.delete()
-        await client.close()
+async def test_a_killed_server_takes_its_question_back_and_ends_its_call(tmp_path: Path) -> None:
+    with over_every_wire(tmp_path) as (gateway, servers):
+        for name, server in servers.items():
+            client = await gateway.client().open(FORMS)
+            async with asking(client, f"{name}_ask") as told:
+                question = await told.first(ELICITATION)
+                await kill_the_last(server)
+                assert (await told.answer())["error"]["data"]["executed"] == "unknown", name
+                assert [taken["params"]["requestId"] for taken in told.of(CANCELLED)] == [question["id"]], name
+                await reply(client, question, {"action": "accept", "content": {}})
+            await settled(gateway)
+            await client.delete()
+            await client.close()
 
 
-async def test_a_parked_call_whose_server_was_killed_ends_once(tmp_path: Path, server: Server) -> None:
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+async def test_a_parked_call_whose_server_was_killed_ends_once(tmp_path: Path) -> None:
+    with over_every_wire(tmp_path) as (gateway, servers):
         client = gateway.modern()
-        parked = await Parked(client, "s_ask").park()
-        await kill_the_last(server)
-        await settled(gateway)
-        assert (await parked.come_back())["error"]["data"]["executed"] == "unknown"
-        assert "is over" in (await parked.come_back())["error"]["message"]
+        for name, server in servers.items():
+            parked = await Parked(client, f"{name}_ask").park()
+            await kill_the_last(server)
+            await settled(gateway)
+            assert (await parked.come_back())["error"]["data"]["executed"] == "unknown", name
+            assert "is over" in (await parked.come_back())["error"]["message"], name
         await client.close()
 
 
 async def test_a_server_that_hangs_after_it_was_answered_has_its_whole_time_and_no_more(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry(timeout=2), start_wait=10) as gateway:
+    with Gateway(tmp_path, server.entry(timeout=at_most(2)), start_wait=START_WAIT_S) as gateway:
         client = await gateway.client().open(FORMS)
         async with asking(client, "s_ask") as told:
             question = await told.first(ELICITATION)
@@ -100,7 +107,7 @@ async def test_a_server_that_hangs_after_it_was_answered_has_its_whole_time_and_
 
 async def test_a_client_that_ends_its_session_meanwhile_is_answered_and_its_server_ends(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         client = await gateway.client().open(FORMS)
         async with asking(client, "s_ask") as told:
             await told.first(ELICITATION)
@@ -112,34 +119,33 @@ async def test_a_client_that_ends_its_session_meanwhile_is_answered_and_its_serv
         await client.close()
 
 
-async def test_a_dropped_connection_takes_nothing_back(tmp_path: Path, server: Server) -> None:
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
-        client = await gateway.client().open(FORMS)
-        async with own_stream(client):
-            async with asking(client, "s_ask") as told:
-                question = await told.first(ELICITATION)
-            assert server.events("cancelled") == []
-            await reply(client, question, {"action": "accept", "content": {}})
-            await settled(gateway)
-            assert server.events("cancelled") == []
-        await client.delete()
-        await client.close()
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_client_that_is_never_heard_of_again_holds_nothing(tmp_path: Path, server: Server, era: str) -> None:
-    with Gateway(tmp_path, server.entry(), start_wait=10, limits={"question_seconds": 1, "lane_idle": 1}) as gateway:
-        if era == "modern":
-            client: HttpClient = gateway.modern()
-            await Parked(client, "s_ask").park()
-        else:
+async def test_a_dropped_connection_takes_nothing_back(tmp_path: Path) -> None:
+    with over_every_wire(tmp_path) as (gateway, servers):
+        for name, server in servers.items():
             client = await gateway.client().open(FORMS)
-            async with asking(client, "s_ask") as told:
+            async with own_stream(client):
+                async with asking(client, f"{name}_ask") as told:
+                    question = await told.first(ELICITATION)
+                assert server.events("cancelled") == [], name
+                await reply(client, question, {"action": "accept", "content": {}})
+                await settled(gateway)
+                assert server.events("cancelled") == [], name
+            await client.delete()
+            await client.close()
+
+
+async def test_clients_that_are_never_heard_of_again_hold_nothing(tmp_path: Path) -> None:
+    with over_every_wire(tmp_path, limits={"question_seconds": 1, "lane_idle": 1}) as (gateway, servers):
+        clients: list[HttpClient] = []
+        for name in servers:
+            clients += [gateway.modern(), await gateway.client().open(FORMS)]
+            await Parked(clients[-2], f"{name}_ask").park()
+            async with asking(clients[-1], f"{name}_ask") as told:
                 await told.first(ELICITATION)
         await settled(gateway)
-        if isinstance(server, StdioFaults):
-            await until(lambda: len(server.pids()) == 1, "its server ends")
-        await client.close()
+        await until(lambda: len(servers["stdio"].pids()) == 1, "its servers end")
+        for client in clients:
+            await client.close()
 
 
 async def test_the_end_of_input_leaves_no_server_that_waits_for_an_answer(tmp_path: Path) -> None:
@@ -161,7 +167,7 @@ async def test_a_gateway_that_ends_waits_for_nobody_who_is_away_and_answers_who_
     tmp_path: Path, sent: signal.Signals, status: int
 ) -> None:
     old, new = StdioFaults(tmp_path, "old"), StdioFaults(tmp_path, "new", era="modern")
-    with Gateway(tmp_path, old.entry(), new.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, old.entry(), new.entry(), start_wait=START_WAIT_S) as gateway:
         client, modern = await gateway.client().open(FORMS), gateway.modern()
         raw = base64.b64encode(json.dumps(INPUT_REQUIRED).encode()).decode()
         wanted = {"notifications": {"toolsListChanged": True}}
@@ -182,7 +188,7 @@ async def test_a_gateway_that_ends_waits_for_nobody_who_is_away_and_answers_who_
 
 async def test_a_killed_gateway_leaves_no_server_that_waits_for_an_answer(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry(), start_wait=10) as gateway:
+    with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:
         modern = gateway.modern()
         await Parked(modern, "s_ask").park()
         assert len(server.pids()) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 from tests.support.client import HttpClient
 from tests.support.gateway import Gateway
+from tests.support.pairs import IN_FULL
 from tests.support.processes import alive
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
-RELOADS = 100
-CALLS_PER_S = 200
+RELOADS = 100 if IN_FULL else 40
+AT_ONCE = 8
 
 
 def rewrite(gateway: Gateway, *sources: dict[str, Any]) -> None:
@@ -44,25 +46,24 @@ async def reload(gateway: Gateway, *sources: dict[str, Any]) -> None:
 
 
 class Load:
-    """Calls at a steady rate, one answer each, checked."""
+    """Calls all the time, some at once and as many as are answered; one answer each, checked."""
 
     def __init__(self, clients: list[HttpClient], tools: list[str]) -> None:
         self._clients = clients
         self._tools = tools
-        self._calls: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count()
         self.answered = 0
         self.failures: list[str] = []
 
     async def run(self, over: asyncio.Event) -> None:
-        loop, number, began = asyncio.get_running_loop(), 0, asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._one_after_another(over))
+
+    async def _one_after_another(self, over: asyncio.Event) -> None:
         while not over.is_set():
-            while number < (loop.time() - began) * CALLS_PER_S:
-                number += 1
-                task = loop.create_task(self._one(number))
-                self._calls.add(task)
-                task.add_done_callback(self._calls.discard)
-            await asyncio.sleep(0.005)
-        await asyncio.gather(*self._calls)
+            await self._one(next(self._numbers))
+            await asyncio.sleep(0.02)
 
     async def _one(self, number: int) -> None:
         client = self._clients[number % len(self._clients)]
@@ -79,7 +80,7 @@ class Load:
 
 
 @pytest.mark.slow
-async def test_a_hundred_reloads_under_load_fail_no_call_of_servers_that_stay(tmp_path: Path) -> None:
+async def test_reloads_under_load_fail_no_call_of_servers_that_stay(tmp_path: Path) -> None:
     kept, restless, guest = StdioFaults(tmp_path, "kept"), StdioFaults(tmp_path, "restless"), StdioFaults(tmp_path, "g")
     with HttpFaults(tmp_path, "far") as far:
         stay = [kept.entry(), far.entry()]
@@ -91,7 +92,7 @@ async def test_a_hundred_reloads_under_load_fail_no_call_of_servers_that_stay(tm
                 pids = kept.pids()
                 running = asyncio.ensure_future(load.run(over))
                 for number in range(RELOADS):
-                    changing = restless.entry(env={"NUMBER": str(number)}, timeout=10 + number)
+                    changing = restless.entry(env={"NUMBER": str(number)}, timeout=at_most(10 + number))
                     await reload(gateway, *stay, changing, *([guest.entry()] if number % 2 else []))
                 over.set()
                 await running
@@ -104,7 +105,7 @@ async def test_a_call_in_flight_on_a_server_that_changes_ends_where_it_began(tmp
     server = StdioFaults(tmp_path, "x")
     with Gateway(tmp_path, server.entry()) as gateway:
         async with gateway.client() as client:
-            held = asyncio.ensure_future(client.call("x_sleep", {"seconds": 2}))
+            held = asyncio.ensure_future(client.call("x_sleep", {"seconds": 1}))
             (call,) = await server.wait_for("call", tool="sleep")
             await reload(gateway, server.entry(env={"VERSION": "2"}))
             assert (await client.call("x_echo", {"text": "new"})).structured == {"text": "new"}
@@ -166,7 +167,7 @@ async def test_other_names_and_deadlines_need_no_new_process(tmp_path: Path) -> 
         async with gateway.client() as client:
             await client.call("x_echo")
             pids = server.pids()
-            await reload(gateway, server.entry(prefix="y", timeout=1, tools={"deny": ["sleep"]}))
+            await reload(gateway, server.entry(prefix="y", timeout=at_most(12), tools={"deny": ["sleep"]}))
             names = await client.tool_names()
             assert "y_echo" in names and "y_sleep" not in names and "x_echo" not in names
             assert (await client.call("y_echo", {"text": "same"})).structured == {"text": "same"}

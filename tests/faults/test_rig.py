@@ -139,16 +139,16 @@ async def test_the_standalone_stream_tells_of_a_changed_tool_set(tmp_path: Path)
             assert "hang" not in names
 
 
-@pytest.mark.parametrize("tool", ["rst", "fin", "half", "slow_headers", "gzip_bomb", "html_502", "redirect", "huge"])
-async def test_an_http_server_survives_its_own_faults(tmp_path: Path, tool: str) -> None:
+async def test_an_http_server_survives_its_own_faults(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, redirect_to="http://127.0.0.1:9/") as server:
         async with HttpClient(server.port) as client:
-            try:
-                async with asyncio.timeout(1):
-                    await client.call(tool)
-            except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, ValueError, AssertionError):
-                pass
-            assert (await client.call("echo", {"a": 1})).structured == {"a": 1}
+            for tool in ("rst", "fin", "half", "slow_headers", "gzip_bomb", "html_502", "redirect", "huge"):
+                try:
+                    async with asyncio.timeout(1):
+                        await client.call(tool)
+                except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, ValueError, AssertionError):
+                    pass
+                assert (await client.call("echo", {"a": 1})).structured == {"a": 1}, tool
 
 
 async def test_a_restarted_http_server_knows_no_session_and_keeps_its_port(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,35 @@ from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of, beside_a_slow_call
 from tests.support.servers import StdioFaults
 from tests.support.services import TOKEN, ServiceProcess
-from tests.support.waiting import until
+from tests.support.shared import lasting, visiting
+from tests.support.waiting import at_most, until
 
 ECHO = {"text": "hello"}
+Place = tuple[Gateway, ServiceProcess, ServiceProcess]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One gateway for all that breaks single calls, its service, and one that nobody may be led to."""
+    folder = tmp_path_factory.mktemp("services")
+    with (
+        ServiceProcess(folder, "trap") as trap,
+        ServiceProcess(folder, redirect_to=trap.endpoint) as service,
+        ServiceProcess(folder, "sliced", sliced=True) as sliced,
+        lasting(Gateway(folder, service.entry(timeout=at_most(30)), sliced.entry(timeout=at_most(30)))) as gateway,
+    ):
+        yield gateway, service, trap
+
+
+@pytest.fixture
+def gateway(place: Place) -> Gateway:
+    return place[0]
+
+
+@pytest.fixture
+def service(place: Place) -> ServiceProcess:
+    place[1].forget()
+    return place[1]
 
 
 async def test_a_service_that_is_not_there_is_refused_by_name_and_others_work(tmp_path: Path) -> None:
@@ -37,9 +64,10 @@ async def works(client) -> bool:
 
 @pytest.mark.parametrize("tool", ["hang", "slow_body"])
 async def test_a_call_that_hangs_times_out_closes_its_connection_and_frees_its_slot(tmp_path: Path, tool: str) -> None:
+    brief = {"timeouts": {tool: at_most(1)}}
     with (
         ServiceProcess(tmp_path) as service,
-        Gateway(tmp_path, service.entry(timeout=1), limits={"in_flight_per_source": 1}) as gateway,
+        Gateway(tmp_path, service.entry(tools=brief), limits={"in_flight_per_source": 1}) as gateway,
     ):
         async with gateway.client() as client:
             assert (await client.call(f"svc_{tool}")).situation == TIMED_OUT
@@ -49,23 +77,21 @@ async def test_a_call_that_hangs_times_out_closes_its_connection_and_frees_its_s
 
 
 @pytest.mark.parametrize("tool", ["rst", "fin", "half"])
-async def test_a_broken_connection_loses_that_call_only(tmp_path: Path, tool: str) -> None:
-    with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry()) as gateway:
-        async with gateway.client() as client:
-            lost, slow = await beside_a_slow_call(client, service, client.call(f"svc_{tool}"), name="svc")
-            assert lost.situation == LOST
-            assert slow.text == "slept"
-            assert (await client.call("svc_echo", ECHO)).text == "hello"
-        assert len(service.calls(tool)) == 1
+async def test_a_broken_connection_loses_that_call_only(gateway: Gateway, service: ServiceProcess, tool: str) -> None:
+    async with visiting(gateway) as client:
+        lost = await beside_a_slow_call(client, service, client.call(f"svc_{tool}"), name="svc")
+        assert lost.situation == LOST
+        assert (await client.call("svc_echo", ECHO)).text == "hello"
+    assert len(service.calls(tool)) == 1
 
 
 @pytest.mark.parametrize("tool", ["bad_utf8", "deep", "nan", "empty"])
-async def test_an_answer_that_cannot_be_read_fails_that_call_at_once(tmp_path: Path, tool: str) -> None:
-    with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry()) as gateway:
-        async with gateway.client() as client:
-            broken, slow = await beside_a_slow_call(client, service, client.call(f"svc_{tool}"), name="svc")
-            assert broken.situation == BROKE_PROTOCOL
-            assert slow.text == "slept"
+async def test_an_answer_that_cannot_be_read_fails_that_call_at_once(
+    gateway: Gateway, service: ServiceProcess, tool: str
+) -> None:
+    async with visiting(gateway) as client:
+        broken = await beside_a_slow_call(client, service, client.call(f"svc_{tool}"), name="svc")
+        assert broken.situation == BROKE_PROTOCOL
 
 
 @pytest.mark.parametrize("tool", ["huge", "gzip_bomb"])
@@ -79,18 +105,15 @@ async def test_an_answer_that_is_too_large_is_dropped_without_filling_memory(tmp
             assert (await client.call("svc_echo", ECHO)).text == "hello"
 
 
-async def test_one_byte_at_a_time_is_as_good_as_any(tmp_path: Path) -> None:
-    with ServiceProcess(tmp_path, sliced=True) as service, Gateway(tmp_path, service.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("svc_echo", ECHO)).text == "hello"
+async def test_one_byte_at_a_time_is_as_good_as_any(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("sliced_echo", ECHO)).text == "hello"
 
 
-async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    with ServiceProcess(tmp_path, "trap") as trap, ServiceProcess(tmp_path, redirect_to=trap.endpoint) as service:
-        with Gateway(tmp_path, service.entry()) as gateway:
-            async with gateway.client() as client:
-                assert (await client.call("svc_redirect")).result["isError"] is True
-        assert not trap.events("request")
+async def test_a_redirect_is_not_followed(gateway: Gateway, place: Place) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("svc_redirect")).result["isError"] is True
+    assert not place[2].events("request")
 
 
 async def test_a_service_that_is_killed_loses_what_it_had_and_nothing_is_sent_twice(tmp_path: Path) -> None:
@@ -106,23 +129,22 @@ async def test_a_service_that_is_killed_loses_what_it_had_and_nothing_is_sent_tw
         assert len(service.calls("sleep")) == 5
 
 
-async def test_a_client_that_goes_away_ends_its_calls_at_the_service(tmp_path: Path) -> None:
-    with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry()) as gateway:
-        async with gateway.modern() as client:
-            call = asyncio.ensure_future(client.call("svc_hang"))
-            await service.wait_for("call")
-            call.cancel()
-            await asyncio.wait([call])
-            await service.wait_for("cancelled")
+async def test_a_client_that_goes_away_ends_its_calls_at_the_service(gateway: Gateway, service: ServiceProcess) -> None:
+    async with gateway.modern() as client:
+        call = asyncio.ensure_future(client.call("svc_hang"))
+        await service.wait_for("call")
+        call.cancel()
+        await asyncio.wait([call])
+        await service.wait_for("cancelled")
 
 
-async def test_more_calls_than_connections_all_get_their_answer(tmp_path: Path) -> None:
-    with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry()) as gateway:
-        async with gateway.client() as client:
-            answers = await all_of(client.call("svc_echo", {"text": f"n{n}"}) for n in range(200))
-            assert [answer.text for answer in answers] == [f"n{n}" for n in range(200)]
+async def test_more_calls_than_connections_all_get_their_answer(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        answers = await all_of(client.call("svc_echo", {"text": f"n{n}"}) for n in range(200))
+        assert [answer.text for answer in answers] == [f"n{n}" for n in range(200)]
 
 
+@pytest.mark.law
 async def test_no_secret_is_in_the_log_or_in_what_clients_are_told(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry(), log={"level": "debug"}) as gateway:
         async with gateway.client() as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.client import MODERN, HttpClient, encode, modern_headers
 from tests.support.fault.tools import FANCY
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.shared import lasting, visiting
 
 SPELLINGS = (
     b'{"z":1,"a":{"float":1.10,"exponent":1e5,"big":123456789012345678901234567890,"minus":-0.0,'
@@ -20,6 +22,32 @@ SPELLINGS = (
     b'"m":0.1000000000000000055511151231257827}'
 )
 """One object in spellings that any re-encoding would change."""
+
+pytestmark = pytest.mark.law
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, StdioFaults]]:
+    folder = tmp_path_factory.mktemp("smuggling")
+    server = StdioFaults(folder, "s")
+    with (
+        HttpFaults(folder, "h") as plain,
+        HttpFaults(folder, "stream", answers="sse") as streaming,
+        HttpFaults(folder, "modern", era="modern") as modern,
+        lasting(Gateway(folder, *(each.entry() for each in (server, plain, streaming, modern)))) as gateway,
+    ):
+        yield gateway, server
+
+
+@pytest.fixture
+def gateway(place: tuple[Gateway, StdioFaults]) -> Gateway:
+    return place[0]
+
+
+@pytest.fixture
+def server(place: tuple[Gateway, StdioFaults]) -> StdioFaults:
+    place[1].forget()
+    return place[1]
 
 
 def call_bytes(tool: str, arguments: bytes, id_: bytes = b"1") -> bytes:
@@ -42,29 +70,29 @@ def calls_received(server: StdioFaults | HttpFaults) -> list[bytes]:
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r", b"\r\n", b"\n\n", b" \r \n\t"], ids=repr)
-async def test_newlines_between_tokens_reach_a_stdio_server_as_one_message(tmp_path: Path, newline: bytes) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            arguments = newline.join([b"{", b'"a"', b":", b"[", b"1", b",", b'{"b":2}', b"]", b"}"])
-            assert (await answered(client, call_bytes("s_echo", arguments))).structured == {"a": [1, {"b": 2}]}
-            body = newline + call_bytes("s_echo", b"{}").replace(b",", newline + b"," + newline) + newline
-            assert not (await answered(client, body)).failed
+async def test_newlines_between_tokens_reach_a_stdio_server_as_one_message(
+    gateway: Gateway, server: StdioFaults, newline: bytes
+) -> None:
+    async with visiting(gateway) as client:
+        arguments = newline.join([b"{", b'"a"', b":", b"[", b"1", b",", b'{"b":2}', b"]", b"}"])
+        assert (await answered(client, call_bytes("s_echo", arguments))).structured == {"a": [1, {"b": 2}]}
+        body = newline + call_bytes("s_echo", b"{}").replace(b",", newline + b"," + newline) + newline
+        assert not (await answered(client, body)).failed
     received = calls_received(server)
     assert len(received) == 2
     assert all(message.count(b"\n") == 1 and b"\r" not in message for message in received)
     assert not server.events("garbage")
 
 
-async def test_a_raw_newline_inside_a_string_is_no_json_and_reaches_nobody(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
+async def test_a_raw_newline_inside_a_string_is_no_json_and_reaches_nobody(
+    gateway: Gateway, server: StdioFaults
+) -> None:
     smuggled = call_bytes("echo", b'{"smuggled":true}', b"2")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            for newline in (b"\n", b"\r", b"\r\n"):
-                answer = await answered(client, call_bytes("s_echo", b'{"x":"' + newline + smuggled + newline + b'"}'))
-                assert answer.error["code"] == -32700
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+    async with visiting(gateway) as client:
+        for newline in (b"\n", b"\r", b"\r\n"):
+            answer = await answered(client, call_bytes("s_echo", b'{"x":"' + newline + smuggled + newline + b'"}'))
+            assert answer.error["code"] == -32700
+        assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
     assert len(calls_received(server)) == 1
 
 
@@ -93,45 +121,34 @@ DUPLICATES = {
 
 
 @pytest.mark.parametrize("where", sorted(DUPLICATES))
-async def test_a_key_given_twice_is_refused_and_the_server_sees_nothing(tmp_path: Path, where: str) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_counter")).structured == {"count": 0}
-            answer = await answered(client, DUPLICATES[where])
-            assert answer.error["code"] == -32600
-            assert (await client.call("s_counter")).structured == {"count": 0}
+async def test_a_key_given_twice_is_refused_and_the_server_sees_nothing(
+    gateway: Gateway, server: StdioFaults, where: str
+) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("s_counter")).structured == {"count": 0}
+        answer = await answered(client, DUPLICATES[where])
+        assert answer.error["code"] == -32600
+        assert (await client.call("s_counter")).structured == {"count": 0}
     assert len(calls_received(server)) == 2
 
 
-async def test_a_key_in_another_case_is_another_key(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            body = call_bytes("s_echo", b"{}").replace(b'"params":{', b'"params":{"Name":"s_fail","NAME":"s_crash",')
-            assert not (await answered(client, body)).failed
-            missing = call_bytes("s_echo", b"{}").replace(b'"name"', b'"Name"')
-            assert (await answered(client, missing)).error["code"] == -32602
-            unknown = call_bytes("s_echo", b"{}").replace(b'"params"', b'"param\xc5\xbf"')
-            assert (await answered(client, unknown)).error["code"] == -32602
+async def test_a_key_in_another_case_is_another_key(gateway: Gateway, server: StdioFaults) -> None:
+    async with visiting(gateway) as client:
+        body = call_bytes("s_echo", b"{}").replace(b'"params":{', b'"params":{"Name":"s_fail","NAME":"s_crash",')
+        assert not (await answered(client, body)).failed
+        missing = call_bytes("s_echo", b"{}").replace(b'"name"', b'"Name"')
+        assert (await answered(client, missing)).error["code"] == -32602
+        unknown = call_bytes("s_echo", b"{}").replace(b'"params"', b'"param\xc5\xbf"')
+        assert (await answered(client, unknown)).error["code"] == -32602
     assert {event["tool"] for event in server.calls()} == {"echo"}
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http", "http modern"])
-async def test_arguments_arrive_byte_for_byte(tmp_path: Path, kind: str) -> None:
-    if kind == "stdio":
-        await arrives_unchanged(tmp_path, StdioFaults(tmp_path, "s"))
-    else:
-        with HttpFaults(tmp_path, "s", era="modern" if kind == "http modern" else "legacy") as server:
-            await arrives_unchanged(tmp_path, server)
-
-
-async def arrives_unchanged(folder: Path, server: StdioFaults | HttpFaults) -> None:
-    with Gateway(folder, server.entry()) as gateway:
-        async with gateway.client() as client:
-            received = base64.b64decode((await answered(client, call_bytes("s_wire", SPELLINGS))).text)
-            assert b'"arguments":' + SPELLINGS in received.replace(b'"arguments": ', b'"arguments":')
-            assert json.loads(received)["params"]["name"] == "wire"
+@pytest.mark.parametrize("name", ["s", "h", "modern"])
+async def test_arguments_arrive_byte_for_byte(gateway: Gateway, name: str) -> None:
+    async with visiting(gateway) as client:
+        received = base64.b64decode((await answered(client, call_bytes(f"{name}_wire", SPELLINGS))).text)
+        assert b'"arguments":' + SPELLINGS in received.replace(b'"arguments": ', b'"arguments":')
+        assert json.loads(received)["params"]["name"] == "wire"
 
 
 BROKEN_BY_CLIENT = {
@@ -160,38 +177,32 @@ BROKEN_BY_CLIENT = {
 }
 
 
-async def test_what_is_not_a_request_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
+async def test_what_is_not_a_request_is_refused_and_the_connection_lives(gateway: Gateway, server: StdioFaults) -> None:
     wrong: dict[str, Any] = {}
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            for name, (body, codes) in BROKEN_BY_CLIENT.items():
-                answer = await answered(client, body)
-                code = answer.message.get("error", {}).get("code")
-                if code not in codes or (answer.reply and answer.reply.status >= 500):
-                    wrong[name] = (code, codes)
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+    async with visiting(gateway) as client:
+        for name, (body, codes) in BROKEN_BY_CLIENT.items():
+            answer = await answered(client, body)
+            code = answer.message.get("error", {}).get("code")
+            if code not in codes or (answer.reply and answer.reply.status >= 500):
+                wrong[name] = (code, codes)
+        assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
     assert not wrong
     assert len(calls_received(server)) == 1
 
 
 @pytest.mark.parametrize("arguments", [b"[1]", b'"text"', b"5"], ids=repr)
-async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, arguments: bytes) -> None:
+async def test_arguments_that_are_no_object_are_refused(gateway: Gateway, arguments: bytes) -> None:
     """By the gateway or by the server: what counts is that there is one answer and that it says what is wrong."""
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await answered(client, call_bytes("s_echo", arguments))).error["code"] == -32602
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+    async with visiting(gateway) as client:
+        assert (await answered(client, call_bytes("s_echo", arguments))).error["code"] == -32602
+        assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
 
 
-async def test_a_huge_integer_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
+async def test_a_huge_integer_is_passed_on_as_it_is(gateway: Gateway) -> None:
     digits = b"9" * 4_000
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            received = (await answered(client, call_bytes("s_wire", b'{"n":' + digits + b"}"))).text
-            assert digits in base64.b64decode(received)
+    async with visiting(gateway) as client:
+        received = (await answered(client, call_bytes("s_wire", b'{"n":' + digits + b"}"))).text
+        assert digits in base64.b64decode(received)
 
 
 # Headers of 2026-07-28 against the body -------------------------------------------------------------------------------
@@ -211,57 +222,53 @@ async def test_a_huge_integer_is_passed_on_as_it_is(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-async def test_a_header_that_differs_from_the_body_is_refused(tmp_path: Path, headers: dict[str, str]) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.modern() as client:
-            message = client.message("tools/call", {"name": "s_echo", "arguments": {}})
-            right = modern_headers("tools/call", message["params"])
-            reply = await client.post(encode(message), {**right, **headers})
-            assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, -32020)
-            assert json.loads(reply.body)["id"] == message["id"]
-            assert not (await client.call("s_echo", {"a": 1})).failed
+async def test_a_header_that_differs_from_the_body_is_refused(
+    gateway: Gateway, server: StdioFaults, headers: dict[str, str]
+) -> None:
+    async with gateway.modern() as client:
+        message = client.message("tools/call", {"name": "s_echo", "arguments": {}})
+        right = modern_headers("tools/call", message["params"])
+        reply = await client.post(encode(message), {**right, **headers})
+        assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, -32020)
+        assert json.loads(reply.body)["id"] == message["id"]
+        assert not (await client.call("s_echo", {"a": 1})).failed
     assert len(calls_received(server)) == 1
 
 
-async def test_a_missing_or_doubled_header_is_refused(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.modern() as client:
-            message = client.message("tools/call", {"name": "s_echo", "arguments": {}})
-            for missing in ("Mcp-Name", "Mcp-Method"):
-                headers = {**modern_headers("tools/call", message["params"])}
-                del headers[missing]
-                reply = await client.post(encode(message), headers)
-                assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, -32020)
-            headers = {**modern_headers("tools/call", message["params"]), "mcp-name": "s_fail"}
+async def test_a_missing_or_doubled_header_is_refused(gateway: Gateway, server: StdioFaults) -> None:
+    async with gateway.modern() as client:
+        message = client.message("tools/call", {"name": "s_echo", "arguments": {}})
+        for missing in ("Mcp-Name", "Mcp-Method"):
+            headers = {**modern_headers("tools/call", message["params"])}
+            del headers[missing]
             reply = await client.post(encode(message), headers)
-            assert reply.status == 400
-    assert not calls_received(server)
-
-
-async def test_a_header_in_base64_is_compared_after_decoding(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.modern() as client:
-            message = client.message("tools/call", {"name": "s_echo", "arguments": {"a": 1}})
-            encoded = "=?base64?" + base64.b64encode(b"s_echo").decode() + "?="
-            reply = await client.post(
-                encode(message), {**modern_headers("tools/call", message["params"]), "Mcp-Name": encoded}
-            )
-            assert client.answer(reply, message["id"]).structured == {"a": 1}
-
-
-async def test_the_version_in_the_header_must_be_the_one_in_the_body(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.modern() as client:
-            message = client.message("tools/call", {"name": "s_echo", "arguments": {}})
-            headers = modern_headers("tools/call", message["params"])
-            message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2027-01-01"
-            reply = await client.post(encode(message), {**headers, "MCP-Protocol-Version": MODERN})
             assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, -32020)
-    assert not calls_received(server)
+        headers = {**modern_headers("tools/call", message["params"]), "mcp-name": "s_fail"}
+        reply = await client.post(encode(message), headers)
+        assert reply.status == 400
+        assert not (await client.call("s_echo", {"a": 1})).failed
+    assert len(calls_received(server)) == 1
+
+
+async def test_a_header_in_base64_is_compared_after_decoding(gateway: Gateway) -> None:
+    async with gateway.modern() as client:
+        message = client.message("tools/call", {"name": "s_echo", "arguments": {"a": 1}})
+        encoded = "=?base64?" + base64.b64encode(b"s_echo").decode() + "?="
+        reply = await client.post(
+            encode(message), {**modern_headers("tools/call", message["params"]), "Mcp-Name": encoded}
+        )
+        assert client.answer(reply, message["id"]).structured == {"a": 1}
+
+
+async def test_the_version_in_the_header_must_be_the_one_in_the_body(gateway: Gateway, server: StdioFaults) -> None:
+    async with gateway.modern() as client:
+        message = client.message("tools/call", {"name": "s_echo", "arguments": {}})
+        headers = modern_headers("tools/call", message["params"])
+        message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2027-01-01"
+        reply = await client.post(encode(message), {**headers, "MCP-Protocol-Version": MODERN})
+        assert (reply.status, json.loads(reply.body)["error"]["code"]) == (400, -32020)
+        assert not (await client.call("s_echo", {"a": 1})).failed
+    assert len(calls_received(server)) == 1
 
 
 # From a server towards a client ---------------------------------------------------------------------------------------
@@ -270,17 +277,16 @@ PRETTY = b'{\r\n  "content": [\r\n    {"type": "text",\n\r "text": "pretty"}\r\n
 
 
 @pytest.mark.parametrize("progress_first", [False, True], ids=["json", "stream"])
-async def test_newlines_in_an_answer_reach_an_http_client_as_one_frame(tmp_path: Path, progress_first: bool) -> None:
-    with HttpFaults(tmp_path, "h") as server, Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            arguments = {"result": base64.b64encode(PRETTY).decode(), "progress_first": progress_first}
-            meta = {"progressToken": 1} if progress_first else None
-            answer = await client.call("h_verbatim", arguments, meta=meta)
-            assert answer.result == json.loads(PRETTY)
-            assert answer.reply is not None
-            assert answer.reply.streamed is progress_first
-            if progress_first:
-                assert len(answer.reply.events) == 2
+async def test_newlines_in_an_answer_reach_an_http_client_as_one_frame(gateway: Gateway, progress_first: bool) -> None:
+    async with visiting(gateway) as client:
+        arguments = {"result": base64.b64encode(PRETTY).decode(), "progress_first": progress_first}
+        meta = {"progressToken": 1} if progress_first else None
+        answer = await client.call("h_verbatim", arguments, meta=meta)
+        assert answer.result == json.loads(PRETTY)
+        assert answer.reply is not None
+        assert answer.reply.streamed is progress_first
+        if progress_first:
+            assert len(answer.reply.events) == 2
 
 
 async def test_newlines_in_an_answer_reach_a_stdio_client_as_one_line(tmp_path: Path) -> None:
@@ -304,41 +310,28 @@ async def test_a_raw_newline_in_a_servers_string_is_the_servers_fault(tmp_path: 
             assert not any(b"smuggled" in line for line in client.lines)
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http", "sse"])
-async def test_results_arrive_byte_for_byte(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("name", ["s", "h", "stream"])
+async def test_results_arrive_byte_for_byte(gateway: Gateway, name: str) -> None:
     result = b'{"content":[],"structuredContent":' + SPELLINGS + b',"x-unknown":{"b":1,"a":2.50},"_meta":{"v/k":null}}'
     arguments = {"result": base64.b64encode(result).decode()}
-    if kind == "stdio":
-        with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry()) as gateway:
-            async with gateway.client() as client:
-                assert result in (await client.call("s_verbatim", arguments)).raw
-        return
-    with (
-        HttpFaults(tmp_path, "s", answers="sse" if kind == "sse" else "json") as server,
-        Gateway(tmp_path, server.entry()) as gateway,
-    ):
-        async with gateway.client() as client:
-            assert result in (await client.call("s_verbatim", arguments)).raw
+    async with visiting(gateway) as client:
+        assert result in (await client.call(f"{name}_verbatim", arguments)).raw
 
 
-async def test_a_definition_is_shown_as_its_server_wrote_it_but_for_the_name(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_fancy")).text == "fancy"
-            raw = (await client.request("tools/list")).raw
-            after_name = FANCY.partition(b'"name":"fancy",')[2]
-            assert b'"s_fancy"' in raw
-            assert after_name[:-1] in raw
+async def test_a_definition_is_shown_as_its_server_wrote_it_but_for_the_name(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("s_fancy")).text == "fancy"
+        raw = (await client.request("tools/list")).raw
+        after_name = FANCY.partition(b'"name":"fancy",')[2]
+        assert b'"s_fancy"' in raw
+        assert after_name[:-1] in raw
 
 
-async def test_an_error_of_the_servers_own_passes_unchanged(tmp_path: Path) -> None:
-    server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            error = (await client.call("s_refuse")).error
-            assert error == {"code": -32050, "message": "refused by the tool", "data": {"why": ["because", 1.5]}}
-            assert (await client.call("s_fail")).result["isError"] is True
+async def test_an_error_of_the_servers_own_passes_unchanged(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        error = (await client.call("s_refuse")).error
+        assert error == {"code": -32050, "message": "refused by the tool", "data": {"why": ["because", 1.5]}}
+        assert (await client.call("s_fail")).result["isError"] is True
 
 
 FORGED = '{"jsonrpc":"2.0","id":0,"result":{}}'

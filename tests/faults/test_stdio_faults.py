@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,36 @@ from tests.support.answers import (
 )
 from tests.support.gateway import Gateway
 from tests.support.processes import alive
-from tests.support.scenes import all_of, assert_all_lost, beside_a_slow_call, cancelled_id, works_again
+from tests.support.scenes import all_of, assert_all_lost, beside_a_slow_call, cancelled_id, held, works_again
 from tests.support.servers import StdioFaults
-from tests.support.waiting import until
+from tests.support.shared import lasting, visiting
+from tests.support.waiting import at_most, until
+
+IGNORED = ["unreadable", "wrong_id", "string_id", "duplicate_keys"]
+"""Tools whose answers name no call, so that their calls end at their deadlines."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, StdioFaults]]:
+    """One gateway for all that breaks single calls; what breaks a server has its own."""
+    folder = tmp_path_factory.mktemp("stdio")
+    server = StdioFaults(folder, "s")
+    others = [StdioFaults(folder, "noisy", faults=["banner"]), StdioFaults(folder, "loud", faults=["stderr_flood"])]
+    brief = {"timeouts": dict.fromkeys(IGNORED, at_most(1))}
+    entries = [server.entry(timeout=at_most(20), tools=brief), *(other.entry() for other in others)]
+    with lasting(Gateway(folder, *entries)) as gateway:
+        yield gateway, server
+
+
+@pytest.fixture
+def gateway(place: tuple[Gateway, StdioFaults]) -> Gateway:
+    return place[0]
+
+
+@pytest.fixture
+def server(place: tuple[Gateway, StdioFaults]) -> StdioFaults:
+    place[1].forget()
+    return place[1]
 
 
 def faulty_and_good(folder: Path, **options: Any) -> tuple[StdioFaults, StdioFaults]:
@@ -31,40 +59,30 @@ def faulty_and_good(folder: Path, **options: Any) -> tuple[StdioFaults, StdioFau
 # Not startable --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_command_that_does_not_exist_is_refused_by_name_and_others_work(tmp_path: Path) -> None:
-    _, good = faulty_and_good(tmp_path)
+async def test_servers_that_cannot_start_are_refused_by_name_and_others_work(tmp_path: Path) -> None:
+    good = StdioFaults(tmp_path, "good")
+    faults = {"gone": "exit", "leaving": "exit_in_handshake", "mute": "mute", "evasive": "mute_initialize"}
+    failing = [StdioFaults(tmp_path, name, faults=[fault]).entry(start_timeout=2) for name, fault in faults.items()]
     missing = {"missing": {"kind": "mcp_stdio", "command": str(tmp_path / "no-such-program")}}
-    with Gateway(tmp_path, missing, good.entry()) as gateway:
+    with Gateway(tmp_path, missing, *failing, good.entry()) as gateway:
         async with gateway.client() as client:
-            refused = await client.call("missing.anything")
-            assert refused.situation in NOT_STARTED
-            assert "missing" in refused.error["message"]
             assert (await client.call("good_echo", {"a": 1})).structured == {"a": 1}
+            for name in ("missing", *faults):
+                refused = await client.call(f"{name}.echo")
+                assert refused.situation in NOT_STARTED, name
+                assert name in refused.error["message"]
+                assert (await client.call("good_echo", {"a": 2})).structured == {"a": 2}
             assert "good_echo" in await client.tool_names()
 
 
-@pytest.mark.parametrize("fault", ["exit", "exit_in_handshake", "mute", "mute_initialize"])
-async def test_a_server_that_fails_to_start_is_refused_and_others_work(tmp_path: Path, fault: str) -> None:
-    server, good = faulty_and_good(tmp_path, faults=[fault])
-    with Gateway(tmp_path, server.entry(start_timeout=2), good.entry()) as gateway:
+async def test_servers_that_are_slow_to_start_or_ignore_the_probe_for_the_new_protocol_are_waited_for(
+    tmp_path: Path,
+) -> None:
+    slow, old = StdioFaults(tmp_path, "slow", start_delay=2), StdioFaults(tmp_path, "old", faults=["ignore_discover"])
+    with Gateway(tmp_path, *(server.entry(timeout=at_most(30)) for server in (slow, old))) as gateway:
         async with gateway.client() as client:
-            assert (await client.call("good_echo", {"a": 1})).structured == {"a": 1}
-            assert (await client.call("s.echo")).situation in NOT_STARTED
-            assert (await client.call("good_echo", {"a": 2})).structured == {"a": 2}
-
-
-async def test_a_server_that_is_slow_to_start_is_waited_for(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path, start_delay=2)
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
-
-
-async def test_a_server_that_ignores_the_probe_for_the_new_protocol_is_used_with_the_old(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path, faults=["ignore_discover"])
-    with Gateway(tmp_path, server.entry(timeout=30)) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+            for name in ("slow", "old"):
+                assert (await client.call(f"{name}_echo", {name: 1})).structured == {name: 1}
 
 
 async def test_a_tool_list_without_end_neither_blocks_nor_floods(tmp_path: Path) -> None:
@@ -82,7 +100,8 @@ async def test_a_tool_list_without_end_neither_blocks_nor_floods(tmp_path: Path)
 
 async def test_a_hanging_call_times_out_is_cancelled_and_frees_its_slot(tmp_path: Path) -> None:
     server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(timeout=1), limits={"in_flight_per_source": 1}) as gateway:
+    brief = {"timeouts": {"hang": at_most(1)}}
+    with Gateway(tmp_path, server.entry(tools=brief), limits={"in_flight_per_source": 1}) as gateway:
         async with gateway.client() as client:
             assert (await client.call("s_hang")).situation == TIMED_OUT
             await server.wait_for("cancelled", requestId=cancelled_id(server, "hang"))
@@ -90,28 +109,31 @@ async def test_a_hanging_call_times_out_is_cancelled_and_frees_its_slot(tmp_path
     assert len(server.events("cancelled")) == 1
 
 
-@pytest.mark.parametrize("quietly", [True, False], ids=["exit 0", "killed"])
-async def test_a_crash_fails_every_call_on_that_server_and_no_other(tmp_path: Path, quietly: bool) -> None:
-    server, good = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(), good.entry()) as gateway:
-        async with gateway.client() as client:
-            beside = asyncio.ensure_future(client.call("good_sleep", {"seconds": 2}))
-            lost = [asyncio.ensure_future(client.call("s_sleep", {"seconds": 30})) for _ in range(4)]
-            await server.wait_for("call", count=4, tool="sleep")
-            crashed = await client.call("s_crash", {"quietly": quietly})
-            assert_all_lost([crashed, *await all_of(lost)])
-            await works_again(client, "s")
-            assert (await beside).text == "slept"
+async def test_a_crash_fails_every_call_on_that_server_and_no_other(tmp_path: Path) -> None:
+    quiet, killed, good = (StdioFaults(tmp_path, name) for name in ("quiet", "killed", "good"))
+    with Gateway(tmp_path, quiet.entry(), killed.entry(), good.entry(timeout=at_most(60))) as gateway:
+        async with gateway.client() as client, held(client, good, "good") as beside:
+            for server in (quiet, killed):
+                lost = [asyncio.ensure_future(client.call(f"{server.name}_hang")) for _ in range(4)]
+                await server.wait_for("call", count=4, tool="hang")
+                crashed = await client.call(f"{server.name}_crash", {"quietly": server is quiet})
+                assert_all_lost([crashed, *await all_of(lost)])
+                await works_again(client, server.name)
+            assert not beside.done()
+        assert beside.result().text == "let through"
 
 
-@pytest.mark.parametrize("when", ["before", "middle", "after"])
-async def test_a_call_that_was_lost_is_never_sent_again(tmp_path: Path, when: str) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry()) as gateway:
+@pytest.mark.law
+async def test_a_call_that_was_lost_is_never_sent_again(tmp_path: Path) -> None:
+    servers = [StdioFaults(tmp_path, when) for when in ("before", "middle", "after")]
+    with Gateway(tmp_path, *(server.entry() for server in servers)) as gateway:
         async with gateway.client() as client:
-            assert (await client.call("s_crash", {"when": when, "nonce": "n"})).situation == LOST
-            await works_again(client, "s")
-    assert len(server.calls("crash")) == 1
+            for server in servers:
+                crash = {"when": server.name, "nonce": "n"}
+                assert (await client.call(f"{server.name}_crash", crash)).situation == LOST, server.name
+            for server in servers:
+                await works_again(client, server.name)
+    assert {server.name: len(server.calls("crash")) for server in servers} == {"before": 1, "middle": 1, "after": 1}
 
 
 async def test_a_crash_is_seen_although_a_grandchild_holds_the_pipes(tmp_path: Path) -> None:
@@ -124,13 +146,14 @@ async def test_a_crash_is_seen_although_a_grandchild_holds_the_pipes(tmp_path: P
             await works_again(client, "s")
 
 
-@pytest.mark.parametrize("tool", ["half", "fin", "rst"])
-async def test_an_output_that_ends_loses_the_call_and_the_next_one_works(tmp_path: Path, tool: str) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry()) as gateway:
+async def test_an_output_that_ends_loses_the_call_and_the_next_one_works(tmp_path: Path) -> None:
+    endings = ["half", "fin", "rst"]
+    with Gateway(tmp_path, *(StdioFaults(tmp_path, how).entry() for how in endings)) as gateway:
         async with gateway.client() as client:
-            assert (await client.call(f"s_{tool}")).situation == LOST
-            await works_again(client, "s")
+            for how in endings:
+                assert (await client.call(f"{how}_{how}")).situation == LOST, how
+            for how in endings:
+                await works_again(client, how)
 
 
 @pytest.mark.slow
@@ -151,103 +174,84 @@ async def test_crash_after_crash_leaves_neither_zombies_nor_files_open(tmp_path:
 
 
 @pytest.mark.parametrize("tool", ["bad_json", "bad_utf8", "deep", "nan", "no_result"])
-async def test_a_broken_answer_fails_its_call_and_nothing_else(tmp_path: Path, tool: str) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(timeout=5)) as gateway:
-        async with gateway.client() as client:
-            broken, slow = await beside_a_slow_call(client, server, client.call(f"s_{tool}"), name="s")
-            assert broken.situation == BROKE_PROTOCOL
-            assert slow.text == "slept"
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
-        assert await gateway.counted("protocol_errors", "s") == 1
+async def test_a_broken_answer_fails_its_call_and_nothing_else(
+    gateway: Gateway, server: StdioFaults, tool: str
+) -> None:
+    before = await gateway.counted("protocol_errors", "s")
+    async with visiting(gateway) as client:
+        broken = await beside_a_slow_call(client, server, client.call(f"s_{tool}"), name="s")
+        assert broken.situation == BROKE_PROTOCOL
+        assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+    assert await gateway.counted("protocol_errors", "s") == before + 1
 
 
-@pytest.mark.parametrize("tool", ["unreadable", "wrong_id", "string_id"])
-async def test_an_answer_that_names_no_call_is_ignored_until_the_deadline(tmp_path: Path, tool: str) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(timeout=2)) as gateway:
-        async with gateway.client() as client:
-            ignored, slow = await beside_a_slow_call(client, server, client.call(f"s_{tool}"), name="s")
+@pytest.mark.parametrize("tool", IGNORED)
+async def test_an_answer_that_names_no_call_is_ignored_until_the_deadline(
+    gateway: Gateway, server: StdioFaults, tool: str
+) -> None:
+    counter = "noise_lines" if tool == "unreadable" else "unmatched_answers"
+    before = await gateway.counted(counter, "s")
+    async with visiting(gateway) as client:
+        ignored = await beside_a_slow_call(client, server, client.call(f"s_{tool}"), name="s")
+        if tool == "duplicate_keys":  # two ids: either way it goes to nobody
+            assert ignored.situation in {BROKE_PROTOCOL, TIMED_OUT}
+        else:
             assert ignored.situation == TIMED_OUT
-            assert slow.text == "slept"
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
-        counter = "noise_lines" if tool == "unreadable" else "unmatched_answers"
-        assert await gateway.counted(counter, "s") == 1
-
-
-async def test_an_answer_with_two_ids_goes_to_nobody(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(timeout=2)) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_duplicate_keys")).situation in {BROKE_PROTOCOL, TIMED_OUT}
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+            assert await gateway.counted(counter, "s") == before + 1
+        assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
 
 
 @pytest.mark.parametrize(
     ("tool", "text"), [("twice", "first"), ("wrong_then_right", "right"), ("id_last", '"id":1'), ("noise", "quiet")]
 )
-async def test_an_answer_among_strays_is_found(tmp_path: Path, tool: str, text: str) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            for _ in range(3):
-                assert (await client.call(f"s_{tool}")).text == text
-                assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
-
-
-async def test_banners_and_blank_lines_are_ignored(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path, faults=["banner"])
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
+async def test_an_answer_among_strays_is_found(gateway: Gateway, tool: str, text: str) -> None:
+    async with visiting(gateway) as client:
+        for _ in range(3):
+            assert (await client.call(f"s_{tool}")).text == text
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
-            assert (await client.call("s_noise")).text == "quiet"
-        assert await gateway.counted("noise_lines", "s") > 0
 
 
-async def test_notifications_between_do_not_disturb_the_answer(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            answer = await client.call("s_notes", meta={"progressToken": "mine"})
-            assert answer.text == "noted"
-            assert not [notice for notice in answer.notices if notice["method"] == "notifications/progress"]
+async def test_banners_and_blank_lines_are_ignored(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("noisy_echo", {"a": 1})).structured == {"a": 1}
+        assert (await client.call("noisy_noise")).text == "quiet"
+    assert await gateway.counted("noise_lines", "noisy") > 0
+
+
+async def test_notifications_between_do_not_disturb_the_answer(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        answer = await client.call("s_notes", meta={"progressToken": "mine"})
+        assert answer.text == "noted"
+        assert not [notice for notice in answer.notices if notice["method"] == "notifications/progress"]
 
 
 # Size and flow --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_over_the_limit_is_refused_and_the_server_is_usable_again(tmp_path: Path) -> None:
-    server, good = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(), good.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_huge")).situation == ANSWER_TOO_LARGE
-            await works_again(client, "s")
-            assert (await client.call("good_echo", {"a": 1})).structured == {"a": 1}
+async def test_an_answer_over_the_limit_is_refused_and_the_server_is_usable_again(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("s_huge")).situation == ANSWER_TOO_LARGE
+        await works_again(client, "s")
+        assert (await client.call("noisy_echo", {"a": 1})).structured == {"a": 1}
 
 
-async def test_an_answer_over_the_limit_whose_id_comes_last_is_refused_too(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_huge_id_last")).situation in {ANSWER_TOO_LARGE, LOST}
-            await works_again(client, "s")
+async def test_an_answer_over_the_limit_whose_id_comes_last_is_refused_too(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("s_huge_id_last")).situation in {ANSWER_TOO_LARGE, LOST}
+        await works_again(client, "s")
 
 
-async def test_an_answer_just_under_the_limit_arrives_whole(tmp_path: Path) -> None:
-    server, _ = faulty_and_good(tmp_path)
+async def test_an_answer_just_under_the_limit_arrives_whole(gateway: Gateway) -> None:
     size = 15 * 1024 * 1024
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert len((await client.call("s_blob", {"bytes": size})).text) == size
+    async with visiting(gateway) as client:
+        assert len((await client.call("s_blob", {"bytes": size})).text) == size
 
 
-@pytest.mark.parametrize("faults", [["stderr_flood"], []], ids=["at start", "in a call"])
-async def test_a_flood_on_stderr_blocks_nothing(tmp_path: Path, faults: list[str]) -> None:
-    server, _ = faulty_and_good(tmp_path, faults=faults)
-    with Gateway(tmp_path, server.entry()) as gateway:
-        async with gateway.client() as client:
-            assert (await client.call("s_stderr_flood")).text == "flooded"
-            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+@pytest.mark.parametrize("name", ["loud", "s"], ids=["at start", "in a call"])
+async def test_a_flood_on_stderr_blocks_nothing(gateway: Gateway, name: str) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call(f"{name}_stderr_flood")).text == "flooded"
+        assert (await client.call(f"{name}_echo", {"a": 1})).structured == {"a": 1}
 
 
 JUNK = "import os\nwhile True: os.write(1, b'x\\n' * 30000)\n"
@@ -256,7 +260,7 @@ JUNK = "import os\nwhile True: os.write(1, b'x\\n' * 30000)\n"
 async def test_a_server_that_prints_without_end_holds_up_nobody_else(tmp_path: Path) -> None:
     good = StdioFaults(tmp_path, "good")
     junk = {"junk": {"kind": "mcp_stdio", "command": sys.executable, "args": ["-c", JUNK], "start_timeout": 60}}
-    with Gateway(tmp_path, junk, good.entry(timeout=5)) as gateway:
+    with Gateway(tmp_path, junk, good.entry()) as gateway:
         async with gateway.client() as client:
             for number in range(100):
                 assert (await client.call("good_echo", {"n": number})).structured == {"n": number}
@@ -276,13 +280,13 @@ async def test_a_server_that_stops_reading_holds_up_nobody_else(tmp_path: Path) 
             assert {answer.situation for answer in await all_of(stuck)} <= allowed
 
 
-@pytest.mark.parametrize("options", [{"faults": ["slicer"]}, {"latency": [0.3, 0.2]}], ids=["slicer", "latency"])
-async def test_a_slow_wire_is_no_fault(tmp_path: Path, options: dict[str, Any]) -> None:
-    server, _ = faulty_and_good(tmp_path, **options)
-    with Gateway(tmp_path, server.entry()) as gateway:
+async def test_a_slow_wire_is_no_fault(tmp_path: Path) -> None:
+    servers = [StdioFaults(tmp_path, "sliced", faults=["slicer"]), StdioFaults(tmp_path, "late", latency=[0.3, 0.2])]
+    with Gateway(tmp_path, *(server.entry(timeout=at_most(30)) for server in servers)) as gateway:
         async with gateway.client() as client:
-            answers = await all_of(client.call("s_echo", {"n": number}) for number in range(4))
-            assert [answer.structured["n"] for answer in answers] == [0, 1, 2, 3]
+            asked = [(server.name, number) for server in servers for number in range(4)]
+            answers = await all_of(client.call(f"{name}_echo", {name: number}) for name, number in asked)
+            assert [answer.structured for answer in answers] == [{name: number} for name, number in asked]
 
 
 async def test_a_changed_tool_set_is_passed_on(tmp_path: Path) -> None:

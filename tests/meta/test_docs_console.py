@@ -18,6 +18,7 @@ WITH_COMMANDS = [page for page in WITH_EXAMPLES if blocks(page, "console")]
 
 
 @pytest.mark.slow
+@pytest.mark.needs("bash")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=title_of)
 def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 from tests.support.docs_pages import Block, all_blocks, title_of
 
@@ -17,10 +16,6 @@ from trunkline.workflow.load import load_workflow_text
 
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Z_][A-Z0-9_]*)|\{env:([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
-
-
-def named(examples: list[tuple[Path, Block]]) -> list:
-    return [pytest.param(block, id=f"{title_of(path)}:{block.line}") for path, block in examples]
 
 
 def load(block: Block, name: str) -> Loaded:
@@ -42,44 +37,56 @@ WORKFLOWS = [(path, block) for path, block in OTHERS if "states:" in block.text]
 CLIENTS = [(path, block) for path, block in all_blocks("json", "jsonc", "toml") if block.file]
 
 
-@pytest.mark.parametrize("block", named(OURS))
-def test_a_configuration_is_taken_without_a_word(block: Block) -> None:
-    loaded = load(block, block.file or "trunkline.yaml")
-    assert problems(loaded) == []
-    assert loaded.settings is not None
+def place(path: Path, block: Block) -> str:
+    return f"{title_of(path)}:{block.line}"
 
 
-@pytest.mark.parametrize("block", named(CLIENTS))
-def test_the_file_of_a_client_is_taken_and_has_servers(block: Block) -> None:
-    loaded = load(block, block.file)
-    assert problems(loaded) == []
-    assert loaded.settings is not None
-    assert loaded.settings.sources
+def test_a_configuration_is_taken_without_a_word() -> None:
+    for path, block in OURS:
+        loaded = load(block, block.file or "trunkline.yaml")
+        assert problems(loaded) == [], place(path, block)
+        assert loaded.settings is not None, place(path, block)
+    assert len(OURS) > 20
 
 
-@pytest.mark.parametrize("block", named(OTHERS))
-def test_the_file_of_another_program_is_yaml(block: Block) -> None:
-    assert yaml.safe_load(block.text)
+def test_the_file_of_a_client_is_taken_and_has_servers() -> None:
+    for path, block in CLIENTS:
+        loaded = load(block, block.file)
+        assert problems(loaded) == [], place(path, block)
+        assert loaded.settings is not None and loaded.settings.sources, place(path, block)
+    assert CLIENTS
 
 
-@pytest.mark.parametrize("block", named(WORKFLOWS))
-def test_a_workflow_is_taken_without_a_word_unless_it_is_meant_to_be_broken(block: Block) -> None:
-    loaded = load_workflow_text(block.text, Path("/home/me/work/w.yaml"), environ={"OPENAI_API_KEY": "k"})
-    assert bool(loaded.problems) == block.file.startswith("broken")
+def test_the_file_of_another_program_is_yaml() -> None:
+    for path, block in OTHERS:
+        assert yaml.safe_load(block.text), place(path, block)
 
 
-def test_there_are_workflows() -> None:
+def test_a_workflow_is_taken_without_a_word_unless_it_is_meant_to_be_broken() -> None:
+    for path, block in WORKFLOWS:
+        loaded = load_workflow_text(block.text, Path("/home/me/work/w.yaml"), environ={"OPENAI_API_KEY": "k"})
+        assert bool(loaded.problems) == block.file.startswith("broken"), place(path, block)
     assert len(WORKFLOWS) > 2
 
 
-@pytest.mark.parametrize("block", named(all_blocks("json", "jsonc")))
-def test_json_is_json(block: Block) -> None:
-    json.loads(_COMMENT.sub("", block.text) if block.language == "jsonc" else block.text)
+def test_json_is_json() -> None:
+    wrong = []
+    for path, block in all_blocks("json", "jsonc"):
+        try:
+            json.loads(_COMMENT.sub("", block.text) if block.language == "jsonc" else block.text)
+        except ValueError as error:
+            wrong.append(f"{place(path, block)}: {error}")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("block", named(all_blocks("toml")))
-def test_toml_is_toml(block: Block) -> None:
-    tomllib.loads(block.text)
+def test_toml_is_toml() -> None:
+    wrong = []
+    for path, block in all_blocks("toml"):
+        try:
+            tomllib.loads(block.text)
+        except ValueError as error:
+            wrong.append(f"{place(path, block)}: {error}")
+    assert wrong == []
 
 
 def test_blocks_say_what_they_are() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import re
-import socket
 import sys
 from pathlib import Path
 
@@ -24,6 +22,8 @@ _VARIES = (
     (re.compile(r"\b[0-9a-f]{16}\b"), "KEY"),
     (re.compile(r"\b\d+\.\d+\.\d+\b(?!\.)"), "VERSION"),
 )
+_SOMEBODYS = re.compile(r"/home/(?!me\b)|/root\b|/Users/|/tmp/pictures-")
+"""Homes and folders, other than the one that is shown."""
 
 
 def steady(svg: str) -> list[str]:
@@ -47,6 +47,7 @@ def joined(rows: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("bash")
 @pytest.mark.timeout(180)
 def test_the_pictures_show_what_the_commands_print() -> None:
     made = {f"{one.name}.svg": steady(one.svg) for one in all_pictures(free_port)}
@@ -58,8 +59,8 @@ def test_the_pictures_show_what_the_commands_print() -> None:
 def test_a_picture_tells_nothing_about_the_machine_it_was_made_on(path: Path) -> None:
     text = "".join(rows_of(path.read_text(encoding="utf-8")))
     assert "Traceback" not in text
-    for private in (getpass.getuser(), socket.gethostname(), sys.prefix, str(Path.home())):
-        assert not re.search(rf"(?<![\w.]){re.escape(private)}(?![\w.])", text)
+    assert not _SOMEBODYS.search(text)
+    assert sys.prefix not in text
 
 
 def test_every_picture_is_shown_on_a_page() -> None:

@@ -87,7 +87,7 @@ def test_more_than_three_shaky_tests_are_red(tmp_path: Path) -> None:
     assert last_lines(ended)[0].startswith("shaky: 4, ")
 
 
-@pytest.mark.parametrize(("name", "source"), [("law", LAW), ("leak", LEAK)])
+@pytest.mark.parametrize(("name", "source"), [("law", LAW), ("leak", LEAK)], ids=["law", "leak"])
 def test_a_law_and_something_left_behind_are_never_run_twice(tmp_path: Path, name: str, source: str) -> None:
     ended = run_tests(tmp_path, source, SHAKY.format(1))
     assert ended.returncode == 1

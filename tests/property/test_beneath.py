@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
 
 from trunkline.links.beneath import Beneath, Escape
 
@@ -58,7 +59,7 @@ def opened(root: Path, path: str, walk_only: bool) -> tuple[str, object]:
             os.close(fd)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tree=TREES, path=PATHS)
 @pytest.mark.timeout(300)
 def test_both_ways_agree_and_stay_inside(tree: list[tuple[list[str], str, str]], path: str) -> None:
@@ -82,7 +83,7 @@ def test_both_ways_agree_and_stay_inside(tree: list[tuple[list[str], str, str]],
         assert outcomes[0] == outcomes[1] or {word for word, _ in outcomes} == {"fault", "escape"}, outcomes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(tree=TREES, path=PATHS, make=st.booleans())
 @pytest.mark.timeout(300)
 def test_a_place_lies_inside_and_nothing_is_made_elsewhere(

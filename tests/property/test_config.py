@@ -10,6 +10,7 @@ import jsonschema
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
 from tests.support.client_files import load_named
 from tests.support.config_files import KINDS, load_text
 
@@ -24,7 +25,7 @@ from trunkline.config.tree import LINE_BREAK, Items, Node, Table
 SCHEMA = jsonschema.Draft202012Validator(config_schema(KINDS))
 ENVIRON = {"HOME": "/h", "NAME": "value"}
 SUFFIXES = st.sampled_from([".yaml", ".json"])
-RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # pieces a configuration is made of, so that random text gets past the first character
 NAMES = ["gateway", "mcpServers", "sources", "kind", "mcp_stdio", "command", "url", "env", "args", "token", "limits"]

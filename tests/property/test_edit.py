@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
 from tests.support.config_files import KINDS
 
 from trunkline.config.edit.check import ConfigText
@@ -17,7 +18,7 @@ from trunkline.config.edit.servers import add_server, remove_server, server_name
 from trunkline.config.settings import Settings
 from trunkline.config.tree import Table
 
-RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ENVIRON = {"HOME": "/h", "NAME": "value"}
 
 # texts that need quotes in one format or another

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
+from tests.support.waiting import at_most
 
 from trunkline.links.beneath import Beneath
 from trunkline.links.search.gitignore import Rules
@@ -59,17 +61,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in NAMES:
             if not (root / folder / name).exists():
                 (root / folder / name).touch()
-    subprocess.run([*GIT, "init", "-q"], cwd=root, check=True)
+    subprocess.run([*GIT, "init", "-q"], cwd=root, check=True, timeout=at_most(30))
     return root
 
 
 def listed_by_git(root: Path) -> set[str]:
     command = [*GIT, "ls-files", "-z", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True)
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=at_most(30))
     return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.needs("git")
+@settings(max_examples=examples(60), deadline=None)
 @given(top=FILES, deeper=FILES)
 def test_we_find_what_git_finds(root: Path, top: str, deeper: str) -> None:
     (root / ".gitignore").write_bytes(top.encode())
@@ -79,13 +82,13 @@ def test_we_find_what_git_finds(root: Path, top: str, deeper: str) -> None:
     assert ours == listed_by_git(root)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=60), st.text(min_size=1, max_size=20))
 def test_any_text_is_an_ignore_file(text: str, path: str) -> None:
     assert Rules(text).verdict(path, is_folder=False) in (True, False, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(st.characters(exclude_characters="/\n\r\0", exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_a_name_with_everything_escaped_is_that_name(name: str) -> None:
     rule = "".join(f"\\{char}" for char in name)

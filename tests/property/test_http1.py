@@ -78,7 +78,7 @@ def read_requests(chunks: list[bytes]) -> tuple[list[HttpRequest], int]:
             parser.feed(chunk)
         except HttpProblem as problem:
             return requests, problem.status
-        assert parser._body.size <= LIMITS.body_bytes
+        assert all(len(request.body) <= LIMITS.body_bytes for request in requests)
     return requests, 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from tests.support.chunks import steady
+from tests.support.chunks import examples, steady
 
 from trunkline.core.call import Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR
@@ -31,7 +31,7 @@ from trunkline.wire.jsonrpc import (
 )
 from trunkline.wire.mcp.modern import complete, stamp
 
-often = settings(steady, max_examples=1000)
+often = settings(steady, max_examples=examples(300))
 
 # JSON in every spelling ----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
 from tests.support.mcp_dialogue import Dialogue
 from tests.support.waiting import at_most
 
@@ -56,7 +57,7 @@ async def answered(lines: list[bytes], piece: int) -> None:
     assert [one for one in client.writer.messages if isinstance(one, dict) and one.get("id") == "the last one"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(LINES, st.integers(1, 500))
 def test_nothing_keeps_a_server_from_the_next_message(lines: list[bytes], piece: int) -> None:
     asyncio.run(answered(lines, piece))

@@ -8,14 +8,14 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.chunks import steady
+from tests.support.chunks import examples, steady
 
 from trunkline.core.names import exposed_name, is_source_name, slug, spellings, split_address
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.catalog import Catalog, Entry
 from trunkline.router.options import NameRules
 
-often = settings(steady, max_examples=500)
+often = settings(steady, max_examples=examples(200))
 EXPOSABLE = re.compile(r"[A-Za-z0-9_-]+")
 
 tools = st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
 from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
 
 from trunkline.links.mcp import listing
@@ -60,7 +61,7 @@ def test_a_list_is_read_page_by_page_to_its_end_whatever_the_cursors_are(
     assert any("does not end" in warning for warning in listed.warnings) == circle
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(KIND, st.integers(1, 5), st.integers(1, 20))
 def test_a_list_without_end_is_cut(kind: str, pages: int, items: int) -> None:
     class Endless(dict[str | None, tuple[list[str], str | None]]):

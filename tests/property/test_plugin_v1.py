@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.chunks import examples
 from tests.support.plugin_messages import REAL
 
 from trunkline.wire import plugin_v1 as ours
@@ -118,7 +119,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=damaged())
 def test_any_bytes_are_read_as_the_real_library_reads_them_or_refused(name: str, data: bytes) -> None:
     read, plain = READERS[name]

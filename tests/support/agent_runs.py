@@ -241,7 +241,7 @@ class AgentStage:
             "type": "agent",
             "provider": self.kind.provider,
             "prompt": "Do as planned",
-            "timeout": at_most(60),
+            "timeout": f"{at_most(60)}s",
             **step,
         }
         states = {"initial": "work", "work": {"on_success": "fine", "on_failure": "bad", **state}}

@@ -20,7 +20,7 @@ from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import at_most
 
 CLAUDE = str(AGENTS / "claude")
-_CONNECT_MS = "30000"
+_CONNECT_MS = str(int(at_most(30) * 1000))
 _RUN_S = at_most(60)
 
 

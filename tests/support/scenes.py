@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any
 
 from tests.support.answers import LOST, NOT_STARTED, Answer
 from tests.support.client import Client
 from tests.support.servers import Records
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
+
+_GATES = itertools.count()
 
 
 async def works_again(client: Client, server: str) -> Answer:
@@ -29,16 +33,28 @@ async def works_again(client: Client, server: str) -> Answer:
     return answer
 
 
-async def beside_a_slow_call(
-    client: Client, server: Records, faulty: Awaitable[Answer], *, name: str, seconds: float = 1.0
-) -> tuple[Answer, Answer]:
-    """What came of a faulty call, and of a proper one that was in flight on the same server all the time."""
-    slow = asyncio.ensure_future(client.call(f"{name}_sleep", {"seconds": seconds}))
+async def beside_a_slow_call(client: Client, server: Records, faulty: Awaitable[Answer], *, name: str) -> Answer:
+    """What came of a faulty call; a proper one that was in flight on the same server all the time is answered too."""
+    async with held(client, server, name) as slow:
+        answer = await faulty
+        assert not slow.done(), slow.result().raw
+    assert (await slow).text == "let through"
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def held(client: Client, server: Records, name: str) -> AsyncIterator[asyncio.Future[Answer]]:
+    """A call that its server works on from here to the end of the block, where it is let through."""
+    gate = server.journal.with_name(f"{next(_GATES)}.gate")
+    calls = len(server.calls("gate"))
+    call = asyncio.ensure_future(client.call(f"{name}_gate", {"path": str(gate)}))
     try:
-        await server.wait_for("call", tool="sleep")
-        return await faulty, await slow
+        await server.wait_for("call", calls + 1, tool="gate")
+        yield call
+        gate.touch()
+        await asyncio.wait([call], timeout=PATIENCE_S)
     finally:
-        slow.cancel()
+        call.cancel()
 
 
 async def all_of(calls: Iterable[Awaitable[Answer]]) -> list[Answer]:

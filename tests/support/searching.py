@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ class SearchBench(Workbench):
             return await super().use(kind, **arguments)
         async with self.lasting():
             return await super().use(kind, **arguments)
+
+
+def lasting(test: Any) -> Any:
+    """For a test that uses its `bench` more than once: one supervisor for all of it."""
+
+    @wraps(test)
+    async def whole(bench: SearchBench, **more: Any) -> None:
+        async with bench.lasting():
+            await test(bench=bench, **more)
+
+    return whole
 
 
 def make_parts(children: Children, path: str) -> Parts:

@@ -32,7 +32,12 @@ def definition(name: str, **properties: str) -> dict[str, Any]:
 
 
 TOOLS = [definition("echo", text="string"), definition("fail"), definition("sleep", seconds="number")]
-TOOLS += [definition("reflect"), definition("status", code="integer"), definition("answer", body="string")]
+TOOLS += [
+    definition("gate", path="string"),
+    definition("reflect"),
+    definition("status", code="integer"),
+    definition("answer", body="string"),
+]
 TOOLS += [definition(name) for name in ("hang", "rst", "fin", "half", "slow_body", "huge", "deep", "bad_utf8", "nan")]
 TOOLS += [definition(name) for name in ("gzip_bomb", "redirect", "leak", "sliced", "empty")]
 
@@ -111,6 +116,13 @@ class Service:
             self.journal.write("cancelled")
         else:
             self.give(connection, "slept")
+
+    def do_gate(self, connection: Connection, args: dict[str, Any]) -> None:
+        """Answers once the file `path` is there."""
+        while not os.path.exists(args["path"]):
+            if connection.wait_closed(0.02):
+                return self.journal.write("cancelled")
+        return self.give(connection, "let through")
 
     # -- bad ------------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from tests.support.client import META, Client, HttpClient, ModernClient, encode, modern_headers
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway
+from tests.support.lasting import lasting
 from tests.support.peers.direct import ModernStdioClient
 from tests.support.ports import free_port
-from tests.support.waiting import PATIENCE_S, until, wait_until
+from tests.support.waiting import PATIENCE_S, START_WAIT_S, until, wait_until
 
 TASKS = META + "tasks"
 CAPABILITIES = {"extensions": {TASKS: {}}}
@@ -70,19 +71,22 @@ def task_servers(transport: str, *names: str) -> Iterator[list[dict[str, Any]]]:
         yield [stack.enter_context(HttpTasks(name)).entry() for name in names]
 
 
-@contextlib.asynccontextmanager
-async def modern_client(door: str, folder: Path, entries: list[dict[str, Any]]) -> AsyncIterator[Client]:
-    """A client of 2026-07-28 at either door of a gateway before these servers, or joined to one that runs."""
-    if door == "stdio":
-        plain = stdio_gateway(folder, *entries, start_wait=30)
-        async with ModernStdioClient(plain.command, plain.log_path) as client:
-            yield client
-        return
-    with Gateway(folder, *entries, start_wait=30) as gateway:
-        command = [TRUNKLINE, "stdio", "--url", f"http://127.0.0.1:{gateway.port}/mcp"]
-        joined = ModernStdioClient(command, folder / "relay.log")
-        async with joined if door == "joined" else ModernClient(gateway.port) as client:
-            yield client
+class TaskHouse:
+    """Two servers on one wire that give their tasks the same ids, and a gateway in front of them."""
+
+    def __init__(self, transport: str, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.entries = stack.enter_context(task_servers(transport, "a", "b"))
+        self.gateway = stack.enter_context(lasting(Gateway(folder, *self.entries, start_wait=START_WAIT_S)))
+
+    def client(self, door: str, folder: Path) -> Client:
+        """A client of 2026-07-28 at a door of the gateway, joined to it, or of one of its own before these servers."""
+        if door == "http":
+            return ModernClient(self.gateway.port)
+        if door == "joined":
+            command = [TRUNKLINE, "stdio", "--url", f"http://127.0.0.1:{self.gateway.port}/mcp"]
+            return ModernStdioClient(command, folder / "relay.log")
+        plain = stdio_gateway(folder, *self.entries, start_wait=START_WAIT_S)
+        return ModernStdioClient(plain.command, plain.log_path)
 
 
 async def make_task(client: Client, tool: str) -> str:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.gateway import write_config
 from tests.support.servers import StdioFaults
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline import fleet
 from trunkline.app import Gateway
@@ -98,12 +99,16 @@ async def test_draining_waits_for_calls_in_flight_and_refuses_new_ones(tmp_path:
     server = StdioFaults(tmp_path, "s")
     async with gateway_with(settings_of(tmp_path, server.entry())) as (gateway, _):
         await ended(call(gateway, "s_echo"))
-        slow = gateway.router.call_tool(Caller(), "s_sleep", {}, lambda _: None)
-        draining = asyncio.ensure_future(gateway.drain(30))
+        opened = tmp_path / "opened"
+        arguments = {"arguments": msgspec.Raw(msgspec.json.encode({"path": str(opened)}))}
+        slow = gateway.router.call_tool(Caller(), "s_gate", arguments, lambda _: None)
+        draining = asyncio.ensure_future(gateway.drain(at_most(30)))
         await asyncio.sleep(0)
         late = await ended(call(gateway, "s_echo"))
         assert isinstance(late, Failure)
         assert late.problem.code is DRAINING
+        assert not draining.done()
+        opened.touch()
         await draining
         assert isinstance(slow.outcome, Result)
 

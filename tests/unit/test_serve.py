@@ -31,12 +31,6 @@ def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gateway, "drain", lambda self: drain(self, 0.3))
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def loop_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("TRUNKLINE_LOOP", request.param)
-    return request.param
-
-
 def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
     """Serve, play a scene against the port, and return how the serving ended."""
 
@@ -51,11 +45,15 @@ def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
     return run(main)
 
 
-@pytest.mark.usefixtures("loop_name", "little_patience")
-@pytest.mark.parametrize("client_kind", [HttpClient, ModernClient], ids=["legacy", "modern"])
+@pytest.mark.law
+@pytest.mark.usefixtures("little_patience")
+@pytest.mark.parametrize(
+    ("client_kind", "loop"), [(HttpClient, "asyncio"), (ModernClient, "uvloop")], ids=["legacy", "modern"]
+)
 def test_a_call_that_outlives_the_patience_at_the_end_is_still_answered(
-    tmp_path: Path, client_kind: type[HttpClient]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client_kind: type[HttpClient], loop: str
 ) -> None:
+    monkeypatch.setenv("TRUNKLINE_LOOP", loop)
     server = StdioFaults(tmp_path, "s")
 
     async def scene(port: int) -> None:
@@ -71,22 +69,27 @@ def test_a_call_that_outlives_the_patience_at_the_end_is_still_answered(
     assert serve_while(settings, scene) == 0
 
 
-@pytest.mark.usefixtures("loop_name")
-def test_while_it_drains_readiness_says_so_and_calls_in_flight_finish(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_while_it_drains_readiness_says_so_and_calls_in_flight_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_LOOP", loop)
     server = StdioFaults(tmp_path, "s")
+    opened = tmp_path / "opened"
 
     async def scene(port: int) -> None:
         async with HttpClient(port) as client:
             assert (await fetch(port, "GET", "/readyz")).status == 200
-            slow = asyncio.ensure_future(client.call("s_sleep", {"seconds": 1}))
-            await server.wait_for("call", tool="sleep")
+            slow = asyncio.ensure_future(client.call("s_gate", {"path": str(opened)}))
+            await server.wait_for("call", tool="gate")
             os.kill(os.getpid(), signal.SIGINT)
 
             async def unready() -> bool:
                 return (await fetch(port, "GET", "/readyz")).status == 503
 
             await until(unready, "it says that it is draining")
-            assert (await slow).text == "slept"
+            opened.touch()
+            assert (await slow).text == "let through"
 
     settings = settings_of(tmp_path, server.entry(), listen="127.0.0.1:0", log={"level": "error"})
     assert serve_while(settings, scene) == 130

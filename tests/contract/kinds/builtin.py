@@ -45,7 +45,8 @@ class KindRig(Rig):
         return "Read", {"path": "nowhere"}
 
     def sleep(self, seconds: float) -> Use:
-        return "Bash", {"command": f"echo $PPID > $$.begun; sleep {seconds}; touch $$.done; echo slept"}
+        begin = "echo $PPID > $$.new; mv $$.new $$.begun"
+        return "Bash", {"command": f"{begin}; sleep {seconds}; touch $$.done; echo slept"}
 
     def sleeping(self) -> int:
         return len(list(self._root.glob("*.begun")))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from tests.contract.kinds.rig import RecordedRig
 from tests.support.servers import Records, kill
+from tests.support.waiting import at_most
 
 PLUGIN = Path(__file__).parents[2] / "support" / "plugin_jobs.py"
 
@@ -18,8 +19,8 @@ class KindRig(RecordedRig):
         self.records = Records(folder, self.server)
 
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
-        args = [str(PLUGIN), str(self.records.journal)]
-        return {self.server: {"kind": "plugin", "command": sys.executable, "args": args, "timeout": 10, **keys}}
+        program = {"command": sys.executable, "args": [str(PLUGIN), str(self.records.journal)]}
+        return {self.server: {"kind": "plugin", **program, "timeout": at_most(10), **keys}}
 
     def take_away(self) -> dict[str, Any]:
         return {"command": str(self.folder / "not-yet")}

@@ -19,6 +19,7 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from tests.support.conformance.layouts import gateway_of
+from tests.support.waiting import at_most
 
 Steps = Callable[[Client], Awaitable[None]]
 _steps: dict[str, Steps] = {}
@@ -140,7 +141,7 @@ async def play(url: str) -> None:
     version = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
     mode = "legacy" if version in HANDSHAKE_PROTOCOL_VERSIONS else "auto"
     asked = {"elicitation_callback": fill_in, "sampling_callback": sample, "list_roots_callback": list_roots}
-    async with Client(url, mode=mode, read_timeout_seconds=30, **asked) as client:
+    async with Client(url, mode=mode, read_timeout_seconds=at_most(30), **asked) as client:
         await _steps[os.environ["MCP_CONFORMANCE_SCENARIO"]](client)
 
 

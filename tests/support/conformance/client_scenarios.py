@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.conformance.harness import Report, judge_client
+from tests.support.conformance.stock import Stock
 
-COMMAND = [sys.executable, "-m", "tests.support.conformance.client"]
+CLIENT_MODULE = "tests.support.conformance.client"
+COMMAND = [sys.executable, "-m", CLIENT_MODULE]
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 
@@ -44,8 +46,9 @@ CLIENT_SCENARIOS = (
 """All that need no login."""
 
 
-def judge_through_gateway(scenario: ClientScenario, folder: Path) -> Report:
-    return judge_client(scenario.name, scenario.version, [*COMMAND, "gateway", str(folder / "gateway")], folder)
+def judge_through_gateway(scenario: ClientScenario, folder: Path, stock: Stock | None = None) -> Report:
+    command = stock.command(CLIENT_MODULE) if stock else COMMAND
+    return judge_client(scenario.name, scenario.version, [*command, "gateway", str(folder / "gateway")], folder)
 
 
 def judge_directly(scenario: ClientScenario, folder: Path) -> Report:

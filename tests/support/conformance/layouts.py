@@ -11,11 +11,14 @@ from typing import Any
 
 from tests.support.conformance.eras import BOTH, LEGACY, MODERN
 from tests.support.conformance.harness import ROOT
+from tests.support.conformance.stock import Stock
 from tests.support.gateway import Gateway
 from tests.support.peers.programs import HttpPeer
+from tests.support.shared import lasting
 from tests.support.waiting import START_WAIT_S, wait_until
 
-BACKEND = [sys.executable, "-m", "tests.support.conformance.backend"]
+BACKEND_MODULE = "tests.support.conformance.backend"
+BACKEND = [sys.executable, "-m", BACKEND_MODULE]
 NEIGHBOUR = [sys.executable, "-m", "tests.support.conformance.neighbour"]
 
 
@@ -52,8 +55,8 @@ TO_LEGACY = (
 
 
 @contextmanager
-def standing(layout: Layout, folder: Path) -> Iterator[str]:
-    """Everything up and ready: the URL that the harness is to use."""
+def standing(layout: Layout, folder: Path, stock: Stock | None = None) -> Iterator[str]:
+    """Everything up and ready: the URL that the harness is to use. With a stock, each start of a backend is cheap."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         if layout.transport == "http":
@@ -64,7 +67,9 @@ def standing(layout: Layout, folder: Path) -> Iterator[str]:
                 return
             sources = backend.entry()
         else:
-            sources = {"backend": stdio_entry([*BACKEND, "stdio", layout.era])}
+            arguments = ["stdio", layout.era]
+            command = stock.command(BACKEND_MODULE, *arguments) if stock else [*BACKEND, *arguments]
+            sources = {"backend": stdio_entry(command)}
         if layout.beside:
             sources["neighbour"] = stdio_entry(NEIGHBOUR)
         yield stack.enter_context(gateway_of(sources, folder))
@@ -77,7 +82,7 @@ def stdio_entry(command: list[str]) -> dict[str, Any]:
 @contextmanager
 def gateway_of(sources: dict[str, Any], folder: Path) -> Iterator[str]:
     """A gateway that leaves names as they are, once all of its servers are there."""
-    with Gateway(folder, sources, naming="original", start_wait=START_WAIT_S) as gateway:
+    with lasting(Gateway(folder, sources, naming="original", start_wait=START_WAIT_S)) as gateway:
         for name in sources:
             wait_until(lambda name=name: f"{name} is ready" in gateway.log, f"`{name}` is up", START_WAIT_S)
         yield f"http://127.0.0.1:{gateway.port}/mcp"

@@ -1,6 +1,6 @@
 """Tools of a fault server that answer properly, if late, often or after damage elsewhere. By name:
 
-echo, wire, verbatim, nonce, sleep, hang, late, counter, pid, env, blob, fail, refuse, progress, progress_forever,
+echo, wire, verbatim, nonce, sleep, gate, hang, late, counter, pid, env, blob, fail, refuse, progress, progress_forever,
 notes, grow, fancy, spawn, crash, deaf, stderr_flood. Those that ask their client something are in asking.py, and what
 breaks the protocol is in wrecks.py.
 """
@@ -37,6 +37,7 @@ def table() -> dict[str, Tool]:
         verbatim,
         nonce,
         sleep,
+        gate,
         hang,
         late,
         counter,
@@ -104,6 +105,14 @@ def sleep(exchange: Exchange) -> None:
     """Well behaved: no answer once it was cancelled."""
     if not exchange.pause(exchange.args.get("seconds", 1)):
         exchange.text("slept")
+
+
+def gate(exchange: Exchange) -> None:
+    """Like `sleep`, until the file `path` is there."""
+    while not os.path.exists(exchange.args["path"]):
+        if exchange.pause(0.02):
+            return
+    exchange.text("let through")
 
 
 def hang(exchange: Exchange) -> None:

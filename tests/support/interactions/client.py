@@ -122,6 +122,12 @@ class Client(abc.ABC):
         self.heard = Heard()
         self.level: str | None = None
 
+    def forget(self) -> None:
+        """Be as good as new: nothing was asked, nothing heard."""
+        self.person = Person()
+        self.heard = Heard()
+        self.level = None
+
     # -- what each kind does in its own way ------------------------------------------------------------------------
 
     @abc.abstractmethod

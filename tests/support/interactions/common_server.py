@@ -11,13 +11,15 @@ import sys
 import warnings
 from typing import Any
 
-from fastmcp import Context as FastMcpContext
-from fastmcp import FastMCP
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import SamplingMessage, TextContent
 from pydantic import BaseModel
+
+if "fastmcp" in sys.argv:  # half a second that the other does without
+    from fastmcp import Context as FastMcpContext
+    from fastmcp import FastMCP
 
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tests.support.interactions.client import EVERYTHING, Client, Era, Person
 from tests.support.interactions.node_client import NodeDriver, node_client
 from tests.support.interactions.python_client import python_client
-from tests.support.interactions.stage import CHECKS, Check
+from tests.support.interactions.stage import CHECKS, Check, Stage
 from tests.support.peers.programs import ROOT, HttpPeer, StdioPeer
 
+W = TypeVar("W", bound=Hashable)
 FEATURE_SERVER = [sys.executable, "-m", "tests.support.interactions.feature_server"]
 _CHECKS = [f"tests.support.interactions.checks_{part}" for part in ("tools", "questions", "lists")]
 pytest.register_assert_rewrite(*_CHECKS)  # a failed check shows what it compared
@@ -53,3 +55,32 @@ def connect(
 
 def check_of(name: str) -> Check:
     return CHECKS[name]
+
+
+# Many rows in one test ------------------------------------------------------------------------------------------------
+
+
+def grouped(cases: Iterable[tuple[W, str]]) -> dict[W, list[str]]:
+    """The rows of each way, in the order of the table."""
+    rows: dict[W, list[str]] = {}
+    for way, row in cases:
+        rows.setdefault(way, []).append(row)
+    return rows
+
+
+async def run_rows(rows: Sequence[str], stage: Stage, client: Client | None = None) -> None:
+    """All of them, whatever becomes of the first, with one client, or a new one for each; what fails says its row."""
+    failures: list[Exception] = []
+    for row in rows:
+        try:
+            if client is None:
+                async with stage.client() as fresh:
+                    await check_of(row)(fresh, stage)
+            else:
+                client.forget()
+                await check_of(row)(client, stage)
+        except Exception as error:
+            error.add_note(f"in the check of {row}")
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {len(rows)} rows do not work", failures)

@@ -1,8 +1,8 @@
 """A server on the official Python SDK: `sdk_server.py stdio | streamable-http PORT | sse PORT`.
 
 It has one tool for each thing a gateway must carry: text, structured data, an image, both kinds of error, progress,
-cancellation, and a list that changes. PEER_JOURNAL names a file for what
-tests want to know, PEER_START_DELAY_S makes it slow to start, PEER_CERTIFICATE makes it speak HTTPS.
+cancellation, and a list that changes. PEER_JOURNAL names a file for what tests want to know, PEER_START_DELAY_S makes
+it slow to start, PEER_START_WHEN lets it wait for a file to be there, PEER_CERTIFICATE makes it speak HTTPS.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ def whoami() -> dict[str, int]:
 
 if __name__ == "__main__":
     time.sleep(float(os.environ.get("PEER_START_DELAY_S", "0")))
+    while not Path(os.environ.get("PEER_START_WHEN", "/")).exists():
+        time.sleep(0.02)
     journal(f"start {os.getpid()}")
     transport = sys.argv[1]
     if "PEER_CERTIFICATE" in os.environ:

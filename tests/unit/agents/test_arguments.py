@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.agents import PROVIDERS
 from trunkline.agents.arguments import WORDS, undone_by, works_alone
@@ -12,7 +13,8 @@ def test_every_agent_is_in_the_table() -> None:
     assert WORDS.keys() == PROVIDERS.keys()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.law
+@every(
     ("agent", "line", "word"),
     [
         ("claude", "-p hello --mcp-config more.json", "--mcp-config"),
@@ -37,7 +39,7 @@ def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str
     assert undone_by(agent, tuple(line.split())) == word
 
 
-@pytest.mark.parametrize(
+@every(
     ("agent", "line"),
     [
         ("claude", "-p hello --model opus --output-format json"),
@@ -54,7 +56,7 @@ def test_other_arguments_are_not(agent: str, line: str) -> None:
     assert undone_by(agent, tuple(line.split())) == ""
 
 
-@pytest.mark.parametrize(
+@every(
     ("agent", "line", "alone"),
     [
         ("claude", "--model opus -p hello", True),

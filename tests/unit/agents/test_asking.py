@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.child_trees import MARK, children_of, new_mark, survivors
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, until
 
 from trunkline.agents.asking import Printed, ask_program
 from trunkline.links.children import Children
@@ -17,7 +17,7 @@ from trunkline.links.children import Children
 HANGS = "import subprocess, sys, time; subprocess.Popen(['sleep', '1000']); print('up', flush=True); time.sleep(1000)"
 
 
-async def ask(children: Children, script: str, mark: str, *, timeout_s: float = 30.0) -> Printed:
+async def ask(children: Children, script: str, mark: str, *, timeout_s: float = START_WAIT_S) -> Printed:
     env = {"PATH": os.environ["PATH"], MARK: mark}
     return await ask_program(children, [sys.executable, "-c", script], env=env, cwd="/", timeout_s=timeout_s)
 
@@ -28,6 +28,7 @@ async def test_what_it_printed_and_how_it_ended_is_known() -> None:
         assert await ask(children, script, new_mark()) == Printed(status=3, stdout="out\n", stderr="err\n")
 
 
+@pytest.mark.law
 async def test_what_it_writes_into_its_folders_is_gone() -> None:
     names = ("CODEX_HOME", "GEMINI_CLI_HOME", "TMPDIR")
     script = f"import os\nfor name in {names}: print(os.environ[name]); open(os.environ[name] + '/left', 'w')"
@@ -43,6 +44,7 @@ async def test_it_has_no_input_to_wait_for() -> None:
     assert printed.stdout == "''\n"
 
 
+@pytest.mark.law
 async def test_one_that_does_not_end_in_time_is_ended_with_all_it_started() -> None:
     mark = new_mark()
     async with children_of() as children:
@@ -51,6 +53,7 @@ async def test_one_that_does_not_end_in_time_is_ended_with_all_it_started() -> N
     assert printed.status is None
 
 
+@pytest.mark.law
 async def test_one_that_nobody_waits_for_any_more_is_ended(tmp_path: Path) -> None:
     mark, up = new_mark(), tmp_path / "up"
     async with children_of() as children:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from tests.support.cases import every
 from tests.unit.agents.golden import HOME, PROJECT, asked, assert_golden
 
 from trunkline.agents.codex import PROVIDER
@@ -62,12 +63,12 @@ USER: dict[str, Any] = {
 # What it is given -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
+@every("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
     assert_golden(f"codex-{mode}-prompt", CODEX.plan(asked(CODEX, mode, **USER)))
 
 
-@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
+@every("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "args": ("resume", "--last", "--", "-hello"), **USER}
     assert_golden(f"codex-{mode}-person", CODEX.plan(asked(CODEX, mode, **keys)))
@@ -78,13 +79,15 @@ def test_the_plan_of_a_trial_of_another_version_is_as_written_down() -> None:
     assert_golden("codex-intercept-trial", CODEX.plan(asked(CODEX, "intercept", **(USER | keys))))
 
 
+@pytest.mark.law
 def test_of_the_users_settings_only_those_for_the_model_get_into_an_isolated_run() -> None:
     kept = tomllib.loads(CODEX.plan(asked(CODEX, "intercept", **USER)).files["codex/config.toml"])
     user = tomllib.loads(CONFIG)
     assert kept == {key: user[key] for key in ("model", "model_provider", "model_providers", "model_reasoning_effort")}
 
 
-@pytest.mark.parametrize("texts", [{"config": 'model_provider = "mine'}, {}], ids=["no TOML", "not to be read"])
+@pytest.mark.law
+@every("texts", [{"config": 'model_provider = "mine'}, {}])
 def test_without_the_users_settings_an_isolated_run_is_not_begun(texts: dict[str, str]) -> None:
     """It would go to another model than the user's, at another place."""
     broken = USER | {"texts": texts, "present": frozenset({OWN / "config.toml"})}
@@ -102,7 +105,7 @@ def test_what_the_user_has_decided_about_sandbox_and_results_stays() -> None:
     assert "tool_output_token_limit" not in words
 
 
-@pytest.mark.parametrize(("args", "asks_nobody"), [(("exec", "hi"), True), (("e", "hi"), True), (("exec hi",), False)])
+@every(("args", "asks_nobody"), [(("exec", "hi"), True), (("e", "hi"), True), (("exec hi",), False)])
 def test_beside_its_own_tools_it_decides_nothing_about_trust_by_itself(
     args: tuple[str, ...], asks_nobody: bool
 ) -> None:
@@ -114,6 +117,7 @@ def test_a_folder_that_the_user_trusts_is_not_called_untrusted() -> None:
     assert list(Settings(CONFIG).undecided(PROJECT)) == [PROJECT, Path("/home"), Path("/")]
 
 
+@pytest.mark.law
 def test_the_servers_of_the_whole_machine_are_turned_off_in_an_isolated_run() -> None:
     texts = {"machine": '[mcp_servers."the admin\'s"]\ncommand = "admin-server"\n'}
     words = CODEX.plan(asked(CODEX, "intercept", **(USER | {"texts": texts}))).argv
@@ -137,7 +141,8 @@ def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:
     assert plan.links == {"codex/auth.json": login}
 
 
-@pytest.mark.parametrize("printed", ["", "[]", "{", '{"models": []}', '{"models": 5}'])
+@pytest.mark.law
+@every("printed", ["", "[]", "{", '{"models": []}', '{"models": 5}'])
 def test_a_verified_version_that_does_not_say_its_models_is_not_run_isolated(printed: str) -> None:
     assert strict_catalog(printed) == ""
     with pytest.raises(GatewayError) as raised:
@@ -146,13 +151,14 @@ def test_a_verified_version_that_does_not_say_its_models_is_not_run_isolated(pri
     assert "catalog.json" not in CODEX.plan(asked(CODEX, "intercept", version="9.9.9")).files
 
 
-@pytest.mark.parametrize("config", ["", "projects = 5", "model_providers = 5", "developer_instructions = 1"])
+@every("config", ["", "projects = 5", "model_providers = 5", "developer_instructions = 1"])
 def test_a_broken_file_of_the_users_does_no_harm(config: str) -> None:
     for mode in ("intercept", "additive"):
         plan = CODEX.plan(asked(CODEX, mode, **(USER | {"texts": {"config": config}})))
         assert any(word.startswith("mcp_servers.trunkline-run=") for word in plan.argv)
 
 
+@pytest.mark.law
 def test_no_model_of_the_catalog_asks_for_tools_and_the_rest_of_it_stays() -> None:
     first, second = json.loads(strict_catalog(CATALOG))["models"]
     assert (first["slug"], first["context_window"], second["slug"]) == ("gpt-9", 1000, "gpt-8")
@@ -251,7 +257,7 @@ def test_a_call_of_another_server_is_none_of_ours_and_asking_servers_for_resourc
     assert read(item("completed", **{**CALL, "server": "codex", "tool": "Read"}, status="completed")) != []
 
 
-@pytest.mark.parametrize(
+@every(
     "line", ["", "plain words", "[]", '{"type":"item.completed"}', '{"type":"item.completed","item":5}', '{"type":7}']
 )
 def test_lines_that_mean_nothing_mean_no_answer(line: str) -> None:

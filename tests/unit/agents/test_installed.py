@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.support.cases import case, every
 from tests.support.child_trees import children_of
 from tests.unit.agents.fake_agent import FakeAgent
 
@@ -15,6 +16,7 @@ from trunkline.core.errors import AGENT_NOT_FOUND, GatewayError
 
 
 def put_program(folder: Path, script: str) -> dict[str, str]:
+    folder.mkdir(exist_ok=True)
     program = folder / "fake-agent"
     program.write_text(f"#!/bin/sh\necho asked >>{folder}/journal\n{script}\n")
     program.chmod(0o755)
@@ -26,21 +28,22 @@ async def find(environ: dict[str, str]) -> Installed:
         return await find_installed(FakeAgent(), children, environ)
 
 
-@pytest.mark.parametrize(
-    ("printed", "version"),
-    [
-        ("2.1.197 (Claude Code)", "2.1.197"),
-        ("codex-cli 0.166.0", "0.166.0"),
-        ("v1.18.33", "1.18.33"),
-        ("0.61.0-nightly.20261101", "0.61.0-nightly.20261101"),
-        ("0.166.0.1", "0.166.0.1"),
-        ("codex 0.166.0_patched", "0.166.0_patched"),
-        ("version 0.166.0.", "0.166.0"),
-    ],
-)
-async def test_its_version_is_what_it_prints(tmp_path: Path, printed: str, version: str) -> None:
-    environ = put_program(tmp_path, f"echo '{printed}'")
-    assert await find(environ) == Installed(program=str(tmp_path / "fake-agent"), version=version)
+async def test_its_version_is_what_it_prints(tmp_path: Path) -> None:
+    async with children_of() as children:
+        for number, (printed, version) in enumerate(
+            (
+                ("2.1.197 (Claude Code)", "2.1.197"),
+                ("codex-cli 0.166.0", "0.166.0"),
+                ("v1.18.33", "1.18.33"),
+                ("0.61.0-nightly.20261101", "0.61.0-nightly.20261101"),
+                ("0.166.0.1", "0.166.0.1"),
+                ("codex 0.166.0_patched", "0.166.0_patched"),
+                ("version 0.166.0.", "0.166.0"),
+            )
+        ):
+            folder = tmp_path / str(number)
+            found = await find_installed(FakeAgent(), children, put_program(folder, f"echo '{printed}'"))
+            assert found == Installed(program=str(folder / "fake-agent"), version=version), printed
 
 
 async def test_it_is_asked_once_until_it_changes(tmp_path: Path) -> None:
@@ -53,18 +56,19 @@ async def test_it_is_asked_once_until_it_changes(tmp_path: Path) -> None:
     assert (await find(environ)).version == "1.2.4"
 
 
-@pytest.mark.parametrize("script", ["echo hello", "echo 1.2.3; exit 1", "echo 1.2.3 >&2"])
-async def test_one_that_does_not_say_its_version_is_not_there(tmp_path: Path, script: str) -> None:
-    with pytest.raises(GatewayError) as caught:
-        await find(put_program(tmp_path, script))
-    assert caught.value.problem.code is AGENT_NOT_FOUND
+async def test_one_that_does_not_say_its_version_is_not_there(tmp_path: Path) -> None:
+    async with children_of() as children:
+        for script in ("echo hello", "echo 1.2.3; exit 1", "echo 1.2.3 >&2"):
+            with case(script=script), pytest.raises(GatewayError) as caught:
+                await find_installed(FakeAgent(), children, put_program(tmp_path, script))
+            assert caught.value.problem.code is AGENT_NOT_FOUND, script
 
 
-@pytest.mark.parametrize("folder", ["bin", "", "."])
+@pytest.mark.law
+@every("folder", ["bin", "", "."])
 async def test_an_agent_that_the_folder_one_is_in_brings_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    (tmp_path / folder).mkdir(exist_ok=True)
     put_program(tmp_path / folder, "echo 1.2.3")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(GatewayError) as caught:

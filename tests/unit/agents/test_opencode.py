@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.unit.agents.golden import HOME, asked, assert_golden
 
 from trunkline.agents.opencode import PROVIDER
@@ -40,12 +41,12 @@ USER: dict[str, Any] = {
 # What it is given -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
+@every("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
     assert_golden(f"opencode-{mode}-prompt", OPENCODE.plan(asked(OPENCODE, mode, **USER)))
 
 
-@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
+@every("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "model": "mine/large", "args": ("--continue", "--", "-hello"), **USER}
     assert_golden(f"opencode-{mode}-person", OPENCODE.plan(asked(OPENCODE, mode, **keys)))
@@ -86,7 +87,8 @@ def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() ->
     assert plan.stdin == "Use only these tools.\n\nDo as planned"
 
 
-@pytest.mark.parametrize("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
+@pytest.mark.law
+@every("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
 def test_a_broken_configuration_does_no_harm_to_the_isolation(config: str) -> None:
     plan = OPENCODE.plan(asked(OPENCODE, "intercept", texts={"opencode.json": config}))
     written = json.loads(plan.files["config/opencode/opencode.json"])
@@ -100,7 +102,8 @@ BROKEN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("user", BROKEN, ids=["no JSON", "no text", "inline"])
+@pytest.mark.law
+@every("user", BROKEN)
 def test_nothing_is_run_with_a_configuration_that_cannot_be_read(user: dict[str, Any]) -> None:
     with pytest.raises(GatewayError):
         OPENCODE.plan(asked(OPENCODE, "intercept", **user))
@@ -147,7 +150,7 @@ def test_its_answer_is_what_it_said_in_its_last_step() -> None:
     assert said == [Spoke("Let me see"), Spent(15, 5), Spoke("All done"), Spent(30, 10), Answered("All done")]
 
 
-@pytest.mark.parametrize(
+@every(
     "error",
     [
         "Model tried to call unavailable tool 'invalid'. Available tools: trunkline-run_Read.",
@@ -179,6 +182,6 @@ def test_its_complaints_are_heard() -> None:
     assert read({"type": "error", "error": {"name": "UnknownError"}}) == [Complained("UnknownError")]
 
 
-@pytest.mark.parametrize("line", ["", "hello", "[]", "{}", '{"type": "text"}', '{"type": "step_start", "part": 5}'])
+@every("line", ["", "hello", "[]", "{}", '{"type": "text"}', '{"type": "step_start", "part": 5}'])
 def test_lines_that_mean_nothing_give_nothing(line: str) -> None:
     assert list(OPENCODE.reader().line(line)) == []

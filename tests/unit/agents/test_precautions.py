@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.agents.precautions import precautions
 
 
-@pytest.mark.parametrize(
+@pytest.mark.law
+@every(
     ("path", "kept"),
     [
         ("bin:/usr/bin::./node_modules/.bin:/bin:", "/usr/bin:/bin"),
@@ -18,5 +20,6 @@ def test_folders_of_path_that_the_project_could_fill_are_left_out(path: str, kep
     assert precautions({"PATH": path})["PATH"] == kept
 
 
+@pytest.mark.law
 def test_a_path_without_such_folders_stays_as_it_is_and_git_sees_no_repository() -> None:
     assert precautions({"PATH": "/usr/bin:/bin"}) == {"GIT_DIR": "/dev/null"}

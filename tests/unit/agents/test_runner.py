@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 from tests.support.child_trees import MARK, new_mark, survivors
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
 
 from trunkline.agents.plan import Wants
@@ -23,7 +22,6 @@ from trunkline.agents.said import Offered, Said, Spoke
 from trunkline.core.errors import AGENT_FAILED, NATIVE_TOOL, STEP_TIMEOUT, TOOLS_NOT_LISTED, GatewayError
 from trunkline.links.children import Children
 
-SHORT_S = 5.0
 PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
 HANG = PRINT + "out(say='up')\ntime.sleep(1000)"
 DEAF = PRINT + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nout(say='up')\nwhile True: time.sleep(1)"
@@ -57,7 +55,7 @@ class Stage:
 
     async def run(self, agent: FakeAgent, *, listed: bool | None = True, **keys: Any) -> AgentResult:
         witness = None if listed is None else Witness(listed)
-        given = {"mode": "intercept", "prompt": "Do it", "model": "", "server": None, "timeout_s": 30.0}
+        given = {"mode": "intercept", "prompt": "Do it", "model": "", "server": None, "timeout_s": at_most(30)}
         job = Job(project=self.folder / "project", run=self.folder / "run", **(given | keys))
         return await self.runner.run(agent, PYTHON, job, witness, self.heard)
 
@@ -71,7 +69,7 @@ class Stage:
 @asynccontextmanager
 async def stage_in(folder: Path, *, listing_s: float = 60.0, **environ: str) -> AsyncIterator[Stage]:
     for name in ("home", "project", "run"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
     mark = new_mark()
     children = Children()
     given = {"PATH": os.environ["PATH"], MARK: mark, **environ}
@@ -116,22 +114,20 @@ async def test_a_line_beyond_all_measure_is_skipped_and_the_rest_heard(tmp_path:
     assert len(stage.said) == 2
 
 
-@pytest.mark.parametrize(
-    ("script", "status"),
-    [
-        (PRINT + "out(answer='Done.'); sys.exit(3)", 3),
-        (PRINT + "os.kill(os.getpid(), 9)", -9),
-        (PRINT + "out(say='nothing')", 0),
-        (PRINT + "out(complaint='no login'); out(answer='Done.')", 0),
-    ],
-)
-async def test_a_bad_end_or_no_answer_is_a_failure(tmp_path: Path, script: str, status: int) -> None:
+async def test_a_bad_end_or_no_answer_is_a_failure(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
-        result = await stage.run(FakeAgent(script))
-    assert result.problem is not None
-    assert (result.problem.code, result.status) == (AGENT_FAILED, status)
+        for script, status in (
+            ("out(answer='Done.'); sys.exit(3)", 3),
+            ("os.kill(os.getpid(), 9)", -9),
+            ("out(say='nothing')", 0),
+            ("out(complaint='no login'); out(answer='Done.')", 0),
+        ):
+            result = await stage.run(FakeAgent(PRINT + script))
+            assert result.problem is not None, script
+            assert (result.problem.code, result.status) == (AGENT_FAILED, status), script
 
 
+@pytest.mark.law
 async def test_what_it_wrote_to_stderr_is_told_without_secrets(tmp_path: Path) -> None:
     script = "import sys; print('my key is sesame-sesame', file=sys.stderr); sys.exit(1)"
     async with stage_in(tmp_path, FAKE_API_KEY="sesame-sesame") as stage:
@@ -140,18 +136,17 @@ async def test_what_it_wrote_to_stderr_is_told_without_secrets(tmp_path: Path) -
     assert result.problem.stderr_tail == "my key is ***"
 
 
-@pytest.mark.parametrize("event", ["complaint=words", "again=3, why=words"])
-async def test_what_it_says_of_its_failure_is_told_without_secrets_and_drives_no_terminal(
-    tmp_path: Path, event: str
-) -> None:
-    script = PRINT + f"words = 'sesame-sesame ' + chr(27) + '[2J' + 'x' * 100000; out({event}); sys.exit(1)"
+@pytest.mark.law
+async def test_what_it_says_of_its_failure_is_told_without_secrets_and_drives_no_terminal(tmp_path: Path) -> None:
     async with stage_in(tmp_path, FAKE_API_KEY="sesame-sesame") as stage:
-        result = await stage.run(FakeAgent(script))
-    assert result.problem is not None
-    assert "***" in result.problem.message
-    assert "sesame" not in result.problem.message
-    assert result.problem.message.isprintable()
-    assert len(result.problem.message) < 3000
+        for event in ("complaint=words", "again=3, why=words"):
+            script = PRINT + f"words = 'sesame-sesame ' + chr(27) + '[2J' + 'x' * 100000; out({event}); sys.exit(1)"
+            result = await stage.run(FakeAgent(script))
+            assert result.problem is not None, event
+            assert "***" in result.problem.message, event
+            assert "sesame" not in result.problem.message, event
+            assert result.problem.message.isprintable(), event
+            assert len(result.problem.message) < 3000, event
 
 
 async def test_one_that_cannot_be_started_is_a_failure_of_the_agent(tmp_path: Path) -> None:
@@ -187,32 +182,28 @@ async def test_one_that_does_not_ask_for_its_tools_in_time_is_ended(tmp_path: Pa
         assert survivors(stage.mark) == []
     assert result.problem is not None
     assert result.problem.code is TOOLS_NOT_LISTED
-    assert result.seconds < 30
 
 
-@pytest.mark.parametrize(
-    ("event", "mode", "code"),
-    [
-        ("offer=['ours_Read', 'Bash']", "intercept", NATIVE_TOOL),
-        ("offer=['ours_Read', 'Bash']", "additive", None),
-        ("offer=['ours_Read']", "intercept", None),
-        ("offer=['Bash']", "additive", TOOLS_NOT_LISTED),
-        ("offer=[]", "intercept", TOOLS_NOT_LISTED),
-        ("offer=['Bash']", "native", None),
-        ("used='Bash', ran=True", "intercept", NATIVE_TOOL),
-        ("used='Bash', ran=False", "intercept", None),
-        ("used='Bash', ran=True", "additive", None),
-    ],
-)
-async def test_its_own_tools_are_not_suffered_where_there_should_be_only_ours(
-    tmp_path: Path, event: str, mode: str, code: Any
-) -> None:
+@pytest.mark.law
+async def test_its_own_tools_are_not_suffered_where_there_should_be_only_ours(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
-        result = await stage.run(FakeAgent(f"{PRINT}out({event}); out(answer='Done.')"), mode=mode)
-    assert (None if result.problem is None else result.problem.code) == code
-    assert result.output == ("Done." if code is None else "")
+        for event, mode, code in (
+            ("offer=['ours_Read', 'Bash']", "intercept", NATIVE_TOOL),
+            ("offer=['ours_Read', 'Bash']", "additive", None),
+            ("offer=['ours_Read']", "intercept", None),
+            ("offer=['Bash']", "additive", TOOLS_NOT_LISTED),
+            ("offer=[]", "intercept", TOOLS_NOT_LISTED),
+            ("offer=['Bash']", "native", None),
+            ("used='Bash', ran=True", "intercept", NATIVE_TOOL),
+            ("used='Bash', ran=False", "intercept", None),
+            ("used='Bash', ran=True", "additive", None),
+        ):
+            result = await stage.run(FakeAgent(f"{PRINT}out({event}); out(answer='Done.')"), mode=mode)
+            assert (None if result.problem is None else result.problem.code) == code, (event, mode)
+            assert result.output == ("Done." if code is None else ""), (event, mode)
 
 
+@pytest.mark.law
 async def test_its_very_last_words_can_be_what_makes_it_worth_nothing(tmp_path: Path) -> None:
     script = PRINT + """out(answer='Done.'); print('{"used": "Bash", "ran": true}', end='')"""
     async with stage_in(tmp_path) as stage:
@@ -221,6 +212,7 @@ async def test_its_very_last_words_can_be_what_makes_it_worth_nothing(tmp_path: 
     assert result.problem.code is NATIVE_TOOL
 
 
+@pytest.mark.law
 async def test_it_is_ended_as_soon_as_it_has_tools_of_its_own(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
         result = await stage.run(FakeAgent(PRINT + "out(offer=['Bash'])\ntime.sleep(1000)"))
@@ -233,26 +225,30 @@ async def test_it_is_ended_as_soon_as_it_has_tools_of_its_own(tmp_path: Path) ->
 # Its end --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", [HANG, DEAF, FAMILY], ids=["hangs", "is deaf", "has a family"])
-async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path, script: str) -> None:
-    async with stage_in(tmp_path) as stage:
-        began = monotonic()
-        result = await stage.run(FakeAgent(script), timeout_s=1.0)
-        assert survivors(stage.mark) == []
-        assert monotonic() - began < 1.0 + SHORT_S
-    assert result.problem is not None
-    assert result.problem.code is STEP_TIMEOUT
+STUBBORN = {"hangs": HANG, "is deaf": DEAF, "has a family": FAMILY}
 
 
-@pytest.mark.parametrize("end", ["time.sleep(1000)", "", "sys.exit(1)"], ids=["hangs", "ends", "fails"])
-async def test_tries_in_vain_to_reach_its_model_are_told_of_in_the_end(tmp_path: Path, end: str) -> None:
-    script = PRINT + "out(again=1, why='first-reason'); out(again=2, why='last-reason'); " + end
+@pytest.mark.law
+async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path) -> None:
+    async def run(name: str) -> None:
+        async with stage_in(tmp_path / name) as stage:
+            result = await stage.run(FakeAgent(STUBBORN[name]), timeout_s=1.0)
+            assert survivors(stage.mark) == [], name
+        assert result.problem is not None, name
+        assert result.problem.code is STEP_TIMEOUT, name
+
+    await asyncio.gather(*map(run, STUBBORN))
+
+
+async def test_tries_in_vain_to_reach_its_model_are_told_of_in_the_end(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
-        result = await stage.run(FakeAgent(script), timeout_s=2.0)
-    assert result.problem is not None
-    assert "2 tries" in result.problem.message
-    assert "last-reason" in result.problem.message
-    assert "first-reason" not in result.problem.message
+        for end, seconds in (("time.sleep(1000)", 1.5), ("", 30), ("sys.exit(1)", 30)):
+            script = PRINT + "out(again=1, why='first-reason'); out(again=2, why='last-reason'); " + end
+            result = await stage.run(FakeAgent(script), timeout_s=at_most(seconds))
+            assert result.problem is not None, end
+            assert "2 tries" in result.problem.message, end
+            assert "last-reason" in result.problem.message, end
+            assert "first-reason" not in result.problem.message, end
 
 
 async def test_a_model_that_was_reached_again_is_not_to_blame(tmp_path: Path) -> None:
@@ -263,19 +259,21 @@ async def test_a_model_that_was_reached_again_is_not_to_blame(tmp_path: Path) ->
     assert "a-reason" not in result.problem.message
 
 
-@pytest.mark.parametrize("script", [HANG, DEAF, FAMILY], ids=["hangs", "is deaf", "has a family"])
-async def test_an_interrupt_ends_it_and_everything_it_started(tmp_path: Path, script: str) -> None:
-    async with stage_in(tmp_path) as stage:
-        running = await stage.begin(FakeAgent(script))
-        assert survivors(stage.mark) != []
-        running.cancel()
-        began = monotonic()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert survivors(stage.mark) == []
-        assert monotonic() - began < SHORT_S
+@pytest.mark.law
+async def test_an_interrupt_ends_it_and_everything_it_started(tmp_path: Path) -> None:
+    async def run(name: str) -> None:
+        async with stage_in(tmp_path / name) as stage:
+            running = await stage.begin(FakeAgent(STUBBORN[name]))
+            assert survivors(stage.mark) != [], name
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert survivors(stage.mark) == [], name
+
+    await asyncio.gather(*map(run, STUBBORN))
 
 
+@pytest.mark.law
 async def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
         running = await stage.begin(FakeAgent(DEAF))
@@ -287,6 +285,7 @@ async def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
         await until(lambda: survivors(stage.mark) == [], "it is gone")
 
 
+@pytest.mark.law
 async def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
     script = PRINT + "import subprocess; subprocess.Popen(['setsid', 'sleep', '1000']); out(answer='Done.')"
     async with stage_in(tmp_path) as stage:
@@ -318,6 +317,7 @@ async def test_one_that_does_not_read_its_input_ends_all_the_same(tmp_path: Path
     assert result.problem is None
 
 
+@pytest.mark.law
 async def test_it_has_the_users_environment_without_our_tokens(tmp_path: Path) -> None:
     script = (
         PRINT
@@ -366,7 +366,6 @@ async def test_what_it_is_asked_before_it_runs_is_part_of_its_time(tmp_path: Pat
         result = await stage.run(FakeAgent(HANG, Wants(answers=slow)), timeout_s=0.5)
     assert result.problem is not None
     assert result.problem.code is STEP_TIMEOUT
-    assert result.seconds < SHORT_S
 
 
 async def test_it_is_started_in_the_project_or_where_its_plan_says(tmp_path: Path) -> None:

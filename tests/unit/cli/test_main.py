@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,32 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
+from tests.support.commands import environment, trunkline
 from tests.support.gateway import TRUNKLINE
+from tests.support.in_process import trunkline_here
 from tests.support.ports import free_port
-from tests.support.servers import StdioFaults
-from tests.support.waiting import at_most, wait_until
+from tests.support.waiting import at_most
 
 from trunkline.version import __version__
 
 GOOD = "gateway: {state_dir: state, listen: '127.0.0.1:0'}\n"
 BAD = "gateway:\n  listn: 127.0.0.1:1\n  max_name: hello\n"
 WARNS = GOOD + "mcpServers: {a: {command: cat, autoApprove: [x]}}\n"
-
-
-def trunkline(
-    *args: str, cwd: Path, stdin: str | None = None, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """The program, run to its end, with a home of its own."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **(env or {})}
-    return subprocess.run(
-        [TRUNKLINE, *args],
-        cwd=cwd,
-        env=environment,
-        input=stdin or "",
-        capture_output=True,
-        text=True,
-        timeout=at_most(60),
-    )
 
 
 @pytest.fixture
@@ -51,25 +36,24 @@ def folder(tmp_path: Path) -> Path:
 def test_version_is_data_on_stdout(tmp_path: Path) -> None:
     done = trunkline("version", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
-    assert trunkline("--version", cwd=tmp_path).stdout == f"trunkline {__version__}\n"
+    assert trunkline_here("--version", cwd=tmp_path).stdout == f"trunkline {__version__}\n"
 
 
 def test_help_is_given_for_every_command(tmp_path: Path) -> None:
-    overview = trunkline("--help", cwd=tmp_path)
+    overview = trunkline_here("--help", cwd=tmp_path)
     assert overview.returncode == 0
     for command in ("up", "stdio", "check", "version"):
         assert command in overview.stdout
-        done = trunkline(command, "-h", cwd=tmp_path)
+        done = trunkline_here(command, "-h", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
+@every(
     "args",
     [["nonsense"], ["up", "--port", "70000"], ["up", "--prt", "1"], ["check", "a", "b"], ["check", "a", "-c", "b"]],
-    ids=str,
 )
 def test_wrong_use_ends_with_2_and_says_so_on_stderr(tmp_path: Path, args: list[str]) -> None:
-    done = trunkline(*args, cwd=tmp_path)
+    done = trunkline_here(*args, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr
 
@@ -78,13 +62,13 @@ def test_wrong_use_ends_with_2_and_says_so_on_stderr(tmp_path: Path, args: list[
 
 
 def test_a_good_file_is_fine(folder: Path) -> None:
-    done = trunkline("check", "good.yaml", cwd=folder)
+    done = trunkline_here("check", "good.yaml", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "fine" in done.stdout
 
 
 def test_every_problem_of_a_bad_file_is_shown_with_its_place(folder: Path) -> None:
-    done = trunkline("check", "bad.yaml", cwd=folder)
+    done = trunkline_here("check", "bad.yaml", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "bad.yaml:2:3" in done.stderr
     assert "TL102" in done.stderr
@@ -93,17 +77,15 @@ def test_every_problem_of_a_bad_file_is_shown_with_its_place(folder: Path) -> No
 
 
 def test_warnings_do_not_fail_a_check(folder: Path) -> None:
-    done = trunkline("check", "-c", "warns.yaml", cwd=folder)
+    done = trunkline_here("check", "-c", "warns.yaml", cwd=folder)
     assert done.returncode == 0
     assert "TL120" in done.stderr
     assert "fine" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "codes"), [("good", 0, []), ("bad", 2, ["TL102", "TL103"]), ("warns", 0, ["TL120"])]
-)
+@every(("name", "status", "codes"), [("good", 0, []), ("bad", 2, ["TL102", "TL103"]), ("warns", 0, ["TL120"])])
 def test_check_as_json_is_data_and_nothing_else(folder: Path, name: str, status: int, codes: list[str]) -> None:
-    done = trunkline("check", f"{name}.yaml", "--json", cwd=folder)
+    done = trunkline_here("check", f"{name}.yaml", "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (status, "")
     problems = json.loads(done.stdout)
     assert [problem["code"] for problem in problems] == codes
@@ -113,16 +95,16 @@ def test_check_as_json_is_data_and_nothing_else(folder: Path, name: str, status:
 
 def test_a_file_that_is_not_there_is_a_configuration_problem(tmp_path: Path) -> None:
     for args in (["check", "none.yaml"], ["up", "-c", "none.yaml"], ["stdio", "-c", "none.yaml"]):
-        done = trunkline(*args, cwd=tmp_path)
+        done = trunkline_here(*args, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert "TL100" in done.stderr
-    listed = json.loads(trunkline("check", "none.yaml", "--json", cwd=tmp_path).stdout)
+    listed = json.loads(trunkline_here("check", "none.yaml", "--json", cwd=tmp_path).stdout)
     assert [problem["code"] for problem in listed] == ["TL100"]
 
 
-@pytest.mark.parametrize("args", [["check"], ["check", "--json"], ["up"], ["stdio"]], ids=str)
+@every("args", [["check"], ["check", "--json"], ["up"], ["stdio"]])
 def test_no_file_anywhere_is_said_with_what_to_do(tmp_path: Path, args: list[str]) -> None:
-    done = trunkline(*args, cwd=tmp_path)
+    done = trunkline_here(*args, cwd=tmp_path)
     assert done.returncode == 2
     if "--json" in args:
         assert [problem["code"] for problem in json.loads(done.stdout)] == ["TL100"]
@@ -137,9 +119,9 @@ def test_the_file_is_found_here_first_and_then_at_home(tmp_path: Path) -> None:
     (home / ".config" / "trunkline" / "trunkline.yaml").write_text(GOOD)
     here = tmp_path / "here"
     here.mkdir()
-    assert ".config" in trunkline("check", cwd=here, env={"HOME": str(home)}).stdout
+    assert ".config" in trunkline_here("check", cwd=here, env={"HOME": str(home)}).stdout
     (here / "trunkline.yaml").write_text(BAD)
-    assert trunkline("check", cwd=here, env={"HOME": str(home)}).returncode == 2
+    assert trunkline_here("check", cwd=here, env={"HOME": str(home)}).returncode == 2
 
 
 # up ------------------------------------------------------------------------------------------------------------------
@@ -147,10 +129,9 @@ def test_the_file_is_found_here_first_and_then_at_home(tmp_path: Path) -> None:
 
 @contextmanager
 def running(*args: str, cwd: Path, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd)}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [TRUNKLINE, *args], cwd=cwd, env=environment, stdin=stdin, stdout=pipe, stderr=pipe, text=True
+        [TRUNKLINE, *args], cwd=cwd, env=environment(cwd), stdin=stdin, stdout=pipe, stderr=pipe, text=True
     ) as process:
         try:
             yield process
@@ -169,40 +150,39 @@ def log_line(process: subprocess.Popen[str], event: str) -> dict[str, str]:
     raise AssertionError(f"no {event} in the log")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_up_runs_until_it_is_told_to_stop(folder: Path, number: signal.Signals, status: int) -> None:
+def test_up_runs_until_it_is_told_to_stop(folder: Path) -> None:
     with running("up", "-c", "good.yaml", cwd=folder) as process:
-        url = log_line(process, "started")["url"]
-        assert url.startswith("http://127.0.0.1:")
-        process.send_signal(number)
-        out, err = process.communicate(timeout=at_most(30))
-        assert (process.returncode, out) == (status, "")
-        assert json.loads(err.splitlines()[-1])["event"] == "stopped"
+        assert log_line(process, "started")["url"].startswith("http://127.0.0.1:")
+        check_stops(process, signal.SIGTERM, 0)
 
 
-def test_host_and_port_of_the_command_line_win(folder: Path) -> None:
+def test_host_and_port_of_the_command_line_win_and_ctrl_c_stops_it_too(folder: Path) -> None:
     port = free_port()
     with running("up", "-c", "good.yaml", "--host", "localhost", "--port", str(port), cwd=folder) as process:
         assert log_line(process, "started")["url"] == f"http://localhost:{port}/mcp"
-        process.terminate()
-        assert process.wait(at_most(30)) == 0
+        check_stops(process, signal.SIGINT, 130)
 
 
-@pytest.mark.parametrize(
+def check_stops(process: subprocess.Popen[str], number: signal.Signals, status: int) -> None:
+    process.send_signal(number)
+    out, err = process.communicate(timeout=at_most(30))
+    assert (process.returncode, out) == (status, "")
+    assert json.loads(err.splitlines()[-1])["event"] == "stopped"
+
+
+@every(
     ("args", "code"),
     [(["--host", "0.0.0.0"], "TL112"), (["--host", ""], "TL104"), (["--host", "no-such-host.invalid"], "TL112")],
-    ids=str,
 )
 def test_an_address_that_may_not_be_listened_on_ends_with_2(folder: Path, args: list[str], code: str) -> None:
-    done = trunkline("up", "-c", "good.yaml", *args, cwd=folder)
+    done = trunkline_here("up", "-c", "good.yaml", *args, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert code in done.stderr
-    assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["up", "stdio"])
+@every("command", ["up", "stdio"])
 def test_a_bad_configuration_starts_nothing(folder: Path, command: str) -> None:
-    done = trunkline(command, "-c", "bad.yaml", cwd=folder)
+    done = trunkline_here(command, "-c", "bad.yaml", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "bad.yaml:2:3" in done.stderr
     assert not (folder / "state").exists()
@@ -219,41 +199,16 @@ def test_stdio_answers_on_stdout_and_ends_with_its_input(folder: Path) -> None:
     assert "TL120" in done.stderr
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_stdio_ends_when_it_is_told_to(folder: Path, number: signal.Signals, status: int) -> None:
+def test_stdio_ends_in_order_when_it_is_told_to(folder: Path) -> None:
     with running("stdio", "-c", "good.yaml", cwd=folder, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
-        process.send_signal(number)
-        assert process.wait(at_most(30)) == status
-        assert process.stdout.read() == ""
-
-
-def test_stdio_serves_the_tools_of_its_servers(folder: Path) -> None:
-    server = StdioFaults(folder, "s")
-    config = folder / "with_server.json"
-    config.write_text(json.dumps({"gateway": {"state_dir": "state"}, "sources": server.entry()}))
-    with running("stdio", "-c", str(config), cwd=folder, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        call = {
-            "jsonrpc": "2.0",
-            "id": "x",
-            "method": "tools/call",
-            "params": {"name": "s_echo", "arguments": {"a": 1}},
-        }
-        process.stdin.write(json.dumps(call) + "\n")
-        process.stdin.flush()
-        answer = json.loads(process.stdout.readline())
-        assert (answer["id"], answer["result"]["structuredContent"]) == ("x", {"a": 1})
-        pids = server.pids()
-        process.stdin.close()
+        process.terminate()
         assert process.wait(at_most(30)) == 0
-        assert pids
-        wait_until(lambda: not server.pids(), "its server is gone")
+        assert process.stdout.read() == ""
 
 
 def test_no_standard_input_at_all_is_the_end_too(folder: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.cli.saved import NotSaved, extension_of, file_stem, save
 
@@ -26,7 +27,7 @@ def test_nothing_is_overwritten_and_no_link_followed(tmp_path: Path) -> None:
     assert (tmp_path / "shot-2.png").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "stem"),
     [
         ("../../etc/passwd-1", "_.._etc_passwd-1"),
@@ -47,7 +48,7 @@ def test_no_name_leaves_the_folder(tmp_path: Path, name: str, stem: str) -> None
     assert [entry.name for entry in tmp_path.iterdir()] == [f"{stem}.png"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("mime_type", "extension"),
     [
         ("image/png", ".png"),
@@ -64,7 +65,7 @@ def test_the_kind_gives_the_extension(mime_type: str, extension: str) -> None:
     assert extension_of(mime_type) == extension
 
 
-@pytest.mark.parametrize("data", ["not base64!", None, 5, ["QQ=="], "é", "QQ"])
+@every("data", ["not base64!", None, 5, ["QQ=="], "é", "QQ"])
 def test_what_is_no_base64_is_not_saved(tmp_path: Path, data: object) -> None:
     with pytest.raises(NotSaved, match="base64"):
         save(data, "image/png", "x", tmp_path)

@@ -20,6 +20,7 @@ def test_the_configured_token_wins_over_that_of_the_environment(monkeypatch: pyt
     assert client_token(None) == ""
 
 
+@pytest.mark.law
 def test_a_file_that_nobody_named_gives_its_token_to_its_own_gateway_only() -> None:
     settings = settings_of(load_text("gateway: {listen: '127.0.0.1:4747', socket: /run/gw.sock}"))
     assert belongs_to(Target("http://localhost/mcp", socket="/run/gw.sock"), settings)

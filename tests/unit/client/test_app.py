@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.dialin_gateway import DialinGateway, Dialled, refuse, silent
+from tests.support.cases import every
+from tests.support.dialin_gateway import DialinGateway, Dialled, refuse
 from tests.support.waiting import at_most, until
 
-from trunkline.client import App, CallCancelled, Progress, Refused, ToolError, image, report_progress
+from trunkline.client import App, CallCancelled, Progress, Refused, ToolError, report_progress
 
 
 @contextlib.asynccontextmanager
@@ -102,15 +102,6 @@ async def test_a_result_that_cannot_be_sent_is_a_failure_of_its_call_only() -> N
             assert "`nan` has no form in JSON" in await line.error("Board:odd", kind="nan")
             assert "at most 16,777,216 can be sent" in await line.error("Board:odd", kind="huge")
             assert await line.data("Board:add", a=1) == 2
-
-
-async def test_pictures_are_passed_as_content() -> None:
-    async with DialinGateway() as gateway:
-        app = board(gateway)
-        app.tool(name="look")(lambda: image(b"\x89PNG", text="a board"))
-        async with dialled(app, gateway) as line:
-            content = (await line.data("Board:look"))["content"]
-            assert [block["type"] for block in content] == ["text", "image"]
 
 
 async def test_a_function_that_blocks_does_not_hold_up_others() -> None:
@@ -226,28 +217,6 @@ async def test_who_reports_too_fast_loses_some_of_it_and_nothing_else() -> None:
             assert 0 < len(said) <= 20_000
 
 
-async def test_a_cancelled_coroutine_ends_and_answers_nothing() -> None:
-    async with DialinGateway() as gateway:
-        app, ended = board(gateway), asyncio.Event()
-
-        @app.tool
-        async def wait() -> None:
-            report_progress(0)
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-        async with dialled(app, gateway) as line:
-            number, _ = line.invoke("Board:wait")
-            await line.progress.get()
-            line.cancel(number)
-            line.cancel(4711)  # never heard of
-            await ended.wait()
-            assert await line.data("Board:add", a=1) == 2
-            assert number not in [message.get("correlationId") for message in line.received[2:] if "result" in message]
-
-
 async def test_a_cancelled_function_in_a_thread_hears_of_it() -> None:
     async with DialinGateway() as gateway:
         app, heard = App("Board", gateway=gateway.address, max_concurrent=1), threading.Event()
@@ -333,28 +302,6 @@ async def test_it_waits_for_a_gateway_that_is_not_there_yet(caplog: pytest.LogCa
         assert not app.is_registered
 
 
-async def test_calls_of_a_lost_connection_are_cancelled() -> None:
-    async with DialinGateway() as gateway:
-        app, cancelled = board(gateway), asyncio.Event()
-
-        @app.tool
-        async def wait() -> None:
-            report_progress(0)
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                cancelled.set()
-                raise
-
-        async with dialled(app, gateway) as line:
-            line.invoke("Board:wait")
-            await line.progress.get()
-            line.hang_up()
-            await cancelled.wait()
-            again = await gateway.dialled()
-            assert await again.data("Board:add", a=1) == 2
-
-
 async def test_a_refusal_at_the_first_try_is_raised_and_not_repeated() -> None:
     async with DialinGateway(greet=refuse) as gateway:
         app = board(gateway)
@@ -366,26 +313,6 @@ async def test_a_refusal_at_the_first_try_is_raised_and_not_repeated() -> None:
             await app.until_registered()
 
 
-async def test_a_refusal_after_a_broken_connection_is_tried_again_much_later(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with DialinGateway() as gateway:
-        app = board(gateway)
-        async with dialled(app, gateway) as line:
-            await app.until_registered()
-            gateway.greet = refuse
-            line.hang_up()
-            await until(lambda: "trying again in" in caplog.text, "it was logged")
-            assert gateway.dial_count == 2
-            refused = [record for record in caplog.records if "refused this app" in record.getMessage()]
-            assert [record.levelno for record in refused] == [logging.ERROR]
-
-
-async def test_a_gateway_that_acknowledges_nothing_can_call_all_the_same() -> None:
-    async with DialinGateway(greet=silent) as gateway, dialled(board(gateway), gateway) as line:
-        assert await line.data("Board:add", a=1) == 2
-
-
 async def test_the_token_is_shown_and_a_unix_socket_will_do(tmp_path: Path) -> None:
     async with (
         DialinGateway(path=tmp_path / "apps.sock") as gateway,
@@ -394,15 +321,6 @@ async def test_the_token_is_shown_and_a_unix_socket_will_do(tmp_path: Path) -> N
         register = await line.registered()
         assert (register["token"], register["credential"]) == ("s3cret", "mine")
         assert await line.data("Board:add", a=1) == 2
-
-
-async def test_junk_from_the_gateway_costs_only_itself() -> None:
-    async with DialinGateway() as gateway, dialled(board(gateway), gateway) as line:
-        line.write_raw(b'junk\n[1]\n\r\n{"type":"news"}\n{"type":"toolInvocation","tool":"Board:add"}\n')
-        line.write_raw(b'{"type":"toolInvocation","correlationId":77,"tool":"Board:add","parameters":[1]}\r\n')
-        assert await line.data("Board:add", a=1) == 2
-        answers = {message["correlationId"]: message["result"] for message in line.received if "result" in message}
-        assert answers[77]["error"] == "The arguments must be an object"
 
 
 async def test_warnings_of_the_gateway_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -441,7 +359,7 @@ async def test_stop_returns_from_run_without_an_error() -> None:
             await app.until_registered()
 
 
-@pytest.mark.parametrize("name", ["", "a:b", "a\nb"])
+@every("name", ["", "a:b", "a\nb"])
 def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be an app's name"):
         App(name)

@@ -7,6 +7,7 @@ import pathlib
 from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, TypedDict, Union
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.client import SchemaError
 from trunkline.client.hints import shape_of
@@ -112,7 +113,7 @@ SCHEMAS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "schema"), SCHEMAS, ids=lambda value: str(value)[:40])
+@every(("hint", "schema"), SCHEMAS)
 def test_a_hint_becomes_its_schema(hint: Any, schema: dict[str, Any]) -> None:
     assert shape_of(hint, "here").schema() == schema
 
@@ -123,7 +124,7 @@ def test_a_class_is_described_by_its_own_docstring_only() -> None:
     assert schema["properties"]["corner"] == POINT
 
 
-@pytest.mark.parametrize(
+@every(
     ("hint", "reason"),
     [
         (bytes, "`bytes` has no form in JSON"),
@@ -137,7 +138,6 @@ def test_a_class_is_described_by_its_own_docstring_only() -> None:
         (Lost, "name 'Nowhere' is not defined"),
         (str | bytes, "`bytes` has no form"),
     ],
-    ids=str,
 )
 def test_what_has_no_form_in_json_is_an_error_that_names_it_and_its_place(hint: Any, reason: str) -> None:
     with pytest.raises(SchemaError) as raised:
@@ -150,7 +150,7 @@ def read(hint: Any, value: Any) -> Any:
     return shape_of(hint, "here").read(value, "it")
 
 
-@pytest.mark.parametrize(
+@every(
     ("hint", "value", "result"),
     [
         (int, 3.0, 3),
@@ -169,7 +169,6 @@ def read(hint: Any, value: Any) -> Any:
         (Style, {"colour": "red"}, {"colour": "red"}),
         (Any, [None], [None]),
     ],
-    ids=str,
 )
 def test_a_value_arrives_as_what_the_hint_says(hint: Any, value: Any, result: Any) -> None:
     got = read(hint, value)
@@ -177,7 +176,7 @@ def test_a_value_arrives_as_what_the_hint_says(hint: Any, value: Any, result: An
     assert type(got) is type(result)
 
 
-@pytest.mark.parametrize(
+@every(
     ("hint", "value", "reason"),
     [
         (str, 1, "`it` must be a string, not a number"),
@@ -203,7 +202,6 @@ def test_a_value_arrives_as_what_the_hint_says(hint: Any, value: Any, result: An
         ),
         (Area, {"corner": {"x": "a"}, "size": [1, 2]}, "`it.corner.x` must be an integer, not a string"),
     ],
-    ids=str,
 )
 def test_a_value_that_does_not_fit_is_named_with_its_place(hint: Any, value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as raised:

@@ -4,6 +4,7 @@ import functools
 from typing import Annotated, Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.client import App, Progress, SchemaError, ToolError
 
@@ -107,7 +108,7 @@ def raw(data: bytes): ...
 def unknown(data: NotThere): ...  # noqa: F821
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "reason"),
     [
         (no_hint, "tool `no_hint`, parameter `a`: it has no type hint"),

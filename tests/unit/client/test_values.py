@@ -8,6 +8,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.client import image
 from trunkline.client.values import NotJson, plain
@@ -30,7 +31,7 @@ class Point:
 class Name(str): ...
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "result"),
     [
         (None, None),
@@ -45,7 +46,6 @@ class Name(str): ...
         (datetime.date(2026, 1, 2), "2026-01-02"),
         (datetime.datetime(2026, 1, 2, 3, 4), "2026-01-02T03:04:00"),
     ],
-    ids=repr,
 )
 def test_values_of_a_program_have_a_form_in_json(value: Any, result: Any) -> None:
     got = plain(value)
@@ -53,7 +53,7 @@ def test_values_of_a_program_have_a_form_in_json(value: Any, result: Any) -> Non
     assert type(got) is type(result)
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "reason"),
     [
         (b"x", "bytes have no form in JSON"),
@@ -62,7 +62,6 @@ def test_values_of_a_program_have_a_form_in_json(value: Any, result: Any) -> Non
         ([float("nan")], "`nan` has no form in JSON"),
         (Point, "`type` has no form in JSON"),
     ],
-    ids=lambda part: part if isinstance(part, str) else type(part).__name__,
 )
 def test_what_has_none_says_so(value: Any, reason: str) -> None:
     with pytest.raises(NotJson) as raised:

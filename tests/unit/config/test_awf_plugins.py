@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.config.load import Loaded, load_config
 from trunkline.config.render import render
@@ -106,7 +107,7 @@ def test_names_are_made_to_fit(home: Path) -> None:
     assert [problem.code.id for problem in loaded.problems] == ["TL123", "TL123"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("plugins: 7\n", [("TL103", "error", 1)]),
@@ -142,6 +143,7 @@ def test_problems_of_both_files_are_shown_with_their_own_lines(home: Path) -> No
     assert loaded.settings is None
 
 
+@pytest.mark.law
 def test_secrets_in_that_file_are_not_shown(home: Path) -> None:
     loaded = load(home, "plugins: {a: {comand: x, env: {API_TOKEN: ghp_0123456789abcdefghijklmnopqrstuvwxyz}}}\n")
     assert "ghp_0123456789" not in render(loaded.problems, loaded.text, loaded.others)
@@ -171,6 +173,7 @@ def test_the_file_of_a_client_has_no_plugins_beside_it(home: Path) -> None:
     assert list(sources(loaded)) == ["b"]
 
 
+@pytest.mark.law
 def test_texts_in_a_plugins_settings_count_as_secrets(home: Path) -> None:
     loaded = load(home, "plugins: {a: {command: x, config: {login: {token: hidden, tries: 3}, list: [also]}}}")
     assert loaded.settings is not None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 from tests.support.client_files import SAMPLES, load_named, load_sample, shown
 from tests.support.config_files import KINDS, codes, settings_of, unready
 
@@ -388,6 +386,7 @@ def test_claude_codes_file_may_be_large(tmp_path: Path) -> None:
     assert codes(load_config(path, environ={}, kinds=KINDS)) == ["TL101"]
 
 
+@pytest.mark.law
 def test_what_is_passed_over_is_not_shown_either() -> None:
     loaded = load_named(".claude.json", '{"a": {"token": "hunter2"}, "mcpServers": {"b": {}}, "c": ["hunter3"]}')
     assert codes(loaded) == ["TL105"]
@@ -400,26 +399,6 @@ def test_deep_nesting_in_what_is_passed_over_is_refused_with_its_place() -> None
     assert codes(load_named(".claude.json", text)) == ["TL109"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [(".mcp.json", '{"mcpServers": {"a": {"command": "x"}}}'), ("config.toml", "[mcp_servers]")]
-)
-def test_loading_imports_only_what_the_file_needs(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    code = (
-        "import sys; from pathlib import Path; from trunkline.config.load import load_config\n"
-        "from trunkline.sources.sections import McpStdioSection\n"
-        "kinds = {'mcp_stdio': lambda: McpStdioSection}\n"
-        f"assert load_config(Path({str(tmp_path / name)!r}), environ={{}}, kinds=kinds).settings\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    loaded = set(done.stdout.split())
-    assert not loaded & {"asyncio", "ssl", "socket", "difflib", "json", "yaml", "trunkline.config.yaml_text"}
-    assert ("tomllib" in loaded) == (name == "config.toml")
-    dialects = {module for module in loaded if module.startswith("trunkline.config.dialects.")}
-    assert dialects == {f"trunkline.config.dialects.{'codex' if name == 'config.toml' else 'mcp_servers'}"}
-
-
 _LACKING = {
     ".mcp.json": ("mcpServers", ("${NOWHERE}", "${env:NOWHERE}", "${file:/none}")),
     ".vscode/mcp.json": ("servers", ("${env:NOWHERE}", "${input:nowhere}", "${command:pick}", "${file:/none}")),
@@ -429,7 +408,7 @@ _LACKING = {
 }
 
 
-@pytest.mark.parametrize("name", _LACKING)
+@every("name", _LACKING)
 def test_no_server_that_lacks_something_keeps_the_others_out_or_vanishes(name: str) -> None:
     group, references = _LACKING[name]
     of_opencode = name == "opencode.json"

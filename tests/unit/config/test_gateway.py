@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 from tests.support.config_files import codes, found, load_text, settings_of
 
 from trunkline.config.gateway import GatewaySettings, with_listen
@@ -103,6 +104,7 @@ def test_values_out_of_bounds_are_refused() -> None:
         assert codes(load_text(f"gateway: {{{text}}}"))[-1:] == ["TL104"], text
 
 
+@pytest.mark.law
 def test_the_repr_shows_no_token() -> None:
     loaded = load_text("gateway: {token: '${A}', operator_token: '${B}'}", environ={"A": "hunter2", "B": "hunter3"})
     assert settings_of(loaded).gateway.token == "hunter2"
@@ -119,7 +121,7 @@ def test_a_command_line_can_move_the_door() -> None:
         assert caught.value.problem.code.id == code
 
 
-@pytest.mark.parametrize(
+@every(
     ("telemetry", "problems"),
     [
         ("{exporter: otlp}", []),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.support.config_files import KINDS, codes, found, load_json, load_text, settings_of
+from tests.support.waiting import at_most
 
 from trunkline.config.load import find_config, load_config
 
@@ -77,6 +77,13 @@ def test_problems_of_all_parts_are_reported_together() -> None:
     assert codes(load_text(text)) == ["TL104", "TL105", "TL105", "TL102"]
 
 
+def test_problems_come_in_the_order_of_the_file_and_quote_little_of_it() -> None:
+    lines = ['{"mcpServers": {"a b": {"command": "x"}},', f'"{"x" * 10_000}": 1,', '"gateway": {"max_name": 1}}']
+    loaded = load_json("\n".join(lines))
+    assert [line for _, line, _ in found(loaded)] == [1, 2, 3]
+    assert max(len(problem.message) for problem in loaded.problems) < 400
+
+
 def test_a_warning_does_not_keep_the_settings_back() -> None:
     loaded = load_text("mcpServers: {'a b': {command: x}}")
     assert codes(loaded) == ["TL123"]
@@ -98,6 +105,7 @@ def test_values_used_through_an_alias_are_reported_once() -> None:
     assert found(load_text(text)) == [("TL103", 2, 31)]
 
 
+@pytest.mark.law
 def test_no_problem_shows_a_value_from_the_environment() -> None:
     text = """
 gateway: {listen: "${S}", disclosure: "${S}", max_name: "${S}", log: {level: "${S}"}}
@@ -111,17 +119,36 @@ sources:
     assert "hunter2" not in str(loaded)
 
 
-@pytest.mark.parametrize(("suffix", "text"), [(".json", "{}"), (".yaml", "gateway: {}")])
-def test_loading_imports_only_what_the_file_needs(tmp_path: Path, suffix: str, text: str) -> None:
-    """Start-up is paid at every agent session."""
-    path = tmp_path / f"c{suffix}"
-    path.write_text(text)
-    code = (
-        "import sys; from pathlib import Path; from trunkline.config.load import load_config\n"
-        f"assert load_config(Path({str(path)!r}), environ={{}}, kinds={{}}).settings\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    loaded = set(done.stdout.split())
-    assert ("yaml" in loaded) == (suffix == ".yaml")
-    assert not loaded & {"asyncio", "ssl", "socket", "difflib", "json", "trunkline.sources", "pydantic", "msgspec"}
+LOOK = """
+import sys
+from pathlib import Path
+from trunkline.config.load import load_config
+from trunkline.sources.sections import McpStdioSection
+known = set()
+for path in sys.argv[1:]:
+    assert load_config(Path(path), environ={}, kinds={"mcp_stdio": lambda: McpStdioSection}).settings
+    print(*set(sys.modules) - known)
+    known |= set(sys.modules)
+"""
+
+
+def test_loading_imports_only_what_the_file_needs(tmp_path: Path) -> None:
+    """Start-up is paid at every agent session. One process reads them in turn, and each shows what it brought along."""
+    files = {
+        "trunkline.json": "{}",
+        ".mcp.json": '{"mcpServers": {"a": {"command": "x"}}}',
+        "config.toml": "[mcp_servers]",
+        "trunkline.yaml": "gateway: {}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-c", LOOK, *(str(tmp_path / name) for name in files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=at_most(60))
+    loaded = dict(zip(files, map(str.split, done.stdout.splitlines()), strict=True))
+    heavy = {"asyncio", "ssl", "socket", "difflib", "json", "pydantic", "msgspec", "yaml", "tomllib"}
+    assert {name: heavy & set(modules) for name, modules in loaded.items()} == {
+        "trunkline.json": set(),
+        ".mcp.json": set(),
+        "config.toml": {"tomllib"},
+        "trunkline.yaml": {"yaml"},
+    }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.config_files import codes, load_json, load_text, node_of
 
 from trunkline.config.secrets import hide_secrets, is_secret_name
+
+pytestmark = pytest.mark.law
 
 SECRET = "s3cr3t-Value-4711"
 

@@ -93,6 +93,7 @@ def test_a_section_wants_its_required_keys_and_no_others() -> None:
         Outside(name="a", other=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.law
 def test_a_secret_is_not_in_the_repr() -> None:
     assert "hunter2" not in repr(Outside(name="a", token="hunter2"))
     assert "hunter2" in str(dataclasses.asdict(Outside(name="a", token="hunter2")))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.support.config_files import load_text, settings_of
+
+pytestmark = pytest.mark.law
 
 
 def test_settings_know_their_file_and_show_no_secret(tmp_path: Path) -> None:

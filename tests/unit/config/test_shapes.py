@@ -96,6 +96,7 @@ def test_a_word_that_yaml_versions_read_differently_is_clear_where_it_is_the_cho
         assert [problem.code.id for problem in reader.report.in_file_order()] == ["TL107"]
 
 
+@pytest.mark.law
 def test_a_choice_never_shows_what_the_environment_holds() -> None:
     reader = reader_for({"SECRET": "hunter2"})
     with pytest.raises(Invalid):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from tests.support.cases import every
 
 from trunkline.config.report import Invalid, Report
-from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table
 from trunkline.config.yaml_text import read_yaml
 
 
@@ -91,10 +92,21 @@ def test_an_alias_bomb_is_refused_where_it_grows_too_large() -> None:
     assert (code, line) == ("TL108", 5)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
+@every("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
 def test_deep_nesting_is_refused_at_the_first_level_too_many(text: str) -> None:
     ((code, line, _),) = problems_of(text)
     assert (code, line) == ("TL109", 1)
+
+
+def test_the_deepest_nesting_that_is_allowed_is_taken_and_one_more_is_not() -> None:
+    assert problems_of("[" * MAX_DEPTH + "]" * MAX_DEPTH) == []
+    assert problems_of("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)) == [("TL109", 1, MAX_DEPTH + 1)]
+
+
+def test_a_long_text_that_is_repeated_counts_by_its_length() -> None:
+    text = f"a: &x {'x' * 1_000_000}\nb: *x\n"
+    assert problems_of(text) == []
+    assert problems_of(f"{text}c: *x\n") == [("TL108", 3, 4)]
 
 
 def test_nesting_through_aliases_counts_as_nesting() -> None:
@@ -103,7 +115,7 @@ def test_nesting_through_aliases_counts_as_nesting() -> None:
     assert code == "TL109"
 
 
-@pytest.mark.parametrize("text", ['a: "\\UFFFFFFFF"', "%YAML 1." + "9" * 5000 + "\n---\na: 1\n"])
+@every("text", ['a: "\\UFFFFFFFF"', "%YAML 1." + "9" * 5000 + "\n---\na: 1\n"])
 def test_escapes_and_directives_out_of_range_are_syntax_errors(text: str) -> None:
     ((code, _, _),) = problems_of(text)
     assert code == "TL101"

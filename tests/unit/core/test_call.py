@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from trunkline.core.call import Call, Caller, Failure, Outcome, Request, Result
 from trunkline.core.errors import CANCELLED, INTERNAL, Phase, Problem
 
@@ -25,6 +27,7 @@ def watched() -> tuple[Request, list[Outcome | None]]:
     return Request("tools/call", b"{}", lambda request: ends.append(request.outcome)), ends
 
 
+@pytest.mark.law
 def test_the_first_outcome_holds_and_the_rest_is_dropped() -> None:
     request, ends = watched()
     assert not request.done
@@ -36,24 +39,6 @@ def test_the_first_outcome_holds_and_the_rest_is_dropped() -> None:
     assert request.done
 
 
-def test_giving_up_tells_the_carrier_once_and_after_the_end() -> None:
-    request, ends = watched()
-    wire = Wire()
-    request.carrier = wire
-    assert request.give_up(ONE)
-    assert not request.give_up(TWO)
-    assert wire.abandoned == [request]
-    assert ends == [ONE]
-
-
-def test_a_late_answer_after_giving_up_is_dropped() -> None:
-    request, ends = watched()
-    request.carrier = Wire()
-    request.give_up(ONE)
-    assert not request.finish(TWO)
-    assert ends == [ONE]
-
-
 def test_finishing_does_not_bother_the_carrier() -> None:
     request, _ = watched()
     wire = Wire()
@@ -62,6 +47,7 @@ def test_finishing_does_not_bother_the_carrier() -> None:
     assert wire.abandoned == []
 
 
+@pytest.mark.law
 def test_an_end_that_ends_it_again_still_ends_it_once() -> None:
     ends: list[Outcome | None] = []
 

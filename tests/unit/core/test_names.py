@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import pytest
+from tests.support.cases import every
 
 from trunkline.core.names import (
     exposed_name,
@@ -13,18 +13,18 @@ from trunkline.core.names import (
 )
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_9", "-", "_", "server-1"])
+@every("name", ["a", "A-b_9", "-", "_", "server-1"])
 def test_letters_digits_dash_and_underscore_make_a_source_name(name: str) -> None:
     assert is_source_name(name)
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "a b", "a/b", "ä", "a\n", "a:b", "٣"])
+@every("name", ["", "a.b", "a b", "a/b", "ä", "a\n", "a:b", "٣"])
 def test_anything_else_is_no_source_name(name: str) -> None:
     assert not is_source_name(name)
 
 
-@pytest.mark.parametrize(
-    ("text", "made"),
+@every(
+    "text, made",
     [
         ("My Server", "My_Server"),
         ("@scope/pkg", "scope_pkg"),
@@ -39,8 +39,8 @@ def test_any_text_gives_a_source_name(text: str, made: str) -> None:
     assert is_source_name(made)
 
 
-@pytest.mark.parametrize(
-    ("address", "parts"),
+@every(
+    "address, parts",
     [
         ("a.b", ("a", "b")),
         ("a.b.c", ("a", "b.c")),
@@ -57,8 +57,8 @@ def test_the_first_dot_ends_the_source(address: str, parts: tuple[str, str] | No
     assert split_address(address) == parts
 
 
-@pytest.mark.parametrize(
-    ("given", "left"),
+@every(
+    "given, left",
     [
         ("trunkline.a_b", "a_b"),
         ("toolhive-gateway.a_b", "a_b"),

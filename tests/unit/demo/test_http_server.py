@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.cases import every
 from tests.support.waiting import at_most
 
 from trunkline.demo.calc import CALC
@@ -23,7 +24,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with HttpServer(RpcServer(CALC)) as server:
         yield urlsplit(server.url).port or 0
@@ -64,7 +65,7 @@ def test_notifications_and_answers_are_accepted(wire: http.client.HTTPConnection
     assert send(wire, b'{"jsonrpc":"2.0","id":1,"result":{}}') == (202, b"")
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
+@every("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
 def test_there_is_nothing_but_post(wire: http.client.HTTPConnection, method: str) -> None:
     wire.request(method, "/mcp", headers={"Accept": "text/event-stream"})
     reply = wire.getresponse()
@@ -80,19 +81,19 @@ def test_bad_json_is_an_answer_too(wire: http.client.HTTPConnection) -> None:
 # What is refused ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+@every("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
 def test_strangers_are_refused(wire: http.client.HTTPConnection, headers: dict[str, str]) -> None:
     assert send(wire, **headers)[0] == 403
     assert send(wire, b"", method="GET", **headers)[0] == 403
     assert send(wire)[0] == 200
 
 
-@pytest.mark.parametrize("origin", ["http://127.0.0.1:8000", "http://localhost", "http://[::1]:9"])
+@every("origin", ["http://127.0.0.1:8000", "http://localhost", "http://[::1]:9"])
 def test_pages_of_this_machine_are_welcome(wire: http.client.HTTPConnection, origin: str) -> None:
     assert send(wire, Origin=origin)[0] == 200
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "status"),
     [
         ({"path": "/"}, 404),
@@ -101,14 +102,13 @@ def test_pages_of_this_machine_are_welcome(wire: http.client.HTTPConnection, ori
         ({"MCP_Protocol_Version": "1999-01-01"}, 400),
         ({"MCP_Protocol_Version": "2025-06-18"}, 200),
     ],
-    ids=str,
 )
 def test_each_mistake_has_its_status(wire: http.client.HTTPConnection, change: dict[str, Any], status: int) -> None:
     assert send(wire, **change)[0] == status
     assert send(wire)[0] == 200
 
 
-@pytest.mark.parametrize(
+@every(
     ("head", "status"),
     [
         (f"Content-Length: {LARGEST_BYTES + 1}", b"413"),
@@ -119,7 +119,6 @@ def test_each_mistake_has_its_status(wire: http.client.HTTPConnection, change: d
         ("Transfer-Encoding: chunked", b"411"),
         ("X: y", b"411"),
     ],
-    ids=lambda value: str(value)[:30],
 )
 def test_a_body_without_a_sound_length_ends_the_connection(port: int, head: str, status: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=at_most(30)) as raw:
@@ -135,16 +134,12 @@ def test_half_a_request_and_noise_do_no_harm(port: int, wire: http.client.HTTPCo
     assert send(wire)[0] == 200
 
 
-def test_only_this_machine_is_listened_to(port: int) -> None:
-    with HttpServer(RpcServer(CALC)) as server:
-        assert server.url.startswith("http://127.0.0.1:")
-
-
 # Its end --------------------------------------------------------------------------------------------------------------
 
 
 def test_it_ends_with_its_block_even_while_a_client_stays_connected() -> None:
     with HttpServer(RpcServer(CALC)) as server:
+        assert server.url.startswith("http://127.0.0.1:"), "only this machine is listened to"
         port = urlsplit(server.url).port or 0
         wire = http.client.HTTPConnection("127.0.0.1", port, timeout=at_most(30))
         assert send(wire)[0] == 200

@@ -31,15 +31,12 @@ def ask(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
     return json.loads(process.stdout.readline())
 
 
-def test_it_answers_line_by_line_whatever_it_is_sent(clock: subprocess.Popen[bytes]) -> None:
+def test_it_answers_line_by_line_whatever_it_is_sent_until_its_input_ends(clock: subprocess.Popen[bytes]) -> None:
     assert ask(clock, b"not json")["error"]["code"] == -32700
     assert ask(clock, b'\n  \n{"jsonrpc":"2.0","method":"notifications/x"}\n\xff\xff')["error"]["code"] == -32700
     assert ask(clock, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')["result"] == {}
     large = b'{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"' + b"y" * 1_000_000 + b'"}}'
     assert ask(clock, large)["id"] == 2
-
-
-def test_the_end_of_its_input_is_its_end(clock: subprocess.Popen[bytes]) -> None:
     out, err = clock.communicate(timeout=at_most(30))
     assert (clock.returncode, out, err) == (0, b"", b"")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, toolbox
 
@@ -29,7 +30,7 @@ def test_a_whole_number_written_as_a_fraction_is_an_integer() -> None:
     assert "'times': 3," in TOOL.call({"name": "a", "times": 3.0}).text
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "about"),
     [
         ({}, "name"),
@@ -45,7 +46,6 @@ def test_a_whole_number_written_as_a_fraction_is_an_integer() -> None:
         ({"name": "a", "mood": "grim"}, "mood"),
         ({"name": "a", "nmae": "b"}, "nmae"),
     ],
-    ids=str,
 )
 def test_arguments_that_do_not_fit_are_refused_by_name(arguments: dict[str, Any], about: str) -> None:
     with pytest.raises(Refusal, match=f"`{about}`"):

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.discovery.arguments import BadArgument, Execute, Page, Query, known_server, read_arguments
 
@@ -20,8 +21,8 @@ def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
     assert read_arguments(b'{"name":"x"}', Query) == Query()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
+@every(
+    "arguments, words",
     [
         ({}, "`tool_id` is missing; it takes `tool_id`, `arguments`, `session`"),
         ({"tool": "a_b"}, "Unknown argument `tool`; it takes `tool_id`, `arguments`, `session`"),

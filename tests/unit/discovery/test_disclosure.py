@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.discovery.rig import Registry, parameters, tool
+from tests.support.cases import every
+from tests.unit.discovery.rig import Registry, offer_of, parameters, tool
 
 from trunkline.config.gateway import GatewaySettings, SearchSettings
 from trunkline.core.call import Caller
@@ -50,17 +51,18 @@ async def test_a_catalog_over_the_budget_is_searched(tmp_path: Path) -> None:
     assert here.discovery.disclosure.varies(ME)
 
 
-@pytest.mark.parametrize("count", [1, 10, 20, 30, 40, 50, 60, 80, 200])
-@pytest.mark.parametrize("words", [10, 100, 400])
-async def test_searching_is_chosen_only_where_a_whole_dialogue_costs_less(
-    tmp_path: Path, count: int, words: int
-) -> None:
-    here = registry(tmp_path)
-    here.serve("s", *many("s", count, words))
-    costs = here.discovery.disclosure.costs_of(here.router.catalog)
-    chosen = here.discovery.disclosure.searches(ME)
-    assert chosen == (costs.chosen == "search")
-    assert chosen == (costs.everything > max(costs.dialogue, costs.budget))
+async def test_searching_is_chosen_only_where_a_whole_dialogue_costs_less(tmp_path: Path) -> None:
+    chosen: set[bool] = set()
+    for words in (10, 100, 400):
+        here = registry(tmp_path / str(words))
+        here.add("s")
+        for count in (1, 20, 40, 60, 200):
+            here.sinks["s"].publish(offer_of(*many("s", count, words)))
+            costs = here.discovery.disclosure.costs_of(here.router.catalog)
+            searches = here.discovery.disclosure.searches(ME)
+            assert searches == (costs.everything > max(costs.dialogue, costs.budget)), (count, words)
+            chosen.add(searches)
+    assert chosen == {True, False}
 
 
 async def test_all_shows_everything_however_much_it_is(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ async def test_search_shows_the_tools_to_search_with_however_few_there_are(tmp_p
     assert names(here) == SEARCHING
 
 
-@pytest.mark.parametrize("client", ["claude-code", "Claude-Code", "trunkline", "trunkline-cli"])
+@every("client", ["claude-code", "Claude-Code", "trunkline", "trunkline-cli"])
 async def test_clients_that_search_themselves_get_everything_in_auto(tmp_path: Path, client: str) -> None:
     here = registry(tmp_path)
     here.serve("s", *many("s", 100))
@@ -110,6 +112,7 @@ async def test_pinned_tools_are_always_shown_by_name_address_or_pattern(tmp_path
     assert names(here) == [*SEARCHING, "s_t1", "s_t2", "other_x", "other_y"]
 
 
+@pytest.mark.law
 async def test_what_a_session_holds_is_shown_to_it_alone_with_the_servers_own_definition(tmp_path: Path) -> None:
     here = registry(tmp_path, "search")
     here.serve("s", *many("s", 5))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.discovery.rig import Registry, parameters, tool
 
@@ -84,6 +85,7 @@ async def test_a_tool_that_is_too_dear_is_named_with_its_price(tmp_path: Path) -
     assert listed(here) == ["web_dump"]
 
 
+@pytest.mark.law
 async def test_each_session_has_its_own(tmp_path: Path) -> None:
     here = stocked(tmp_path)
     await ask(here, "discover_tools", {"query": "letter"}, session="a")
@@ -125,7 +127,7 @@ async def test_taking_back_says_what_was_not_held(tmp_path: Path) -> None:
     assert listed(here) == []
 
 
-@pytest.mark.parametrize(("session", "handle"), [("a", {}), (None, {"session": "job-1"})])
+@every("session, handle", [("a", {}), (None, {"session": "job-1"})])
 async def test_what_a_server_says_of_itself_comes_once_in_a_session(
     tmp_path: Path, session: str | None, handle: dict[str, str]
 ) -> None:
@@ -145,8 +147,8 @@ async def test_who_has_no_session_hears_each_time_what_a_server_says_of_itself(t
         assert (await ask(here, "discover_tools", {"query": "paint"}))["servers"] == {"s": "Mind the floor"}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
+@every(
+    "name, arguments",
     [
         ("discover_tools", {}),
         ("discover_tools", {"query": "   "}),
@@ -209,8 +211,8 @@ async def test_the_gateways_own_tools_are_neither_found_nor_given(tmp_path: Path
 TAGGED = {"_meta": {"tags": ["Paper"]}}
 
 
-@pytest.mark.parametrize(
-    ("asked", "found"),
+@every(
+    "asked, found",
     [
         ({"query": "page", "tags": ["post"]}, []),
         ({"query": "letter", "tags": ["post", "none"]}, ["mail_send"]),

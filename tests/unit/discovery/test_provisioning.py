@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.core.call import Caller
 from trunkline.discovery.arguments import BadArgument
@@ -100,6 +101,7 @@ def test_what_may_be_executed_has_an_end() -> None:
     assert len(held.found) == 10
 
 
+@pytest.mark.law
 def test_sessions_handles_and_principals_hold_their_own() -> None:
     provisioning = Provisioning(100)
     callers = {
@@ -141,7 +143,7 @@ def test_of_many_handles_the_one_not_used_for_longest_is_forgotten() -> None:
     assert provisioning.seen_by(Caller("you"), "h") is not None
 
 
-@pytest.mark.parametrize("handle", ["a\nb", "x" * 201, "\x00"])
+@every("handle", ["a\nb", "x" * 201, "\x00"])
 def test_a_handle_is_a_short_printable_name(handle: str) -> None:
     with pytest.raises(BadArgument, match="`session`"):
         Provisioning(100).of(Caller("me"), handle)

@@ -23,6 +23,7 @@ from trunkline.core.call import Call, Outcome, Result
 from trunkline.core.errors import GatewayError
 from trunkline.core.events import Note
 from trunkline.discovery.discovery import Discovery
+from trunkline.doors import line_client, line_wire
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.operator import OperatorApi
@@ -124,6 +125,7 @@ class House:
         route = McpRoute(self.server, self.sessions)
         self.door = HttpDoor(door_options, self.access, route, self.handlers, self.sessions, self.desk.events)
         self.port = 0
+        self._later_s = 0.0
         assert not options
 
     def client(self, **headers: str) -> HttpClient:
@@ -131,6 +133,24 @@ class House:
 
     def modern(self) -> ModernClient:
         return ModernClient(self.port)
+
+    def later(self, seconds: float) -> None:
+        """The door looks at its clock, on which so much time has passed meanwhile."""
+        self._later_s += seconds
+        now = asyncio.get_running_loop().time() + self._later_s
+        for connection in list(self.door._connections):
+            connection.tick(now)
+
+    def break_connections(self) -> None:
+        for connection in list(self.door._connections):
+            connection.abort()
+
+    def session(self, client: HttpClient | None = None) -> Any:
+        """The session of a client, or the only one."""
+        if client is not None:
+            return self.sessions._sessions[str(client.session).encode()]
+        (session,) = self.sessions._sessions.values()
+        return session
 
 
 @contextlib.asynccontextmanager
@@ -166,6 +186,12 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
         here.desk.router.roster.close()
         await pipes.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
+
+
+def wait_for_last_answers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long a client that closed its end of the line is still served."""
+    for module in (line_client, line_wire):
+        monkeypatch.setattr(module, "LAST_ANSWERS_S", seconds)
 
 
 def code(reply: Reply) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.property.test_jsonrpc import Writer, read
 from tests.support.client import MODERN
+from tests.support.pairs import IN_FULL
 from tests.unit.doors.rig import House
 
 from trunkline.core.call import Call, Failure, RemoteError, Result
@@ -96,7 +97,8 @@ def is_request(data: bytes) -> Any:
     return json.dumps(json.loads(data)["id"]) if "id" in message and "method" in message else None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.law
+@pytest.mark.parametrize("seed", range(20 if IN_FULL else 4))
 def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: int) -> None:
     async def main() -> None:
         house = House(tmp_path, max_calls=10**6)

@@ -13,6 +13,7 @@ from trunkline.embedding.logs import StandardLog
 from trunkline.telemetry.redact import Redactor
 
 
+@pytest.mark.law
 def test_levels_are_those_of_logging_and_secrets_stay_out(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "trunkline")
     events = Events()

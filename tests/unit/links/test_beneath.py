@@ -6,18 +6,23 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, linux_calls, refuse_kernel_files
 
+pytestmark = pytest.mark.law
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
+EITHER_WAY = every("walk_only", [False, True])
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A root with a file in it, a secret beside it, and a folder whose name begins with the root's."""
+    """A root with a file and links in it, a secret beside it, and a folder whose name begins with the root's."""
     root = tmp_path / "root"
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "b" / "file").write_text("inside")
+    (root / "loop").symlink_to("loop")
+    (root / "dangling").symlink_to("gone")
     (tmp_path / "secret").write_text("outside")
     (tmp_path / "root-evil").mkdir()
     (tmp_path / "root-evil" / "file").write_text("outside")
@@ -33,16 +38,16 @@ def content(home: Path, path: str, walk_only: bool) -> str:
             os.close(fd)
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize(
+@EITHER_WAY
+@every(
     "path", ["a/b/file", "./a//b/./file", "a/../a/b/file", "a/b/../../a/b/file", "{root}/a/b/file", "{root}//a/b/file"]
 )
 def test_what_lies_beneath_is_opened_however_it_is_spelled(home: Path, path: str, walk_only: bool) -> None:
     assert content(home, path.format(root=home), walk_only) == "inside"
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize(
+@EITHER_WAY
+@every(
     "path",
     [
         "..",
@@ -67,21 +72,21 @@ def test_what_lies_elsewhere_is_an_escape(home: Path, path: str, walk_only: bool
         content(home, path.format(root=home), walk_only)
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize("target", ["b/file", "../a/b/file", "{root}/a/b/file", "{root}/a/../a/b/file"])
+@EITHER_WAY
+@every("target", ["b/file", "../a/b/file", "{root}/a/b/file", "{root}/a/../a/b/file"])
 def test_links_that_stay_inside_are_followed(home: Path, target: str, walk_only: bool) -> None:
     (home / "a" / "link").symlink_to(target.format(root=home))
     assert content(home, "a/link", walk_only) == "inside"
+    (home / "a" / "link").unlink()
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    "target", ["../../secret", "{root}/../secret", "{root}-evil/file", "/etc/passwd", "/", "../../root/a/b/file"]
-)
+@EITHER_WAY
+@every("target", ["../../secret", "{root}/../secret", "{root}-evil/file", "/etc/passwd", "/", "../../root/a/b/file"])
 def test_links_that_lead_out_are_escapes_even_where_they_lead_back(home: Path, target: str, walk_only: bool) -> None:
     (home / "a" / "link").symlink_to(target.format(root=home))
     with pytest.raises(Escape):
         content(home, "a/link", walk_only)
+    (home / "a" / "link").unlink()
 
 
 @BOTH_WAYS
@@ -106,8 +111,8 @@ def test_a_root_that_is_a_link_itself_goes_by_both_names(home: Path, walk_only: 
         content(also, f"{home}-evil/file", walk_only)
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize(
+@EITHER_WAY
+@every(
     ("path", "number"),
     [
         ("nothing", errno.ENOENT),
@@ -123,14 +128,12 @@ def test_a_root_that_is_a_link_itself_goes_by_both_names(home: Path, walk_only: 
     ],
 )
 def test_other_faults_are_those_of_the_system(home: Path, path: str, number: int, walk_only: bool) -> None:
-    (home / "loop").symlink_to("loop")
-    (home / "dangling").symlink_to("gone")
     with pytest.raises(OSError) as caught:
         content(home, path.format(root=home), walk_only)
     assert caught.value.errno == number
 
 
-@BOTH_WAYS
+@EITHER_WAY
 def test_names_are_compared_byte_for_byte(home: Path, walk_only: bool) -> None:
     for name in ("\uff0e\uff0e", "..\u200b", "%2e%2e", "...", "..\\secret", "e\u0301", "\u202e..", " "):
         (home / name).write_text("inside")
@@ -151,8 +154,8 @@ def test_a_look_opens_nothing(home: Path, walk_only: bool) -> None:
         assert beneath.status("socket").st_ino == (home / "socket").stat().st_ino
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize(
+@EITHER_WAY
+@every(
     "path", ["self/environ", "self/root/etc/passwd", "self/cwd", "self/fd/0", "1/root", "thread-self/root/etc/passwd"]
 )
 def test_links_of_the_kernel_lead_nowhere_and_its_files_are_known(path: str, walk_only: bool) -> None:
@@ -264,8 +267,8 @@ def state(home: Path) -> Path:
     return folder
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize(
+@EITHER_WAY
+@every(
     "path",
     [
         *("a/state", "a/state/", "a/state/inner", "a/state/inner/token", "a/b/../state/inner/token"),
@@ -315,7 +318,7 @@ def test_hidden_folders_elsewhere_cost_nothing_and_hide_nothing(home: Path) -> N
         os.close(beneath.open("a/b/file", os.O_RDONLY))
 
 
-@pytest.mark.parametrize("root", ["a/state", "a/state/inner", "link", "deep"])
+@every("root", ["a/state", "a/state/inner", "link", "deep"])
 def test_nothing_is_opened_from_within_a_hidden_folder(home: Path, state: Path, root: str) -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(OfTheGateway):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from trunkline.links.child_output import StderrTail, exit_reason, harmless, stderr_hint
 
 
@@ -13,6 +15,7 @@ def test_the_end_is_kept_and_the_rest_dropped() -> None:
     assert len(str(tail)) <= 2048
 
 
+@pytest.mark.law
 def test_a_secret_is_taken_out_before_anything_is_cut() -> None:
     tail = StderrTail(lambda text: text.replace("s3cret", "***"))
     tail.add(b"s3cret" + b"x" * 2045)

@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import sys
+from itertools import product
 
 import pytest
 import uvloop
+from tests.support.cases import every
 from tests.support.child_trees import (
     PLAIN_TREE,
     PLAIN_TREE_SIZE,
@@ -23,13 +25,17 @@ from tests.support.child_trees import (
     run_on,
     survivors,
 )
+from tests.support.pairs import IN_FULL
 from tests.support.processes import descendants, open_files
 from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import DRAINING, GatewayError
 from trunkline.links.children import Child, Children
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),
+    pytest.mark.law,
+]
 LINUX, PORTABLE = False, True
 TREES = {LINUX: (WILD_TREE, WILD_TREE_SIZE), PORTABLE: (PLAIN_TREE, PLAIN_TREE_SIZE)}
 
@@ -38,14 +44,13 @@ TREES = {LINUX: (WILD_TREE, WILD_TREE_SIZE), PORTABLE: (PLAIN_TREE, PLAIN_TREE_S
 uvloop.new_event_loop().close()
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def loop_factory(request):
-    return request.param
-
-
-@pytest.fixture(params=[LINUX, PORTABLE], ids=["linux", "portable"])
-def portable(request):
-    return request.param
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+WAYS = [LINUX, PORTABLE]
+# The loop is ours; the way is known to the supervisor only, which is another process and has no loop.
+APART = list(product(LOOPS, WAYS)) if IN_FULL else list(zip(LOOPS, reversed(WAYS), strict=True))
+on_both_loops = every("loop_factory", LOOPS)
+in_both_ways = every("portable", WAYS)
+on_both_loops_and_in_both_ways = every(("loop_factory", "portable"), APART)
 
 
 async def shell(children: Children, script: str, mark: str) -> Child:
@@ -68,6 +73,7 @@ async def none_left(mark: str) -> None:
 # --- a running child
 
 
+@on_both_loops_and_in_both_ways
 def test_a_child_talks_over_its_three_pipes(loop_factory, portable):
     async def main():
         async with children_of(portable) as children:
@@ -85,6 +91,7 @@ OF_THE_C_LIBRARY = 1 << 31 | 1 << 32
 """Signals 32 and 33: glibc keeps programs from setting them, and what `make` starts has the first ignored."""
 
 
+@in_both_ways
 def test_a_child_starts_with_default_signals_and_nothing_blocked(portable):
     async def main():
         async with children_of(portable) as children:
@@ -96,6 +103,7 @@ def test_a_child_starts_with_default_signals_and_nothing_blocked(portable):
     asyncio.run(main())
 
 
+@in_both_ways
 def test_a_child_gets_no_descriptor_of_the_gateway(portable):
     async def main():
         reader, writer = os.pipe()
@@ -112,6 +120,7 @@ def test_a_child_gets_no_descriptor_of_the_gateway(portable):
     asyncio.run(main())
 
 
+@in_both_ways
 def test_a_child_leads_a_session_of_its_own(portable):
     async def main():
         async with children_of(portable) as children:
@@ -184,6 +193,7 @@ def test_the_working_directory_is_set_and_relative_commands_start_from_it(tmp_pa
     asyncio.run(main())
 
 
+@on_both_loops
 def test_a_request_larger_than_the_socket_arrives_whole(loop_factory):
     async def main():
         async with children_of() as children:
@@ -196,30 +206,34 @@ def test_a_request_larger_than_the_socket_arrives_whole(loop_factory):
 # --- how a child ends
 
 
-@pytest.mark.parametrize(
-    ("script", "code"),
-    [
-        ("exec cat", 0),
-        ("cat; exit 5", 5),
-        ("exec sleep 1000", -signal.SIGTERM),
-        ("trap '' TERM; exec sleep 1000", -signal.SIGKILL),
-        ("kill -STOP $$; exec sleep 1000", -signal.SIGKILL),
-    ],
-    ids=["ends with its input", "with a code", "needs SIGTERM", "needs SIGKILL", "is stopped"],
-)
-def test_stop_ends_a_child_as_gently_as_it_allows(portable, script, code):
+STOPPED = {
+    "exec cat": 0,
+    "cat; exit 5": 5,
+    "exec sleep 1000": -signal.SIGTERM,
+    "trap '' TERM; exec sleep 1000": -signal.SIGKILL,
+    "kill -STOP $$; exec sleep 1000": -signal.SIGKILL,
+}
+
+
+@in_both_ways
+def test_stop_ends_a_child_as_gently_as_it_allows(portable):
     async def main():
         async with children_of(portable) as children:
-            child = await shell(children, f"echo ready; {script}", "")
-            await read_line(child.stdout)
-            close_pipes(child)
-            grace_s = 10 if code >= 0 else 0.3
-            assert await child.stop(grace_s=grace_s) == code
-            assert await child.stop() == code, "stopping again says the same"
+
+            async def stopped(script: str, code: int) -> list[int]:
+                child = await shell(children, f"echo ready; {script}", "")
+                await read_line(child.stdout)
+                close_pipes(child)
+                grace_s = 0.3 if code == -signal.SIGKILL else at_most(1)  # as long for its input, and for SIGTERM
+                return [await child.stop(grace_s=grace_s), await child.stop()]
+
+            codes = await asyncio.gather(*(stopped(script, code) for script, code in STOPPED.items()))
+            assert dict(zip(STOPPED, codes, strict=True)) == {script: [code] * 2 for script, code in STOPPED.items()}
 
     asyncio.run(main())
 
 
+@on_both_loops_and_in_both_ways
 def test_stop_ends_the_whole_tree_and_nothing_of_another(loop_factory, portable):
     script, size = TREES[portable]
 
@@ -229,7 +243,7 @@ def test_stop_ends_the_whole_tree_and_nothing_of_another(loop_factory, portable)
             other = await grow(children, script, other_mark, size)
             child = await grow(children, script, mark, size)
             close_pipes(child)
-            assert await child.stop() == 0
+            assert await child.stop(grace_s=at_most(10)) == 0
             assert survivors(mark) == []
             assert len(survivors(other_mark)) == size
             close_pipes(other)
@@ -238,6 +252,7 @@ def test_stop_ends_the_whole_tree_and_nothing_of_another(loop_factory, portable)
     run_on(loop_factory, main())
 
 
+@in_both_ways
 def test_a_tree_that_ignores_sigterm_is_killed(portable):
     script, size = TREES[portable]
 
@@ -246,12 +261,13 @@ def test_a_tree_that_ignores_sigterm_is_killed(portable):
         async with children_of(portable) as children:
             child = await grow(children, "trap '' TERM HUP INT;" + script, mark, size)
             close_pipes(child)
-            assert await child.stop() == 0
+            assert await child.stop(grace_s=at_most(10)) == 0
             await none_left(mark)
 
     asyncio.run(main())
 
 
+@on_both_loops_and_in_both_ways
 def test_when_the_leader_ends_by_itself_its_tree_follows(loop_factory, portable):
     script, size = TREES[portable]
 
@@ -268,6 +284,7 @@ def test_when_the_leader_ends_by_itself_its_tree_follows(loop_factory, portable)
     run_on(loop_factory, main())
 
 
+@on_both_loops_and_in_both_ways
 def test_kill_takes_the_whole_tree(loop_factory, portable):
     script, size = TREES[portable]
 
@@ -369,7 +386,7 @@ def test_cancelling_the_wait_does_not_stop_the_stopping():
     async def main():
         async with children_of() as children:
             child = await shell(children, "exec sleep 1000", "")
-            stopping = asyncio.ensure_future(child.stop(grace_s=0.05))
+            stopping = asyncio.ensure_future(child.stop(grace_s=at_most(0.5)))
             await asyncio.sleep(0)
             stopping.cancel()
             assert await asyncio.wait_for(child.exited, at_most(15)) == -signal.SIGTERM
@@ -381,6 +398,7 @@ def test_cancelling_the_wait_does_not_stop_the_stopping():
 # --- many
 
 
+@on_both_loops
 def test_fifty_children_start_at_once(loop_factory):
     async def main():
         mark = new_mark()
@@ -391,7 +409,7 @@ def test_fifty_children_start_at_once(loop_factory):
             assert len(survivors(mark)) == 50
             for child in started:
                 close_pipes(child)
-            assert await asyncio.gather(*(child.stop() for child in started)) == [0] * 50
+            assert await asyncio.gather(*(child.stop(grace_s=at_most(10)) for child in started)) == [0] * 50
         assert survivors(mark) == []
 
     run_on(loop_factory, main())
@@ -402,16 +420,16 @@ def lasting_files(pid: int) -> dict[int, str]:
     return {fd: target for fd, target in open_files(pid).items() if not target.startswith("/proc")}
 
 
-def test_two_hundred_lives_leave_nothing_behind():
+def test_life_after_life_leaves_nothing_behind():
     async def main():
         mark = new_mark()
         async with children_of() as children:
             await output_of(children, ["true"])
             ours, theirs = len(open_files()), lasting_files(children.supervisor_pid)
-            for _ in range(200):
+            for _ in range(200 if IN_FULL else 40):
                 child = await shell(children, "exec cat", mark)
                 close_pipes(child)
-                assert await child.stop() == 0
+                assert await child.stop(grace_s=at_most(10)) == 0
             assert survivors(mark) == []
             assert len(open_files()) == ours
             assert lasting_files(children.supervisor_pid) == theirs
@@ -420,7 +438,8 @@ def test_two_hundred_lives_leave_nothing_behind():
     run_on(uvloop.new_event_loop, main())
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
+@on_both_loops
+@every("turns", [0, 1, 2, 3, 5, 8])
 def test_a_cancelled_spawn_leaves_nothing_behind(loop_factory, turns):
     async def main():
         mark = new_mark()
@@ -443,6 +462,7 @@ def test_a_cancelled_spawn_leaves_nothing_behind(loop_factory, turns):
 # --- the end of all
 
 
+@on_both_loops_and_in_both_ways
 def test_close_ends_every_tree_and_the_supervisor(loop_factory, portable):
     script, size = TREES[portable]
 
@@ -475,6 +495,7 @@ def test_nothing_starts_after_close():
     asyncio.run(main())
 
 
+@on_both_loops
 def test_a_spawn_overtaken_by_close_leaves_nothing_behind(loop_factory):
     async def main():
         mark = new_mark()
@@ -494,6 +515,7 @@ def test_a_spawn_overtaken_by_close_leaves_nothing_behind(loop_factory):
     run_on(loop_factory, main())
 
 
+@on_both_loops_and_in_both_ways
 def test_a_killed_supervisor_takes_its_children_along_and_is_replaced(loop_factory, portable):
     script, size = TREES[portable]
 
@@ -517,6 +539,7 @@ def test_a_killed_supervisor_takes_its_children_along_and_is_replaced(loop_facto
     run_on(loop_factory, main())
 
 
+@on_both_loops
 def test_a_spawn_during_which_the_supervisor_dies_fails_and_leaves_nothing(loop_factory):
     async def main():
         mark = new_mark()

@@ -4,28 +4,24 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
-from tests.support.child_trees import marked, new_mark, run_on, survivors
+from tests.support.child_trees import marked, new_mark, survivors
 from tests.support.processes import descendants, open_files
 from tests.support.waiting import at_most, until
+from tests.unit.links.scripted_server import both_loops, run_on
 
 from trunkline.core.errors import DRAINING, GatewayError
 from trunkline.links.commands import HEAD_BYTES, TAIL_BYTES, Command, Commands, Ended
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
-
-uvloop.new_event_loop().close()  # the first one makes a pipe for signals that stays with the process
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    return request.param
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),
+    pytest.mark.law,
+]
 
 
 @asynccontextmanager
@@ -38,7 +34,7 @@ async def commands_of(**keys: Any) -> AsyncIterator[Commands]:
 
 
 def shell(
-    script: str, *, mark: str = "", timeout_s: float = 30.0, folder: str | int = "/", shell: str = "bash"
+    script: str, *, mark: str = "", timeout_s: float = at_most(30), folder: str | int = "/", shell: str = "bash"
 ) -> Command:
     return Command(argv=[shell, "-c", script], env=marked(mark), folder=folder, timeout_s=timeout_s, label="test")
 
@@ -58,6 +54,7 @@ def words(ended: Ended) -> str:
 # -- what comes of it --------------------------------------------------------------------------------------------------
 
 
+@both_loops
 def test_output_and_errors_come_together_in_their_order(loop_factory: Any) -> None:
     async def main() -> None:
         script = "for n in 1 2 3; do echo out $n; echo err $n >&2; done; exit 3"
@@ -105,26 +102,31 @@ async def test_it_runs_in_the_very_folder_that_was_opened(tmp_path: Path) -> Non
 async def test_what_is_looked_at_while_it_runs_is_its_output_so_far() -> None:
     seen: list[int] = []
     async with commands_of() as commands:
-        command = shell("echo one; sleep 0.5; echo two")
-        await commands.run(command, lambda output: seen.append(output.total_lines))
-    assert 1 in seen
+        running = asyncio.ensure_future(
+            commands.run(shell("echo one; sleep 1000"), lambda output: seen.append(output.total_lines))
+        )
+        await until(lambda: 1 in seen, "its first line is seen")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
 
 
 # -- floods ------------------------------------------------------------------------------------------------------------
 
 
+@both_loops
 def test_a_flood_is_kept_within_bounds_and_leaves_room_for_others(loop_factory: Any) -> None:
     async def main() -> None:
         mark = new_mark()
         async with commands_of() as commands:
-            flood = asyncio.ensure_future(commands.run(shell("yes", mark=mark, timeout_s=2)))
+            flood = asyncio.ensure_future(commands.run(shell("yes", mark=mark, timeout_s=1)))
             beside = await commands.run(shell("echo beside"))
             ended = await flood
         assert words(beside) == "beside\n"
         assert ended.how == "timed_out"
         assert ended.output.total_bytes > HEAD_BYTES + TAIL_BYTES
         assert len(ended.output.head) + len(ended.output.tail) == HEAD_BYTES + TAIL_BYTES
-        assert survivors(mark) == []
+        await until(lambda: not survivors(mark), "nothing of it is left")
 
     run_on(loop_factory, main())
 
@@ -150,51 +152,54 @@ STAYING = {
 }
 
 
-@pytest.mark.parametrize("script", STAYING.values(), ids=STAYING)
-async def test_what_stays_behind_ends_with_the_command_and_holds_nobody_up(script: str) -> None:
+async def test_what_stays_behind_ends_with_the_command_and_holds_nobody_up() -> None:
+    async with commands_of() as commands:
+        for how, script in STAYING.items():
+            mark = new_mark()
+            ended = await commands.run(shell(script, mark=mark))
+            assert (ended.how, ended.code, words(ended)) == ("exited", 0, "ready\n"), how
+            await until(lambda mark=mark: not survivors(mark), f"nothing of it is left: {how}")
+            await none_below(commands)
+
+
+async def test_at_the_deadline_everything_ends_and_the_output_so_far_is_there() -> None:
     mark = new_mark()
     async with commands_of() as commands:
-        ended = await commands.run(shell(script, mark=mark))
-        assert (ended.how, ended.code, words(ended)) == ("exited", 0, "ready\n")
-        await until(lambda: not survivors(mark), "nothing of it is left")
-        assert await below(commands) == []
+
+        async def late(how: str) -> None:
+            script = f"echo begun; {STAYING[how]}; sleep 1000"
+            ended = await commands.run(shell(script, mark=mark, timeout_s=at_most(1.5)))
+            assert ended.how == "timed_out", how
+            assert words(ended).startswith("begun\n"), how
+
+        await asyncio.gather(*(late(how) for how in STAYING))
+        await until(lambda: not survivors(mark), "nothing of them is left")
+        await none_below(commands)
 
 
-@pytest.mark.parametrize("script", [*STAYING.values(), "sleep 1000 & sleep 1000"])
-async def test_at_the_deadline_everything_ends_and_the_output_so_far_is_there(script: str) -> None:
-    mark = new_mark()
-    async with commands_of() as commands:
-        ended = await commands.run(shell(f"echo begun; {script}; sleep 1000", mark=mark, timeout_s=0.7))
-        assert ended.how == "timed_out"
-        assert words(ended).startswith("begun\n")
-        await until(lambda: not survivors(mark), "nothing of it is left")
-        assert await below(commands) == []
-
-
-async def below(commands: Commands) -> list[int]:
-    """What is left below the supervisor, once it has had the time to look."""
+async def none_below(commands: Commands) -> None:
+    """Nor a process that hides, once the supervisor has had the time to look."""
     supervisor = commands.supervisor_pid
     assert supervisor is not None
-
-    def left() -> list[int]:
-        return [process.pid for process in descendants(supervisor) if not process.zombie]
-
-    await until(lambda: not left(), "nothing is below the supervisor")
-    return left()
+    await until(
+        lambda: not [process for process in descendants(supervisor) if not process.zombie],
+        "nothing is below the supervisor",
+    )
 
 
-@pytest.mark.parametrize("script", STAYING.values(), ids=STAYING)
-async def test_a_cancelled_command_leaves_nothing(script: str) -> None:
+async def test_a_cancelled_command_leaves_nothing() -> None:
     mark = new_mark()
     async with commands_of() as commands:
         await commands.run(shell("true"))
         files = len(open_files())
-        running = await begin(commands, shell(f"{script}; sleep 1000", mark=mark))
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        running = [await begin(commands, shell(f"{script}; sleep 1000", mark=mark)) for script in STAYING.values()]
+        for command in running:
+            command.cancel()
+        ends = await asyncio.gather(*running, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ends)
         assert len(open_files()) == files
-        await until(lambda: not survivors(mark), "nothing of it is left")
+        await until(lambda: not survivors(mark), "nothing of them is left")
+        await none_below(commands)
 
 
 async def test_closing_ends_what_runs() -> None:

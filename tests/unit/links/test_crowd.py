@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.support.cases import every
+from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.waiting import wait_until
 
 from trunkline.links import crowd
@@ -23,12 +25,24 @@ def test_the_tasks_of_the_system_are_counted() -> None:
 
 @contextlib.contextmanager
 def shell(script: str, tag: str = "") -> Iterator[int]:
-    process = subprocess.Popen(["sh", "-c", script], env={**os.environ, TAG: tag}, start_new_session=True)
+    mark = new_mark()
+    process = subprocess.Popen(["sh", "-c", script], env={**os.environ, TAG: tag, MARK: mark}, start_new_session=True)
     try:
         yield process.pid
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_all(mark)
         process.wait()
+
+
+def kill_all(mark: str) -> None:
+    def none_left() -> bool:
+        left = survivors(mark)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+    wait_until(none_left, "all of it is gone")
 
 
 def test_the_processes_of_a_command_are_counted_without_those_of_others() -> None:
@@ -42,14 +56,14 @@ def test_the_processes_of_a_command_are_counted_without_those_of_others() -> Non
 
 
 def test_what_has_a_session_of_its_own_is_counted_too() -> None:
-    script = "for n in 1 2 3 4; do setsid sleep 3 & done; wait"
+    script = "for n in 1 2 3 4; do setsid sleep 100 & done; wait"
     with shell(script) as mine:
         wait_until(lambda: exceeds(4, leader=mine, supervisor=os.getpid(), others={}), "a shell and its four")
-        assert not exceeds(5, leader=mine, supervisor=os.getpid(), others={})
-    wait_until(lambda: not exceeds(0, leader=mine, supervisor=os.getpid(), others={}), "they end by themselves")
+        wait_until(lambda: not exceeds(5, leader=mine, supervisor=os.getpid(), others={}), "and nobody else")
+    wait_until(lambda: not exceeds(0, leader=mine, supervisor=os.getpid(), others={}), "none of them is counted")
 
 
-@pytest.mark.parametrize("tag", ["outer.1/run.2", "outer.1/run.2/inner.1"])
+@every("tag", ["outer.1/run.2", "outer.1/run.2/inner.1"])
 def test_an_orphan_is_counted_unless_its_tag_names_another_command(tag: str) -> None:
     own = os.getpid()
     gone = 1 << 30  # no process has such a number
@@ -62,38 +76,8 @@ def test_an_orphan_is_counted_unless_its_tag_names_another_command(tag: str) -> 
 
 def test_a_command_that_has_the_number_of_one_that_is_ending_is_counted() -> None:
     own = os.getpid()
-    with shell("setsid sleep 3 & wait") as mine:
+    with shell("setsid sleep 100 & wait") as mine:
         wait_until(lambda: exceeds(1, leader=mine, supervisor=own, others={"run.2": mine}), "a shell and its one")
-        wait_until(lambda: not exceeds(0, leader=mine, supervisor=own, others={}), "they end by themselves")
-
-
-class Counted:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: int, too_many: bool) -> None:
-        self.tasks: int | None = 100
-        self.looks = 0
-        self.too_many = too_many
-        monkeypatch.setattr(crowd, "tasks_in_system", lambda: self.tasks)
-        self.crowd = Crowd(limit, self._look)
-
-    def _look(self) -> bool:
-        self.looks += 1
-        return self.too_many
-
-
-def test_a_close_look_is_taken_only_once_the_system_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, limit=50, too_many=True)
-    counted.tasks = 150
-    assert not counted.crowd.too_large()
-    assert counted.looks == 0
-    counted.tasks = 151
-    assert counted.crowd.too_large()
-
-
-def test_a_system_that_others_fill_is_not_looked_at_closely_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, limit=50, too_many=False)
-    counted.tasks = 1000
-    assert not any(counted.crowd.too_large() for _ in range(10))
-    assert counted.looks == 1
 
 
 def test_where_the_system_does_not_tell_nothing_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.links.environment import child_environment
+
+pytestmark = pytest.mark.law
 
 SECRETS = {"TRUNKLINE_TOKEN": "t1", "TRUNKLINE_OPERATOR_TOKEN": "t2", "TRUNKLINE_ANYTHING": "t3"}
 
@@ -45,7 +48,7 @@ def test_inherit_all_passes_everything_but_our_own_variables():
     assert child_environment(parent | SECRETS, extra={}, inherit="all") == parent
 
 
-@pytest.mark.parametrize("inherit", [(), ("TRUNKLINE_TOKEN", "TRUNKLINE_OPERATOR_TOKEN"), "all"])
+@every("inherit", [(), ("TRUNKLINE_TOKEN", "TRUNKLINE_OPERATOR_TOKEN"), "all"])
 def test_our_own_tokens_never_pass(inherit):
     assert child_environment(SECRETS, extra={}, inherit=inherit) == {}
 

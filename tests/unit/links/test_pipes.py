@@ -6,19 +6,12 @@ import asyncio
 import os
 from collections.abc import Callable
 
-import pytest
-import uvloop
-from tests.support.child_trees import run_on
 from tests.support.waiting import until
+from tests.unit.links.scripted_server import both_loops, run_on
 
 from trunkline.links.pipes import PipeFeeding, PipeReading
 
-uvloop.new_event_loop().close()  # the first one makes a pipe for signals that stays with the process
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    return request.param
+Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 def open_pipe() -> tuple[int, int]:
@@ -28,9 +21,8 @@ def open_pipe() -> tuple[int, int]:
     return reader, writer
 
 
-def test_everything_that_is_fed_comes_out_and_the_end_too(
-    loop_factory: Callable[[], asyncio.AbstractEventLoop],
-) -> None:
+@both_loops
+def test_everything_that_is_fed_comes_out_and_the_end_too(loop_factory: Loop) -> None:
     async def main() -> None:
         data = os.urandom(3_000_000)
         heard = bytearray()
@@ -45,7 +37,8 @@ def test_everything_that_is_fed_comes_out_and_the_end_too(
     run_on(loop_factory, main())
 
 
-def test_what_is_in_the_pipe_at_the_end_is_still_read(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+@both_loops
+def test_what_is_in_the_pipe_at_the_end_is_still_read(loop_factory: Loop) -> None:
     async def main() -> None:
         heard = bytearray()
         reader, writer = open_pipe()
@@ -58,7 +51,8 @@ def test_what_is_in_the_pipe_at_the_end_is_still_read(loop_factory: Callable[[],
     run_on(loop_factory, main())
 
 
-def test_a_reader_that_goes_away_ends_the_feeding(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+@both_loops
+def test_a_reader_that_goes_away_ends_the_feeding(loop_factory: Loop) -> None:
     async def main() -> None:
         reader, writer = open_pipe()
         feeding = PipeFeeding(writer, bytes(1_000_000))
@@ -69,7 +63,8 @@ def test_a_reader_that_goes_away_ends_the_feeding(loop_factory: Callable[[], asy
     run_on(loop_factory, main())
 
 
-def test_nothing_to_feed_is_the_end_at_once(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+@both_loops
+def test_nothing_to_feed_is_the_end_at_once(loop_factory: Loop) -> None:
     async def main() -> None:
         reader, writer = open_pipe()
         PipeFeeding(writer, b"")
@@ -79,7 +74,8 @@ def test_nothing_to_feed_is_the_end_at_once(loop_factory: Callable[[], asyncio.A
     run_on(loop_factory, main())
 
 
-def test_a_feeding_that_is_given_up_closes_its_pipe(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+@both_loops
+def test_a_feeding_that_is_given_up_closes_its_pipe(loop_factory: Loop) -> None:
     async def main() -> None:
         reader, writer = open_pipe()
         feeding = PipeFeeding(writer, bytes(1_000_000))

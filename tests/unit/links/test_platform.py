@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.cases import every
 from tests.support.child_trees import PLAIN_TREE, WILD_TREE, marked, new_mark, survivors
 from tests.support.waiting import at_most, wait_until
 
@@ -38,7 +39,7 @@ def test_a_gateway_behind_a_gateway_keeps_the_outer_tag(monkeypatch):
     assert (child_in_tag(tag, "outer"), child_in_tag(tag, "inner")) == (3, 1)
 
 
-@pytest.mark.parametrize("tag", ["", "run", "run.", "run.x", "/", "run.1x", "xrun.1"])
+@every("tag", ["", "run", "run.", "run.x", "/", "run.1x", "xrun.1"])
 def test_a_tag_that_is_not_one_names_nothing(tag):
     assert child_in_tag(tag, "run") is None
 
@@ -50,7 +51,7 @@ def test_the_tag_is_read_from_the_environment_of_a_process_however_large():
     assert tag_of(process.pid) == ""
 
 
-@pytest.mark.parametrize(("cut", "found"), [(0, "run.21"), (1, ""), (2, ""), (30, "")])
+@every(("cut", "found"), [(0, "run.21"), (1, ""), (2, ""), (30, "")])
 def test_a_tag_that_is_cut_where_the_reading_ends_is_none_at_all(cut, found):
     page = 4096
     behind_filler = len(f"\0{TAG}=run.21\0") - cut
@@ -110,10 +111,10 @@ def _below(pid: int) -> list[int]:
 
 
 def test_what_a_run_left_behind_is_killed_by_its_tag_and_nothing_else():
-    mark, other_mark = new_mark(), new_mark()
-    process = start(WILD_TREE, **marked(mark, **{TAG: "outer.1/run.2"}))
-    other = start("echo ready; read line", **marked(other_mark, **{TAG: "another.2"}))
-    assert kill_run("run", [], portable=False, limit_s=15)
+    mark, other_mark, run = new_mark(), new_mark(), new_mark()
+    process = start(WILD_TREE, **marked(mark, **{TAG: f"outer.1/{run}.2"}))
+    other = start("echo ready; read line", **marked(other_mark, **{TAG: f"another{run}.2"}))
+    assert kill_run(run, [], portable=False, limit_s=at_most(15))
     assert survivors(mark) == []
     assert survivors(other_mark) == [other.pid]
     finish(process)
@@ -130,6 +131,6 @@ def test_what_a_run_left_behind_is_killed_by_its_groups_where_there_are_no_tags(
         start_new_session=True,
     )
     assert process.stdout.readline() == b"ready\n"
-    kill_run("run", [process.pid], portable=True, limit_s=0.2)
+    kill_run(new_mark(), [process.pid], portable=True, limit_s=0.2)
     wait_until(lambda: not survivors(mark), "the group is gone")
     finish(process)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 from tests.support.waiting import at_most
 
 from trunkline.links.running import (
@@ -107,7 +108,7 @@ def test_all_that_run_are_listed_the_oldest_first(tmp_path: Path) -> None:
     assert all_running(tmp_path) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         b"",
@@ -133,9 +134,10 @@ def test_a_record_that_others_can_write_is_not_believed(folder: Path, held: Anno
     assert find_running(folder) is None
 
 
-@pytest.mark.parametrize("name", [RECORD, LOCK])
-@pytest.mark.parametrize("obstacle", ["pipe", "folder", "link", "dangling"])
+@every("name", [RECORD, LOCK])
+@every("obstacle", ["pipe", "folder", "link", "dangling"])
 def test_odd_things_in_the_folder_never_stop_or_delay_a_start(folder: Path, name: str, obstacle: str) -> None:
+    folder = folder / f"{name} {obstacle}"
     folder.mkdir(parents=True)
     path = folder / name
     if obstacle == "pipe":

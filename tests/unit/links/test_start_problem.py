@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 import uvloop
+from tests.support.cases import case
 from tests.support.child_trees import children_of, marked, output_of, run_on
 from tests.support.processes import descendants, open_files
 from tests.support.waiting import until
@@ -34,55 +35,50 @@ def without_first_line(folder):
     return [str(folder / "script")]
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda folder: ["no-such-program", "--flag"], "command not found: `no-such-program`"),
-        (lambda folder: ["/no/such/program"], "command not found: `/no/such/program`"),
-        (lambda folder: [str(folder)], "permission denied"),
-        (not_executable, "permission denied"),
-        (without_interpreter, "the interpreter it names is not"),
-        (without_first_line, "not a program this system can run"),
-        (lambda folder: ["true", "x" * 200_000], "too long"),
-        (lambda folder: ["true", "a\0b"], "NUL"),
-        (lambda folder: ["true", "\ud800"], "cannot encode"),
-        (lambda folder: [], "no command given"),
-        (lambda folder: [""], "no command given"),
-    ],
-)
-def test_what_cannot_be_started_is_said_precisely(tmp_path, make, said):
+STARTS = [
+    (lambda folder: ["no-such-program", "--flag"], "command not found: `no-such-program`"),
+    (lambda folder: ["/no/such/program"], "command not found: `/no/such/program`"),
+    (lambda folder: [str(folder)], "permission denied"),
+    (not_executable, "permission denied"),
+    (without_interpreter, "the interpreter it names is not"),
+    (without_first_line, "not a program this system can run"),
+    (lambda folder: ["true", "x" * 200_000], "too long"),
+    (lambda folder: ["true", "a\0b"], "NUL"),
+    (lambda folder: ["true", "\ud800"], "cannot encode"),
+    (lambda folder: [], "no command given"),
+    (lambda folder: [""], "no command given"),
+]
+
+
+def test_what_cannot_be_started_is_said_precisely(tmp_path):
     async def main():
         async with children_of() as children:
-            with pytest.raises(GatewayError) as caught:
-                await children.spawn(make(tmp_path), env=marked(""), cwd=None, label="files")
-            problem = caught.value.problem
-            assert problem.code is SOURCE_START_FAILED
-            assert said in problem.message
-            assert (problem.where, problem.source, problem.executed) == ("files", "files", "no")
-            assert await output_of(children, ["echo", "still works"]) == "still works\n"
+            for make, said in STARTS:
+                with case(said=said):
+                    with pytest.raises(GatewayError) as caught:
+                        await children.spawn(make(tmp_path), env=marked(""), cwd=None, label="files")
+                    problem = caught.value.problem
+                    assert problem.code is SOURCE_START_FAILED
+                    assert said in problem.message
+                    assert (problem.where, problem.source, problem.executed) == ("files", "files", "no")
+                    assert await output_of(children, ["echo", "still works"]) == "still works\n"
 
     asyncio.run(main())
 
 
-def test_a_missing_working_directory_is_named():
+def test_a_missing_working_directory_and_an_impossible_name_in_the_environment_are_refused():
     async def main():
         async with children_of() as children:
             with pytest.raises(GatewayError, match="`/no/such/folder`: No such file"):
                 await children.spawn(["true"], env=marked(""), cwd="/no/such/folder", label="files")
+            for name in ("", "A=B", "A\0B"):
+                with case(name=name), pytest.raises(GatewayError):
+                    await children.spawn(["true"], env={name: "x"}, cwd=None, label="files")
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", ["", "A=B", "A\0B"])
-def test_an_impossible_name_in_the_environment_is_refused(name):
-    async def main():
-        async with children_of() as children:
-            with pytest.raises(GatewayError):
-                await children.spawn(["true"], env={name: "x"}, cwd=None, label="files")
-
-    asyncio.run(main())
-
-
+@pytest.mark.law
 def test_failed_starts_leave_no_descriptor_and_no_process():
     async def main():
         async with children_of() as children:

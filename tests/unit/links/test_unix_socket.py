@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
 from trunkline.links.unix_socket import UnixSocket
@@ -42,9 +43,9 @@ def test_a_socket_on_which_somebody_listens_is_left_alone(tmp_path: Path) -> Non
         assert path.is_socket()
 
 
-@pytest.mark.parametrize("what", ["file", "folder", "pipe", "link"])
+@every("what", ["file", "folder", "pipe", "link"])
 def test_what_is_no_socket_is_left_alone(tmp_path: Path, what: str) -> None:
-    path = tmp_path / "gw.sock"
+    path = tmp_path / f"{what}.sock"
     if what == "file":
         path.write_text("kept")
     elif what == "folder":

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 
-import pytest
+from tests.support.cases import every
 from tests.support.mcp_dialogue import Dialogue, talking_to
 from tests.support.waiting import at_most, until
 
@@ -69,9 +69,7 @@ async def test_a_call_that_is_taken_back_is_cancelled_and_not_answered() -> None
         assert all(message.get("id") != number for message in client.writer.messages)
 
 
-@pytest.mark.parametrize(
-    "params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}]
-)
+@every("params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}])
 async def test_taking_back_what_is_not_there_does_nothing(params) -> None:
     async with talking_to(Gates().server) as client:
         client.notify("notifications/cancelled", params)
@@ -180,7 +178,7 @@ async def test_a_batch_without_requests_is_not_answered_and_an_empty_one_is_refu
         ]
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", ""])
+@every("version", ["2024-11-05", "2025-06-18", "2025-11-25", ""])
 async def test_other_versions_have_no_batches(version: str) -> None:
     async with talking_to(Gates().server, greeted=version) as client:
         client.say([ping(1)])
@@ -190,27 +188,74 @@ async def test_other_versions_have_no_batches(version: str) -> None:
 # -- broken clients ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "code"),
     [
         (b"nonsense", PARSE_ERROR),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping"', PARSE_ERROR),
         (b'{"jsonrpc":"2.0","id":1,"method":"p\xff"}', PARSE_ERROR),
         (b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}', PARSE_ERROR),
-        (b"[" * 50_000, PARSE_ERROR),
+        (b"[1e", PARSE_ERROR),
+        (b"[" * 100_000, PARSE_ERROR),
         (b'{"a":' * 50_000, PARSE_ERROR),
+        (b"1" * 10_000, PARSE_ERROR),
+        (b"\xef\xbb\xbf{}", PARSE_ERROR),
+        (b"{}{}", PARSE_ERROR),
         (b"null", INVALID_REQUEST),
         (b'"text"', INVALID_REQUEST),
-        (b'{"id":1.5,"jsonrpc":"2.0","method":"ping"}', INVALID_REQUEST),
-        (b"x" * 5000, INVALID_REQUEST),
     ],
 )
 async def test_nonsense_is_answered_and_the_next_message_understood(line: bytes, code: int) -> None:
-    server = Server(limit_bytes=400_000 if len(line) > 5000 else 4000)
-    async with talking_to(server) as client:
+    async with talking_to(Server()) as client:
         client.say_bytes(line + b"\n\r\n \n")
         assert (await client.answer_to(None))["error"]["code"] == code
         assert (await client.ask("ping"))["result"] == {}
+
+
+@every(
+    ("message", "code", "number"),
+    [
+        (1, INVALID_REQUEST, None),
+        ([], INVALID_REQUEST, None),
+        ({}, INVALID_REQUEST, None),
+        ({"jsonrpc": "1.0", "id": 5, "method": "ping"}, INVALID_REQUEST, 5),
+        ({"jsonrpc": "2.0", "id": 5}, INVALID_REQUEST, 5),
+        ({"jsonrpc": "2.0", "id": 5, "method": 3}, INVALID_REQUEST, 5),
+        ({"jsonrpc": "2.0", "id": None, "method": "ping"}, INVALID_REQUEST, None),
+        ({"jsonrpc": "2.0", "id": True, "method": "ping"}, INVALID_REQUEST, None),
+        ({"jsonrpc": "2.0", "id": 1.5, "method": "ping"}, INVALID_REQUEST, None),
+        ({"jsonrpc": "2.0", "id": "a", "method": "ping", "params": []}, INVALID_PARAMS, "a"),
+    ],
+)
+async def test_what_is_no_message_is_refused_with_its_id_where_that_can_be_read(message, code, number) -> None:
+    async with talking_to(Server()) as client:
+        client.say(message)
+        assert (await client.answer_to(number))["error"]["code"] == code
+
+
+@every("params", [None, {}, {"_meta": 3}, {"_meta": {"a": 1}}])
+async def test_parameters_and_meta_may_be_missing(params) -> None:
+    async with talking_to(Server()) as client:
+        client.say({"jsonrpc": "2.0", "id": "1", "method": "ping", "params": params})
+        assert await client.answer_to("1") == {"jsonrpc": "2.0", "id": "1", "result": {}}
+
+
+@every("piece", [1, 99, 100, 101, 1000])
+async def test_a_line_over_the_limit_is_told_of_once_and_the_next_one_is_read(piece: int) -> None:
+    message = b'{"jsonrpc":"2.0","id":"%b","method":"ping"}'
+    lines = [(message % name).ljust(size) for name, size in ((b"fits", 100), (b"over", 101), (b"long", 900), (b"x", 9))]
+    async with talking_to(Server(limit_bytes=100), greeted="") as client:
+        data = b"\n".join([*lines, b""])
+        for start in range(0, len(data), piece):
+            client.say_bytes(data[start : start + piece])
+            await asyncio.sleep(0)
+        await client.answer_to("x")
+    assert [(one["id"], one.get("error", {}).get("code")) for one in client.writer.messages] == [
+        ("fits", None),
+        (None, INVALID_REQUEST),
+        (None, INVALID_REQUEST),
+        ("x", None),
+    ]
 
 
 async def test_a_message_in_pieces_is_one_message() -> None:
@@ -221,7 +266,7 @@ async def test_a_message_in_pieces_is_one_message() -> None:
         assert (await client.answer_to("pieces"))["result"] == {}
 
 
-@pytest.mark.parametrize(
+@every(
     ("method", "params", "code"),
     [
         ("no/such", {}, METHOD_NOT_FOUND),
@@ -234,6 +279,8 @@ async def test_a_message_in_pieces_is_one_message() -> None:
         ("tools/list", {"cursor": "x"}, INVALID_PARAMS),
         ("tools/list", {"cursor": ""}, INVALID_PARAMS),
         ("logging/setLevel", {"level": "loud"}, INVALID_PARAMS),
+        ("logging/setLevel", {"level": ["debug"]}, INVALID_PARAMS),
+        ("logging/setLevel", {}, INVALID_PARAMS),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_its_code(method: str, params: dict, code: int) -> None:
@@ -323,7 +370,11 @@ async def test_a_client_that_asks_for_much_and_reads_nothing_makes_little_wait_f
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(client.writer.data) < 10_000_000
+    server.register_tool("more", {}, print)
+    for _ in range(100):
+        await asyncio.sleep(0)
     client.writer.open_.set()
     await until(lambda: client.writer.data.count(b"\n") == 201, "all is answered")
+    assert client.notices("notifications/tools/list_changed") == [], "news is for those who read"
     client.reader.feed_eof()
     await asyncio.wait_for(serving, at_most(20))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from tests.support.processes import open_files
 from tests.support.waiting import at_most, until
 
 from trunkline.mcpserver import Server
@@ -73,10 +74,12 @@ async def test_a_unix_socket_is_gone_afterwards(tmp_path: Path) -> None:
 async def test_a_client_that_hangs_up_is_forgotten() -> None:
     server = Server()
     async with server.listening() as (host, port):
+        before = len(open_files())
         reader, writer = await asyncio.open_connection(host, port)
         await ask(reader, writer, GREETING)
+        assert len(open_files()) == before + 2
         await closed(writer)
-        await until(lambda: not server._connections, "the server lets go of it")
+        await until(lambda: len(open_files()) == before, "the server lets go of it")
         assert reader.at_eof() or await reader.read() == b""
 
 
@@ -88,6 +91,7 @@ def test_clients_that_vanish_are_no_error_on_any_loop(new_loop) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
         server = Server()
         async with server.listening() as (host, port):
+            before = len(open_files())
             for _ in range(50):
                 _, writer = await asyncio.open_connection(host, port)
                 writer.write(b"{\n")
@@ -95,7 +99,7 @@ def test_clients_that_vanish_are_no_error_on_any_loop(new_loop) -> None:
             reader, writer = await asyncio.open_connection(host, port)
             assert "result" in await ask(reader, writer, GREETING)
             await closed(writer)
-            await until(lambda: not server._connections, "the server lets go of them")
+            await until(lambda: len(open_files()) == before, "the server lets go of them")
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 from tests.support.mcp_dialogue import MODERN_META, talking_to
 from tests.support.waiting import until
 
 from trunkline.mcpserver import Server
 from trunkline.mcpserver.messages import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from trunkline.mcpserver.versions import LEGACY, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO, SUPPORTED
+from trunkline.mcpserver.versions import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LEGACY,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    SUPPORTED,
+)
 
 INFO = {"name": "calc", "version": "1.2", "title": "Calculator"}
 
@@ -26,7 +35,7 @@ async def chat(arguments, context):
     return context.client.name
 
 
-@pytest.mark.parametrize("version", LEGACY)
+@every("version", LEGACY)
 async def test_a_handshake_agrees_on_the_clients_version(version: str) -> None:
     async with talking_to(calculator(), greeted="") as client:
         hello = await client.greet(version)
@@ -41,9 +50,17 @@ async def test_a_handshake_agrees_on_the_clients_version(version: str) -> None:
         assert result == {"content": [{"type": "text", "text": '{"sum":3}'}], "structuredContent": {"sum": 3}}
 
 
-async def test_a_version_nobody_knows_is_answered_with_the_latest_of_them() -> None:
+@every("version", ["1.0", "2026-07-28", "2030-01-01", None, 3])
+async def test_a_version_nobody_knows_is_answered_with_the_latest_of_them(version) -> None:
     async with talking_to(calculator(), greeted="") as client:
-        assert (await client.greet("2030-01-01"))["protocolVersion"] == LEGACY[-1]
+        assert (await client.greet(version))["protocolVersion"] == LEGACY[-1]
+
+
+@every("info", [None, 3, {}, {"name": 3, "version": []}])
+async def test_what_a_client_says_of_itself_may_be_anything(info) -> None:
+    async with talking_to(calculator(), greeted="") as client:
+        await client.ask("initialize", {"protocolVersion": LEGACY[-1], "clientInfo": info, "capabilities": 7})
+        assert (await client.call("chat"))["content"] == [{"type": "text", "text": ""}]
 
 
 async def test_instructions_and_title_are_left_out_where_there_are_none() -> None:
@@ -85,18 +102,42 @@ async def test_a_modern_client_needs_no_handshake() -> None:
         assert (failed["resultType"], failed["isError"]) == ("complete", True)
 
 
-@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "no/such"])
+@every("method", ["ping", "logging/setLevel", "resources/subscribe", "no/such"])
 async def test_what_2026_07_28_has_no_longer_is_unknown_there(method: str) -> None:
     async with talking_to(calculator()) as client:
         assert (await client.ask_modern(method))["error"]["code"] == METHOD_NOT_FOUND
 
 
-async def test_a_version_that_is_not_served_is_refused_with_those_that_are() -> None:
+@every("version", ["2031-01-01", "2025-11-25"])
+async def test_a_version_that_is_not_served_is_refused_with_those_that_are(version: str) -> None:
     async with talking_to(calculator(), greeted="") as client:
-        meta = {**MODERN_META, PROTOCOL_VERSION: "2031-01-01"}
-        error = (await client.ask("tools/list", {"_meta": meta}))["error"]
+        error = (await client.ask_modern("tools/list", **{PROTOCOL_VERSION: version}))["error"]
         assert error["code"] == UNSUPPORTED_VERSION
-        assert error["data"]["supported"] == list(SUPPORTED)
+        assert error["data"] == {"supported": list(SUPPORTED), "requested": version}
+
+
+@every(
+    ("method", "meta"),
+    [
+        ("server/discover", {}),
+        ("tools/list", {PROTOCOL_VERSION: "2026-07-28"}),
+        ("tools/list", {**MODERN_META, PROTOCOL_VERSION: 3}),
+        ("tools/list", {**MODERN_META, CLIENT_CAPABILITIES: []}),
+        ("tools/list", {**MODERN_META, LOG_LEVEL: "loud"}),
+    ],
+)
+async def test_a_request_that_describes_itself_badly_is_refused(method: str, meta) -> None:
+    async with talking_to(calculator(), greeted="") as client:
+        assert (await client.ask(method, {"_meta": meta}))["error"]["code"] == INVALID_PARAMS
+
+
+async def test_a_modern_request_says_who_asks() -> None:
+    server, seen = Server(), []
+    server.register_tool("who", {}, lambda _, context: seen.append(context.client))
+    async with talking_to(server, greeted="") as client:
+        said = {CLIENT_INFO: {"name": "c", "version": "1"}, CLIENT_CAPABILITIES: {"roots": {}}}
+        await client.ask_modern("tools/call", {"name": "who"}, **said)
+    assert [(one.name, one.version, one.capabilities) for one in seen] == [("c", "1", {"roots": {}})]
 
 
 async def test_both_eras_may_use_one_connection() -> None:

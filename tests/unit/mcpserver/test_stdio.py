@@ -58,7 +58,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     return out or b"", err or b""
 
 
-def test_what_is_printed_goes_to_stderr_and_children_get_no_input(tmp_path: Path) -> None:
+def test_what_is_printed_goes_to_stderr_and_answers_larger_than_a_pipe_arrive_whole(tmp_path: Path) -> None:
     process = start(tmp_path)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -66,21 +66,14 @@ def test_what_is_printed_goes_to_stderr_and_children_get_no_input(tmp_path: Path
     process.stdin.flush()
     answers = [json.loads(process.stdout.readline()) for _ in range(2)]
     assert answers[1]["result"]["content"][0]["text"] == "quiet"
+    process.stdin.write(talk(*(call("large", number) for number in range(2, 6))))
+    process.stdin.flush()
+    answers = [json.loads(process.stdout.readline()) for _ in range(4)]
+    assert {len(answer["result"]["content"][0]["text"]) for answer in answers} == {3_000_000}
     out, err = ended(process)
     assert out == b"after\n"
     for line in (b"printed", b"written", b"by number", b"child read ''"):
         assert line in err
-
-
-def test_answers_larger_than_a_pipe_arrive_whole(tmp_path: Path) -> None:
-    process = start(tmp_path)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(talk(GREETING, *(call("large", number) for number in range(1, 5))))
-    process.stdin.flush()
-    answers = [json.loads(process.stdout.readline()) for _ in range(5)]
-    assert {len(answer["result"]["content"][0]["text"]) for answer in answers[1:]} == {3_000_000}
-    ended(process)
 
 
 def test_files_are_as_good_as_pipes(tmp_path: Path) -> None:

@@ -51,15 +51,16 @@ async def test_no_more_run_than_there_is_room_for_and_a_cancelled_one_keeps_its_
 
 
 def test_a_function_that_outlives_its_loop_harms_nobody() -> None:
-    go_on, ended = threading.Event(), threading.Event()
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
+        began.set()
         go_on.wait(at_most(20))
         ended.set()
 
     async def main() -> None:
         task = asyncio.get_running_loop().create_task(Threads(1).run(work, "t"))
-        await asyncio.sleep(0.01)
+        await until(began.is_set, "it runs")
         task.cancel()
         await asyncio.wait([task])
 

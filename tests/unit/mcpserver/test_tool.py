@@ -7,12 +7,13 @@ import functools
 import sys
 
 import pytest
+from tests.support.cases import every
 from tests.support.mcp_dialogue import talking_to
 
 from trunkline.mcpserver import Context, Server, ToolError
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "words"),
     [
         (("", {}, print), "name"),
@@ -84,7 +85,7 @@ async def with_context(arguments, context):
     return f"{context.tool} for {context.client.name} {context.client.version} in {context.protocol_version}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("handler", "text"),
     [
         (lambda arguments: "plain", "plain"),
@@ -140,7 +141,7 @@ async def is_unusual(arguments):
     raise Unusual("here")
 
 
-@pytest.mark.parametrize(
+@every(
     ("handler", "text"),
     [
         (refuses, "there is no such invoice"),

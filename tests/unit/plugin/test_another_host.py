@@ -52,7 +52,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
         host.close()
 
 
-def test_it_can_be_asked_for_one_operation(host: Host) -> None:
+def test_it_can_be_asked_for_one_operation_does_its_work_and_ends_when_it_is_told(host: Host) -> None:
     assert host.ask("PluginService/GetInfo", "GetInfoResponse").name == "jobs"
     listed = host.ask("OperationService/ListOperations", "ListOperationsResponse").operations
     for operation in listed:
@@ -61,9 +61,6 @@ def test_it_can_be_asked_for_one_operation(host: Host) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         host.ask("OperationService/GetOperation", "GetOperationResponse", REAL["GetOperationRequest"](name="nothing"))
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-def test_it_does_its_work_and_ends_when_it_is_told(host: Host) -> None:
     host.channel.unary_unary("/plugin.v1.PluginService/Init")(b"", timeout=PATIENCE_S)
     request = REAL["ExecuteRequest"](operation="both", inputs={"output": b'"hello"'})
     done = host.ask("OperationService/Execute", "ExecuteResponse", request)

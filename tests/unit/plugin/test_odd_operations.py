@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.support.plugin_rig import housed, text, value
+from tests.support.waiting import at_most
 
 PROGRAM = """
 import asyncio, functools, os, sys
@@ -75,7 +76,7 @@ plugin.serve()
 async def test_whatever_an_operation_does_its_call_is_answered(tmp_path: Path) -> None:
     program = tmp_path / "odd.py"
     program.write_text(PROGRAM)
-    entry = {"p": {"kind": "plugin", "command": sys.executable, "args": [str(program)], "timeout": 20}}
+    entry = {"p": {"kind": "plugin", "command": sys.executable, "args": [str(program)], "timeout": at_most(20)}}
     async with housed(tmp_path, entry) as house:
         await house.is_in("ready")
         process = text(await house.call("process"))

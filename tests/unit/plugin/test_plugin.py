@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.plugin_rig import JOBS, House, housed, jobs_entry, text, value
+from tests.support.cases import every
+from tests.support.plugin_rig import JOBS, House, housed, jobs_entry, value
 from tests.support.servers import Records
 from tests.support.waiting import at_most
 
@@ -20,8 +21,9 @@ async def ready(house: House) -> None:
     await house.is_in("ready", "jobs")
 
 
-async def test_it_says_what_it_is_and_what_it_can_do(tmp_path: Path) -> None:
-    async with housed(tmp_path, jobs_entry()) as house:
+async def test_it_says_what_it_is_and_what_it_can_do_and_has_the_environment_of_the_handshake(tmp_path: Path) -> None:
+    env = {"PLUGIN_CLIENT_CERT": "a certificate", "OWN": "value"}
+    async with housed(tmp_path, jobs_entry(env=env)) as house:
         await ready(house)
         snapshot = house.gateway.router.catalog.snapshot("jobs")
         assert snapshot is not None
@@ -35,11 +37,20 @@ async def test_it_says_what_it_is_and_what_it_can_do(tmp_path: Path) -> None:
         assert properties["yes"] == {"type": "boolean", "default": True}
         assert definition["inputSchema"]["required"] == ["text", "page"]
         assert snapshot.warnings == ()
+        found = value(await house.call("environment", source="jobs"))["structuredContent"]
+        assert found["AWF_PLUGIN"] == "awf-plugin-v1"
+        assert found["PLUGIN_PROTOCOL_VERSIONS"] == "1"
+        assert Path(found["PLUGIN_UNIX_SOCKET_DIR"]).stat().st_mode & 0o777 == 0o700
+        assert found["OWN"] == "value"
+        assert "PLUGIN_CLIENT_CERT" not in found
 
 
-async def test_results_and_failures_of_every_sort(tmp_path: Path) -> None:
-    async with housed(tmp_path, jobs_entry(config={"a": [1, None]})) as house:
+async def test_results_and_failures_of_every_sort_and_a_function_that_blocks_holds_up_no_other(tmp_path: Path) -> None:
+    plugin = Records(tmp_path, "jobs")
+    async with housed(tmp_path, jobs_entry(config={"a": [1, None]}, args=[JOBS, str(plugin.journal)])) as house:
         await ready(house)
+        stuck = house.begin("block", {"seconds": 3600}, source="jobs")
+        await plugin.wait_for("call", tool="block")
 
         async def call(tool: str, **arguments: object) -> dict[str, object]:
             return value(await house.call(tool, arguments, source="jobs"))
@@ -60,15 +71,7 @@ async def test_results_and_failures_of_every_sort(tmp_path: Path) -> None:
         ):
             failed = await call(tool, **arguments)
             assert failed == {"content": [{"type": "text", "text": words}], "isError": True}
-
-
-async def test_functions_that_block_do_not_hold_up_others(tmp_path: Path) -> None:
-    plugin = Records(tmp_path, "jobs")
-    async with housed(tmp_path, jobs_entry(args=[JOBS, str(plugin.journal)])) as house:
-        await ready(house)
-        stuck = house.begin("block", {"seconds": 3600}, source="jobs")
-        await plugin.wait_for("call", tool="block")
-        assert text(await house.call("echo", {"text": "hi"}, source="jobs")) == "hi"
+        assert not stuck.done
     assert stuck.done
     assert plugin.events("shutdown")
     assert plugin.pids() == []
@@ -81,19 +84,7 @@ async def test_a_start_that_is_refused_is_told_with_its_words(tmp_path: Path) ->
         assert '"@level": "error"' in health.stderr_tail
 
 
-async def test_its_environment_is_what_the_handshake_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = {"PLUGIN_CLIENT_CERT": "a certificate", "OWN": "value"}
-    async with housed(tmp_path, jobs_entry(env=env)) as house:
-        await ready(house)
-        found = value(await house.call("environment", source="jobs"))["structuredContent"]
-        assert found["AWF_PLUGIN"] == "awf-plugin-v1"
-        assert found["PLUGIN_PROTOCOL_VERSIONS"] == "1"
-        assert Path(found["PLUGIN_UNIX_SOCKET_DIR"]).stat().st_mode & 0o777 == 0o700
-        assert found["OWN"] == "value"
-        assert "PLUGIN_CLIENT_CERT" not in found
-
-
-@pytest.mark.parametrize(
+@every(
     ("environ", "words"),
     [
         ({}, "this is a plugin, which a host starts"),

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-import pytest
+from tests.support.cases import every
 from tests.support.fault.tools import FANCY
 
 from trunkline.core.errors import NAME_COLLISION
@@ -26,8 +27,9 @@ def catalog_of(
     *,
     naming: str = "prefixed",
     max_name: int = 48,
+    on_change: Callable[[], None] = lambda: None,
 ) -> Catalog:
-    catalog = Catalog(naming, max_name, lambda: None)
+    catalog = Catalog(naming, max_name, on_change)
     for source in tools:
         catalog.add_source(source, NameRules(**{"prefix": source, **(rules or {}).get(source, {})}))
     for source, names in tools.items():
@@ -145,8 +147,8 @@ def test_every_change_is_told_and_the_same_snapshot_again_is_none() -> None:
 
 def test_a_hidden_source_is_not_listed_but_its_tools_are_still_found() -> None:
     changes: list[int] = []
-    catalog = catalog_of({"s": ["a"], "u": ["b"]})
-    catalog._on_change = lambda: changes.append(1)
+    catalog = catalog_of({"s": ["a"], "u": ["b"]}, on_change=lambda: changes.append(1))
+    changes.clear()
     catalog.hide("s", True)
     catalog.hide("s", True)
     assert listed(catalog) == ["u_b"]
@@ -215,7 +217,7 @@ def test_a_hashed_name_that_another_tool_really_has_is_a_collision_too() -> None
 # Spellings -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "p_tool",
@@ -234,7 +236,7 @@ def test_every_accepted_spelling_finds_the_tool(name: str) -> None:
     assert found(catalog_of({"src": ["tool"], "other": ["else"]}, {"src": {"prefix": "p"}}), name) == "src.tool"
 
 
-@pytest.mark.parametrize("name", ["", ".", "src.", "src", "src.tool.x", "SRC.tool", "src/tool", "x.src.tool", "p.tool"])
+@every("name", ["", ".", "src.", "src", "src.tool.x", "SRC.tool", "src/tool", "x.src.tool", "p.tool"])
 def test_other_spellings_find_nothing(name: str) -> None:
     assert catalog_of({"src": ["tool"], "other": ["else"]}, {"src": {"prefix": "p"}}).find(name) is None
 
@@ -266,7 +268,7 @@ def test_an_address_wins_over_a_bare_name_with_a_dot() -> None:
 # Names that are not known yet ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["s.t", "s_t", "s__t", "s:t", "p_t", "trunkline.s.t"])
+@every("name", ["s.t", "s_t", "s__t", "s:t", "p_t", "trunkline.s.t"])
 def test_a_source_that_may_have_an_unknown_name_is_told_by_how_it_begins(name: str) -> None:
     catalog = Catalog("prefixed", 48, lambda: None)
     catalog.add_source("s", NameRules(prefix="p"))

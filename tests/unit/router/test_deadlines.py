@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import OK, Desk, problem_of
+from tests.unit.router.fakes import Desk, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.errors import DEADLINE
@@ -49,19 +49,6 @@ def test_the_longest_time_of_a_call_does_not_count_what_its_client_took(
         assert not call.done
         await asyncio.sleep(65)
         assert problem_of(call).code is DEADLINE
-        desk.router.roster.close()
-
-    run_with_clock(monkeypatch, main())
-
-
-def test_a_call_that_was_answered_in_time_leaves_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        desk = Desk(tmp_path)
-        source = desk.add("s", "t", timeout_s=60.0)
-        call = desk.call("s_t")
-        source.held[0].finish(OK)
-        await asyncio.sleep(120)
-        assert call.outcome is OK
         desk.router.roster.close()
 
     run_with_clock(monkeypatch, main())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.cases import every
 from tests.support.fault.tools import FANCY
 
 from trunkline.core.tool import Item, Snapshot, Tool
@@ -48,6 +49,7 @@ def test_a_later_snapshot_replaces_the_earlier_and_leaves_no_scratch_file(tmp_pa
     assert os.listdir(tmp_path) == ["key.json"]
 
 
+@pytest.mark.law
 def test_only_the_user_may_read_what_is_kept(tmp_path: Path) -> None:
     definitions = Definitions(tmp_path / "d")
     definitions.save("key", SNAPSHOT)
@@ -78,7 +80,7 @@ def test_the_sample_file_of_the_next_test_is_good_before_it_is_damaged(tmp_path:
     assert Definitions(tmp_path).load("s", "key") is not None
 
 
-@pytest.mark.parametrize(
+@every(
     "content",
     [
         b"",
@@ -95,7 +97,6 @@ def test_the_sample_file_of_the_next_test_is_good_before_it_is_damaged(tmp_path:
         msgspec.json.encode({**GOOD, "tools": None}),
         msgspec.json.encode(GOOD).replace(b'{"name":"a"}', b'{"name":"a","name":"b"}'),
     ],
-    ids=lambda content: content[:24].decode("latin-1"),
 )
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key.json").write_bytes(content)
@@ -119,7 +120,7 @@ def test_the_same_configuration_has_the_same_fingerprint() -> None:
     assert fingerprint("s", STDIO) == fingerprint("s", again)
 
 
-@pytest.mark.parametrize(
+@every(
     "other",
     [
         replace(STDIO, command="walk"),
@@ -131,7 +132,6 @@ def test_the_same_configuration_has_the_same_fingerprint() -> None:
         replace(STDIO, cwd=Path("/elsewhere")),
         HTTP,
     ],
-    ids=range(8),
 )
 def test_any_change_of_the_command_gives_another_fingerprint(other: object) -> None:
     assert fingerprint("s", other) != fingerprint("s", STDIO)
@@ -143,6 +143,7 @@ def test_secret_parts_of_an_http_server_count_as_well() -> None:
     assert fingerprint("t", HTTP) != fingerprint("s", HTTP)
 
 
+@pytest.mark.law
 def test_a_fingerprint_tells_nothing_of_what_went_into_it() -> None:
     assert "secret" not in fingerprint("s", HTTP)
     assert len(fingerprint("s", HTTP)) == 32

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.cases import every
 from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller
@@ -23,8 +24,8 @@ def place(arguments: str) -> str:
     return "" if problem is None else problem.message.removesuffix(" climbs out of a folder")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "where"),
+@every(
+    "arguments, where",
     [
         ('{"path":"../x"}', "`arguments.path`"),
         ('{"a":{"b":["fine",{"c":1,"deep":"..\\\\x"}]}}', "`arguments.a.b[1].deep`"),
@@ -50,12 +51,14 @@ def test_the_guard_names_the_place_of_a_string_that_climbs(arguments: str, where
     assert place(arguments) == where
 
 
+@pytest.mark.law
 def test_what_climbs_is_not_repeated() -> None:
     problem = traversal_problem(raw_call('{"path":"../very-private"}'), 20)
     assert problem is not None
     assert "very-private" not in str(problem.data()) + problem.message
 
 
+@pytest.mark.law
 async def test_a_guarded_source_never_sees_a_call_that_climbs(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     source = desk.add("files", "read", guards_paths=True)
@@ -67,7 +70,7 @@ async def test_a_guarded_source_never_sees_a_call_that_climbs(tmp_path: Path) ->
     assert desk.replies == desk.ended == [call]
 
 
-@pytest.mark.parametrize("members", [{"Arguments": {"path": "../x"}}, {"inputResponses": {"a": "../x"}}])
+@every("members", [{"Arguments": {"path": "../x"}}, {"inputResponses": {"a": "../x"}}])
 async def test_nothing_that_is_sent_beside_the_arguments_climbs_either(tmp_path: Path, members: dict[str, Any]) -> None:
     desk = Desk(tmp_path)
     source = desk.add("files", "read", guards_paths=True)
@@ -100,8 +103,8 @@ async def test_switching_the_guard_on_counts_from_the_next_call_on(tmp_path: Pat
     assert problem_of(desk.call("files.read", {"arguments": {"path": "../x"}})).code is PATH_TRAVERSAL
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
+@every(
+    "method, params",
     [
         ("prompts/get", {"name": "review", "arguments": {"file": "../x"}}),
         ("resources/read", {"uri": "notes://box/..%2fsecret"}),

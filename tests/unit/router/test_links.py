@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.unit.router.fakes import Desk
 
 from trunkline.core.call import Cached, Call, Caller, Result
@@ -43,6 +44,7 @@ async def test_a_uri_in_a_result_leads_back_to_the_server_that_gave_it(tmp_path:
     assert desk.router.links.resolve(ME, "made://up") == ("b", "made://up")
 
 
+@pytest.mark.law
 async def test_what_one_principal_was_given_means_nothing_for_another(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     gives(desk, "b", "made://up")

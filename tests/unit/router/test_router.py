@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.cases import every
 from tests.unit.router.fakes import OK, Desk, offer, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -25,7 +26,6 @@ from trunkline.core.errors import (
     Phase,
 )
 from trunkline.core.events import Note
-from trunkline.core.source import State
 from trunkline.router.catalog import Catalog
 from trunkline.router.options import NameRules
 from trunkline.router.router import tool_params
@@ -106,24 +106,20 @@ def test_an_answer_before_the_call_returns_is_delivered_once(play: Callable[[Sce
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("s_nothing", "Unknown tool: s_nothing"),
-        ("nothing", "Unknown tool: nothing"),
-        ("else.t", "Unknown tool: else.t (no server `else`)"),
-        ("trunkline.else.t", "Unknown tool: trunkline.else.t (no server `else`)"),
-        ("", "Unknown tool: "),
-    ],
-)
-def test_an_unknown_tool_is_refused_at_once(play: Callable[[Scene], None], name: str, says: str) -> None:
+def test_an_unknown_tool_is_refused_at_once(play: Callable[[Scene], None]) -> None:
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
         here.add("s", "t")
-        problem = problem_of(here.call(name))
-        assert problem.code is UNKNOWN_TOOL
-        assert problem.message == says
-        assert problem.executed == "no"
+        for name, why in (
+            ("s_nothing", ""),
+            ("nothing", ""),
+            ("else.t", " (no server `else`)"),
+            ("trunkline.else.t", " (no server `else`)"),
+            ("", ""),
+        ):
+            problem = problem_of(here.call(name))
+            assert (problem.code, problem.message) == (UNKNOWN_TOOL, f"Unknown tool: {name}{why}")
+            assert problem.executed == "no", name
 
     play(scene)
 
@@ -150,18 +146,18 @@ def test_a_reply_that_fails_is_noted_and_hurts_nobody_else(play: Callable[[Scene
     play(scene)
 
 
-@pytest.mark.parametrize("state", ["ready", "starting"])
-def test_arguments_too_deep_to_be_written_on_one_line_are_refused(play: Callable[[Scene], None], state: State) -> None:
+def test_arguments_too_deep_to_be_written_on_one_line_are_refused(play: Callable[[Scene], None]) -> None:
     async def scene(desk: Callable[..., Desk]) -> None:
         here = desk()
-        source = here.add("s", *(["t"] if state == "ready" else []), state=state)
+        sources = {"starting": here.add("starting", state="starting"), "ready": here.add("ready", "t")}
         deep = {"arguments": msgspec.Raw(b"{\n}"), "x": msgspec.Raw(b"\n" + b"[" * 5000 + b"]" * 5000)}
-        call = here.router.call_tool(Caller(), "s_t", deep, here.replies.append)
-        other = here.call("s_t")
-        here.publish("s", "t")
-        here.health("s", "ready")
-        assert (problem_of(call).code, problem_of(call).executed) == (PARSE_ERROR, "no")
-        assert source.held == [other]
+        for name, source in sources.items():
+            call = here.router.call_tool(Caller(), f"{name}_t", deep, here.replies.append)
+            other = here.call(f"{name}_t")
+            here.publish(name, "t")
+            here.health(name, "ready")
+            assert (problem_of(call).code, problem_of(call).executed) == (PARSE_ERROR, "no"), name
+            assert source.held == [other], name
 
     play(scene)
 
@@ -183,18 +179,20 @@ def test_a_known_tool_of_a_starting_server_waits_for_it(play: Callable[[Scene], 
     play(scene)
 
 
-@pytest.mark.parametrize("name", ["s_t", "s.t", "s:t", "s__t", "trunkline.s_t"])
-def test_a_name_of_a_server_that_has_not_said_what_it_offers_waits(play: Callable[[Scene], None], name: str) -> None:
+def test_a_name_of_a_server_that_has_not_said_what_it_offers_waits(play: Callable[[Scene], None]) -> None:
+    names = ("s_t", "s.t", "s:t", "s__t", "trunkline.s_t")
+
     async def scene(desk: Callable[..., Desk]) -> None:
-        here = desk()
+        here = desk(in_flight_per_source=len(names), queue_per_source=len(names))
         source = here.add("s", state="starting")
-        call = here.call(name)
+        calls = {name: here.call(name) for name in names}
         await asyncio.sleep(30)
-        assert not call.done
+        assert not [name for name, call in calls.items() if call.done]
         here.publish("s", "t")
         here.health("s", "ready")
-        assert source.held == [call]
-        call.finish(OK)
+        assert source.held == list(calls.values())
+        for call in source.held:
+            call.finish(OK)
 
     play(scene)
 
@@ -584,7 +582,7 @@ def test_a_call_without_arguments_has_none() -> None:
     assert params_for() == b'{"name":"t"}'
 
 
-@pytest.mark.parametrize("name", ["github_a", "github.a", "github:a", "gh_a", "trunkline.gh_a"])
+@every("name", ["github_a", "github.a", "github:a", "gh_a", "trunkline.gh_a"])
 async def test_a_server_that_never_told_its_tools_is_named_as_the_reason_whatever_its_prefix(
     tmp_path: Path, name: str
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller, Result
@@ -53,7 +54,8 @@ async def test_a_task_is_asked_of_the_server_that_made_it_under_its_own_id(tmp_p
     assert answer(call)["taskId"] == task_id
 
 
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.law
+@every("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_an_id_of_somebody_else_or_of_nobody_is_unknown(tmp_path: Path, method: str) -> None:
     desk = desk_with_tool(tmp_path)
     task_id = make_task(desk)
@@ -103,6 +105,7 @@ async def test_tasks_of_2025_11_25_keep_their_shape(tmp_path: Path) -> None:
     assert answer(outcome) == {"content": [], "_meta": {"other": 1, RELATED_TASK: {"taskId": task_id}}}
 
 
+@pytest.mark.law
 async def test_an_id_of_one_session_is_unknown_in_another(tmp_path: Path) -> None:
     desk = desk_with_tool(tmp_path)
     call = desk.call("a_t", {"task": {}}, caller=LEGACY)
@@ -112,9 +115,7 @@ async def test_an_id_of_one_session_is_unknown_in_another(tmp_path: Path) -> Non
     assert problem_of(asked).code is UNKNOWN_TASK
 
 
-@pytest.mark.parametrize(
-    ("method", "caller"), [("tasks/list", LEGACY), ("tasks/update", LEGACY), ("tasks/result", MODERN)]
-)
+@every("method, caller", [("tasks/list", LEGACY), ("tasks/update", LEGACY), ("tasks/result", MODERN)])
 async def test_each_era_has_its_own_methods(tmp_path: Path, method: str, caller: Caller) -> None:
     desk = desk_with_tool(tmp_path)
     assert problem_of(desk.request(method, {"taskId": "1"}, caller=caller)).code is UNKNOWN_METHOD
@@ -162,11 +163,12 @@ async def test_what_a_server_says_outside_calls_has_our_ids_too(tmp_path: Path) 
     assert message == ("a", "notifications/message", b'{"level":"info"}')
 
 
+@pytest.mark.law
 def test_ids_of_another_gateway_or_of_one_before_mean_nothing() -> None:
     assert Tasks().place(LEGACY, Tasks().shown(LEGACY, TaskPlace("a", "1"))) is None
 
 
-@pytest.mark.parametrize("raw", [b'{"taskId":5}', b'{"tasks":{"taskId":1}}', b'["taskId"]', b'{"task":["taskId"]}'])
+@every("raw", [b'{"taskId":5}', b'{"tasks":{"taskId":1}}', b'["taskId"]', b'{"task":["taskId"]}'])
 def test_what_cannot_be_read_stays_as_it_is(raw: bytes) -> None:
     assert Tasks().to_caller(LEGACY, "a", raw) == raw
 

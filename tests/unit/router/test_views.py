@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.catalog import Catalog
@@ -32,6 +34,7 @@ def test_everybody_sees_the_catalog_itself_while_nothing_differs() -> None:
     assert views.of(ANNA) is views.of(NOBODY) is catalog
 
 
+@pytest.mark.law
 def test_one_session_sees_what_its_own_server_offers_and_the_others_do_not() -> None:
     _, views = views_of(a=["x"], b=["y"])
     views.overlay("anna", "a", offers("a", "x", "grown"))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import sys
+import time
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-
-from trunkline.core import call as call_module
-from trunkline.router import deadlines as deadlines_module
-from trunkline.router import router as router_module
-from trunkline.router import summary as summary_module
 
 
 class _NoWaiting(selectors.DefaultSelector):
@@ -37,10 +34,10 @@ class ClockLoop(asyncio.SelectorEventLoop):
 
 
 def run_with_clock(monkeypatch: pytest.MonkeyPatch, main: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=ClockLoop) as runner:
+    """Whatever of the gateway looks at the clock sees that of the loop."""
+    with asyncio.Runner(loop_factory=ClockLoop) as runner, monkeypatch.context() as patched:
         loop = runner.get_loop()
-        monkeypatch.setattr(router_module, "monotonic", loop.time)
-        monkeypatch.setattr(deadlines_module, "monotonic", loop.time)
-        monkeypatch.setattr(summary_module, "monotonic", loop.time)
-        monkeypatch.setattr(call_module, "monotonic", loop.time)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("trunkline.") and getattr(module, "monotonic", None) is time.monotonic:
+                patched.setattr(module, "monotonic", loop.time)
         runner.run(main)

@@ -17,6 +17,7 @@ from tests.support.models.chat import CHAT
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.runs import Ran, run_text, settings_in
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
+from tests.support.waiting import at_most
 
 from trunkline.config.gateway import TelemetrySettings
 from trunkline.config.settings import Settings
@@ -41,7 +42,7 @@ KEY = "sk-very-secret-key"
 
 
 def jobs(**keys: Any) -> PluginSection:
-    return PluginSection(command=sys.executable, args=(JOBS,), timeout=10.0, **keys)
+    return PluginSection(command=sys.executable, args=(JOBS,), timeout=at_most(10), **keys)
 
 
 def flow(model: ScriptedModel, proxy: str, timeout: str = "60") -> str:
@@ -144,6 +145,7 @@ def span_tree(file: Path) -> dict[str, str]:
     return {span["name"]: names.get(span.get("parentSpanId", ""), "") for span in found}
 
 
+@pytest.mark.law
 async def test_exactly_the_exposed_operations_of_a_plugin_are_added_under_its_name(tmp_path: Path) -> None:
     proxy = "{enable: true, intercept_builtins: false, plugin_tools: [{plugin: jobs, expose: [echo]}]}"
     async with model_saying(calls(Use("jobs_echo", {"text": "hi"}), Use("jobs_hidden")), says("ok")) as model:
@@ -212,6 +214,7 @@ def plugin_with(folder: Path, name: str, *operations: str) -> PluginSection:
     return PluginSection(command=entry["command"], args=tuple(entry["args"]))
 
 
+@pytest.mark.law
 async def test_a_plugin_gets_nothing_of_our_environment_but_the_usual(tmp_path: Path) -> None:
     proxy = "{enable: true, plugin_tools: [{plugin: jobs, expose: [environment]}]}"
     async with model_saying(calls(Use("jobs_environment")), says("ok")) as model:
@@ -251,17 +254,18 @@ async def test_a_program_that_takes_too_long_is_told_with_the_steps_own_timeout(
     program = tmp_path / "claude"
     program.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 1.2.3 && exit\nexec sleep 600\n')
     program.chmod(0o755)
-    text = "{name: slow, states: {initial: ask, ask: {type: agent, provider: claude, prompt: hi, timeout: 1500ms}}}"
+    step = f"{{type: agent, provider: claude, prompt: hi, timeout: {at_most(1500):.0f}ms}}"
+    text = f"{{name: slow, states: {{initial: ask, ask: {step}}}}}"
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     problem = problem_of(await run_text(tmp_path, text, environ=environ))
     assert (problem.code, problem.where) == (STEP_TIMEOUT, "ask")
-    assert " 1.5 s " in problem.message
+    assert f" {at_most(1.5):g} s " in problem.message
 
 
 async def test_a_model_that_is_busy_all_the_time_is_told_as_it_goes_and_where_the_step_fails(tmp_path: Path) -> None:
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 429 Busy\r\nRetry-After: 30\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 429 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         writer.close()
 
     server = await asyncio.start_server(busy, "127.0.0.1", 0)
@@ -274,7 +278,7 @@ async def test_a_model_that_is_busy_all_the_time_is_told_as_it_goes_and_where_th
             type: agent
             provider: openai_compatible
             prompt: hi
-            timeout: 1500ms
+            timeout: {at_most(1500):.0f}ms
             options: {{base_url: "{url}", model: m, api_key: "${{MODEL_KEY}}"}}
         """
     async with server:

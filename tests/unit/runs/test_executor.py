@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.support.processes import descendants
+from tests.support.child_trees import marked, new_mark, survivors
 from tests.support.runs import run_text
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import COMMAND_FAILED, STEP_INTERRUPTED, STEP_TIMEOUT, TOO_MANY_STEPS
 from trunkline.runs.executor import MOST_STEPS
@@ -104,20 +104,23 @@ async def test_a_folder_that_cannot_be_one_is_not_there(tmp_path: Path, folder: 
     assert ran.way == [("a", COMMAND_FAILED.id, "")]
 
 
+@pytest.mark.law
 async def test_a_step_over_its_time_is_ended_with_everything_it_started(tmp_path: Path) -> None:
+    mark, limit_ms = new_mark(), at_most(500)
     ran = await run_text(
         tmp_path,
-        """
+        f"""
         name: slow
         states:
           initial: wait
-          wait: {type: step, command: "echo begun; sleep 600 & sleep 600", timeout: 500ms, on_failure: end}
-          end: {type: terminal, status: failure}
+          wait: {{type: step, command: "echo begun; sleep 600 & sleep 600", timeout: {limit_ms:.0f}ms, on_failure: end}}
+          end: {{type: terminal, status: failure}}
         """,
+        environ=marked(mark),
     )
     assert ran.way == [("wait", STEP_TIMEOUT.id, "begun")]
     assert ran.end.problem is not None
-    assert not [process for process in descendants(os.getpid()) if "sleep" in repr(process)]
+    assert survivors(mark) == []
 
 
 async def test_a_circle_of_steps_comes_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +194,7 @@ async def test_a_long_output_is_kept_within_bounds(tmp_path: Path) -> None:
     assert len(output) < 200_000
 
 
+@pytest.mark.law
 async def test_commands_get_the_environment_but_for_our_tokens(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "COLOUR": "blue", "TRUNKLINE_TOKEN": "secret"}
     text = "{name: env, states: {initial: look, look: {type: step, command: 'echo $COLOUR-$TRUNKLINE_TOKEN'}}}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from trunkline.core.errors import DEADLINE, STEP_TIMEOUT, Problem
 from trunkline.runs.progress import Progress
 from trunkline.runs.run_events import (
@@ -49,6 +51,7 @@ def shown(event: RunEvent) -> list[str]:
     return list(Progress(REDACT).lines(event))
 
 
+@pytest.mark.law
 def test_nothing_from_outside_drives_a_terminal_or_makes_lines_of_its_own_and_no_secret_is_shown() -> None:
     progress, summary = Progress(REDACT), Summary(REDACT)
     for event in EVENTS:

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 from tests.support.runs import settings_in
+from tests.support.waiting import START_WAIT_S
 
 from trunkline.config.sources import SourceSection
 from trunkline.core.call import Caller
@@ -37,7 +39,7 @@ async def started(wanted: StepSettings, *private: Path) -> AsyncIterator[StepGat
         private=tuple(map(str, private)),
     )
     try:
-        await gateway.start(patience_s=20.0)
+        await gateway.start(patience_s=START_WAIT_S)
         yield gateway
     finally:
         await gateway.close()
@@ -47,6 +49,7 @@ def toolbox(gateway: StepGateway) -> RouterToolbox:
     return RouterToolbox(gateway.router, gateway.caller, limit_bytes=1000)
 
 
+@pytest.mark.law
 async def test_built_in_tools_keep_away_from_the_folder_of_the_run(tmp_path: Path) -> None:
     private, wanted = tmp_path / "run", settings_of_step(settings_in(tmp_path / "x"), Proxy(), {}, tmp_path)
     private.mkdir()
@@ -100,7 +103,7 @@ def test_a_plugin_may_be_called_as_the_built_in_source_is(tmp_path: Path) -> Non
     assert (gateway.meta_tools, gateway.disclosure, gateway.naming) == (False, "all", "prefixed")
 
 
-@pytest.mark.parametrize(
+@every(
     ("content", "structured", "text"),
     [
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], {"x": 1}, "a\nb"),

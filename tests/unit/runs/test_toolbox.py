@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.plugin_rig import JOBS
 from tests.support.runs import settings_in
-from tests.support.waiting import until
+from tests.support.waiting import START_WAIT_S, at_most, until
 
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
@@ -29,12 +29,12 @@ LONGEST = 50_000
 @asynccontextmanager
 async def started(folder: Path) -> AsyncIterator[StepGateway]:
     proxy = Proxy(plugin_tools=(PluginTools(plugin="jobs", expose=("echo",)),))
-    plugin = PluginSection(command=sys.executable, args=(JOBS,), timeout=10.0)
+    plugin = PluginSection(command=sys.executable, args=(JOBS,), timeout=at_most(10))
     wanted = settings_of_step(settings_in(folder / "x"), proxy, {"jobs": plugin}, folder)
     caller = Caller(principal="step:a")
     gateway = StepGateway(wanted, Events(), caller=caller, environ=os.environ, redact=str, private=())
     try:
-        await gateway.start(patience_s=20.0)
+        await gateway.start(patience_s=START_WAIT_S)
         yield gateway
     finally:
         await gateway.close()

@@ -28,20 +28,6 @@ async def asked(thread: QueryThread, text: str):
     return await answer
 
 
-async def test_a_query_gets_the_vector_of_its_text():
-    async with query_thread() as thread:
-        vector = await asked(thread, "take a screenshot")
-    assert (vector == ENCODER.get().encode(["take a screenshot"])[0]).all()
-
-
-async def test_a_query_asked_lately_is_answered_at_once():
-    async with query_thread() as thread:
-        vector = await asked(thread, "read a file")
-        answers = []
-        thread.ask("read a file", asyncio.get_running_loop(), answers.append)
-        assert answers[0] is vector
-
-
 async def test_those_who_ask_the_same_meanwhile_share_the_answer():
     async with query_thread() as thread:
         first, second = await asyncio.gather(asked(thread, "send a mail"), asked(thread, "send a mail"))
@@ -65,19 +51,15 @@ async def test_beyond_a_number_of_waiting_queries_there_is_no_answer():
         assert await asked(thread, "query after that") is not None
 
 
-async def test_only_the_latest_answers_are_remembered():
+async def test_only_the_latest_answers_are_remembered_and_given_at_once(monkeypatch):
+    monkeypatch.setattr("trunkline.search.query_thread._REMEMBERED", 20)
     async with query_thread() as thread:
-        vectors = [await asked(thread, f"{number}") for number in range(300)]
+        vectors = [await asked(thread, f"{number}") for number in range(30)]
         answers: list[object] = []
-        thread.ask("299", asyncio.get_running_loop(), answers.append)
+        thread.ask("29", asyncio.get_running_loop(), answers.append)
         thread.ask("0", asyncio.get_running_loop(), answers.append)
         assert len(answers) == 1
-        assert answers[0] is vectors[299]
-
-
-async def test_without_an_encoder_the_answer_is_none(tmp_path):
-    async with query_thread(LazyEncoder(tmp_path)) as thread:
-        assert await asked(thread, "anything") is None
+        assert answers[0] is vectors[29]
 
 
 async def test_who_still_waits_at_the_end_gets_none_and_so_does_who_comes_later():

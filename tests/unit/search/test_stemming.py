@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import pytest
+from tests.support.cases import every
 
 from trunkline.search.stemming import stem
 
 
-@pytest.mark.parametrize(
+@every(
     "forms",
     [
         "issue issues issued issuing",
@@ -29,7 +29,7 @@ def test_different_words_stay_apart() -> None:
     assert len({stem(word) for word in words}) == len(words)
 
 
-@pytest.mark.parametrize("word", ["", "a", "db", "v2", "été", "天气", "x" * 5000, "s", "ss", "ing", "eed", "yyy"])
+@every("word", ["", "a", "db", "v2", "été", "天气", "x" * 5000, "s", "ss", "ing", "eed", "yyy"])
 def test_odd_words_do_no_harm(word: str) -> None:
     assert len(stem(word)) <= len(word)
 

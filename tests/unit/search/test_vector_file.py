@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.search.vector_file import VectorFile
 from trunkline.search.vector_records import NOTHING, text_key
@@ -63,6 +64,7 @@ def test_gateways_that_share_a_folder_keep_what_the_other_one_has(folder):
     assert found(one, 1, 2, 3) == found(other, 1, 2, 3) == some(1, 2, 3)
 
 
+@pytest.mark.law
 def test_folder_and_file_are_for_their_owner_only(file, folder):
     file.keep(some(1))
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -80,7 +82,7 @@ def changed(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
-@pytest.mark.parametrize(
+@every(
     "spoil",
     [
         lambda data: b"",
@@ -88,16 +90,15 @@ def changed(data: bytes, place: int) -> bytes:
         lambda data: data[:-1],
         lambda data: data[: len(data) // 2],
         lambda data: data + b"more",
-        lambda data: changed(data, 0),
-        lambda data: changed(data, 25),
+        lambda data: changed(data, 0),  # what kind of file it is
+        lambda data: changed(data, 25),  # the model
         lambda data: changed(data, len(data) // 2),
         lambda data: changed(data, len(data) - 1),
     ],
-    ids=["empty", "foreign", "a byte short", "half", "longer", "magic", "model", "body", "end"],
 )
-def test_a_damaged_file_counts_as_empty_and_is_replaced(file, folder, spoil):
+def test_a_damaged_file_counts_as_empty_and_is_replaced(tmp_path, spoil):
+    file, path = VectorFile(tmp_path, MODEL), tmp_path / "vectors"
     file.keep(some(1, 2))
-    path = folder / "vectors"
     path.write_bytes(spoil(path.read_bytes()))
     assert found(file, 1, 2) == {}
     file.keep(some(3))

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.search.encoder import DATA
 from trunkline.search.wordpiece import MAX_PIECES, WordPieces, words
@@ -18,7 +19,7 @@ def pieces() -> WordPieces:
     return WordPieces.load(DATA / "vocab.txt")
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["text"][:30])
+@every("sample", SAMPLES)
 def test_pieces_are_those_the_encoder_was_trained_with(pieces, sample):
     assert pieces.numbers(sample["text"]) == sample["pieces"]
 
@@ -31,8 +32,8 @@ def test_a_word_that_no_pieces_make_is_one_unknown_piece():
     assert SMALL.numbers("filex read") == [BEGIN, UNKNOWN, 4, END]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
+    "text, expected",
     [
         ("read.file", ["read", ".", "file"]),
         ("Größe café", ["große", "cafe"]),
@@ -54,10 +55,8 @@ def test_a_text_without_words_has_the_two_marks_only():
     assert SMALL.numbers(" \x07 ") == [BEGIN, END]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["read " * 200_000, "s" * 1_000_000, "\u0301" * 1_000_000, "文" * 1_000_000, "\ud800" * 1000, "😀" * 1000],
-    ids=["words", "one word", "accents", "chinese", "lone surrogates", "emoji"],
+@every(
+    "text", ["read " * 200_000, "s" * 1_000_000, "\u0301" * 1_000_000, "文" * 1_000_000, "\ud800" * 1000, "😀" * 1000]
 )
 def test_a_text_of_any_size_gives_a_bounded_number_of_pieces(pieces, text):
     numbers = pieces.numbers(text)

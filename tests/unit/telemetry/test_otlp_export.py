@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
+from tests.support.cases import every
 from tests.support.collector import Behaviour, Collector, attributes_of
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, at_most, until
 
-from trunkline.telemetry.otlp_export import BATCH, CLOSE_S, QUEUE_LIMIT, OtlpExporter
+from trunkline.telemetry.otlp_export import BATCH, QUEUE_LIMIT, OtlpExporter
 from trunkline.telemetry.otlp_json import Envelope
 from trunkline.telemetry.redact import Redactor
 from trunkline.telemetry.tracing import Tracer
@@ -23,7 +24,7 @@ RETRY_SOON = (0.02, 0.02)
 class Rig:
     def __init__(self, url: str, **options: Any) -> None:
         self.said: list[tuple[str, str]] = []
-        options = {"delay_s": 0.01, "pauses_s": RETRY_SOON, "timeout_s": 5.0, **options}
+        options = {"delay_s": 0.01, "pauses_s": RETRY_SOON, "timeout_s": at_most(10), **options}
         envelope = Envelope({"service.name": "test"})
         say = lambda level, message: self.said.append((level, message))  # noqa: E731
         self.exporter = OtlpExporter(f"{url}/v1/traces", [("x-key", "abc")], envelope, say=say, **options)
@@ -48,7 +49,8 @@ async def rig(url: str, **options: Any) -> AsyncIterator[Rig]:
     try:
         yield made
     finally:
-        await made.tracer.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await made.tracer.close()
 
 
 async def test_spans_leave_in_batches_with_the_headers_that_were_asked_for() -> None:
@@ -71,14 +73,14 @@ async def test_spans_leave_in_batches_with_the_headers_that_were_asked_for() -> 
 
 async def test_what_is_left_at_the_end_leaves_then() -> None:
     with Collector() as collector:
-        async with rig(collector.url, delay_s=60.0) as here:
+        async with rig(collector.url, delay_s=3600.0) as here:
             here.spans(2 * BATCH + 10)
             assert here.counts == (0, 0)
         assert here.counts == (2 * BATCH + 10, 0)
         assert len(collector.spans) == 2 * BATCH + 10
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
+@every("status", [429, 502, 503, 504])
 async def test_a_collector_that_is_busy_is_asked_again(status: int) -> None:
     with Collector(Behaviour(status), Behaviour(status)) as collector:
         async with rig(collector.url) as here:
@@ -110,7 +112,7 @@ async def test_a_collector_that_stays_busy_loses_spans_and_they_are_counted() ->
 
 async def test_at_the_end_a_busy_collector_is_asked_once() -> None:
     with Collector(always=Behaviour(503)) as collector:
-        async with rig(collector.url, delay_s=60.0) as here:
+        async with rig(collector.url, delay_s=3600.0) as here:
             here.spans(2 * BATCH)
         assert here.counts == (0, 2 * BATCH)
         assert len(collector.paths) == 1
@@ -129,7 +131,7 @@ async def test_a_collector_that_refuses_is_not_asked_again() -> None:
         assert len(collector.paths) == 3
 
 
-@pytest.mark.parametrize(("rejected", "counts"), [(b'"2"', (3, 2)), (b"-3", (5, 0)), (b"99", (0, 5)), (b"{}", (5, 0))])
+@every(("rejected", "counts"), [(b'"2"', (3, 2)), (b"-3", (5, 0)), (b"99", (0, 5)), (b"{}", (5, 0))])
 async def test_spans_that_a_collector_rejects_are_counted_as_dropped(rejected: bytes, counts: tuple[int, int]) -> None:
     body = b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no"}}' % rejected
     with Collector(Behaviour(200, body)) as collector:
@@ -140,32 +142,27 @@ async def test_spans_that_a_collector_rejects_are_counted_as_dropped(rejected: b
 
 
 async def test_without_a_collector_spans_wait_up_to_a_limit_and_the_end_is_not_held_up() -> None:
-    async with rig(f"http://127.0.0.1:{free_port()}", pauses_s=(60.0,)) as here:
+    async with rig(f"http://127.0.0.1:{free_port()}", pauses_s=(3600.0,)) as here:
         here.spans(1)
         await until(lambda: here.levels == ["warning"], "the trouble was told")
-        began = time.monotonic()
         here.spans(QUEUE_LIMIT + 7)
         assert here.counts == (0, 7)
-        assert time.monotonic() - began < 5
-    assert time.monotonic() - began < CLOSE_S + 5
     assert here.counts == (0, QUEUE_LIMIT + 8)
     assert here.levels == ["warning"]
 
 
 async def test_a_collector_that_hangs_holds_up_the_end_for_its_deadline_only() -> None:
     with Collector(always=Behaviour(hangs=True)) as collector:
-        async with rig(collector.url, timeout_s=60.0) as here:
+        async with rig(collector.url, timeout_s=3600.0) as here:
             here.spans(3)
             await until(lambda: len(collector.paths) == 1, "it was asked")
             here.spans(2)
-            began = time.monotonic()
-        assert time.monotonic() - began < CLOSE_S + 5
         assert here.counts == (0, 5)
 
 
 async def test_a_collector_that_hangs_once_is_asked_again() -> None:
     with Collector(Behaviour(hangs=True)) as collector:
-        async with rig(collector.url, timeout_s=0.2) as here:
+        async with rig(collector.url, timeout_s=0.2, pauses_s=RETRY_SOON * 50) as here:
             here.spans(1)
             await until(lambda: here.counts == (1, 0), "it was taken in the end")
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.wire.dialin import (
     BadLine,
@@ -52,7 +53,7 @@ def test_an_object_is_shown_as_text_and_is_structured_too() -> None:
     assert "isError" not in result
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "text"),
     [(b'"plain"', "plain"), (b"[1, 2]", "[1, 2]"), (b"null", "null"), (b"true", "true"), (b"1e400", "1e400")],
 )
@@ -67,7 +68,7 @@ def test_an_mcp_result_passes_unchanged() -> None:
     assert mcp(b'{"success":true,"data":%b}' % image) == json.loads(image)
 
 
-@pytest.mark.parametrize(
+@every(
     ("result", "text"),
     [
         (b'{"success":false,"data":null,"error":"no such window"}', "no such window"),
@@ -88,7 +89,7 @@ def test_a_result_without_success_has_succeeded_if_it_has_no_error() -> None:
     assert text_of(mcp(b'{"data":"fine"}')) == "fine"
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         b'{"Type":"ToolResponse","CorrelationId":7,"Result":{"Success":true,"Data":"x","Error":null}}',
@@ -96,7 +97,6 @@ def test_a_result_without_success_has_succeeded_if_it_has_no_error() -> None:
         b'\xef\xbb\xbf{"type":"toolResponse","correlationId":7,"result":{"success":true,"data":"x"}}',
         b' { "type" : "toolResponse" , "extra" : [1] , "correlationId" : 7 , "result" : {"success":true,"data":"x"} } ',
     ],
-    ids=["PascalCase", "any order, id as text", "byte order mark", "blanks"],
 )
 def test_other_spellings_are_the_same_response(line: bytes) -> None:
     message = read_line(line)
@@ -109,7 +109,7 @@ def test_half_a_character_is_replaced_and_costs_nothing_else() -> None:
     assert text_of(mcp(b'{"success":true,"data":"cut \\ud83d"}')) == "cut \ufffd"
 
 
-@pytest.mark.parametrize(
+@every(
     "result",
     [
         b'{"success":true,"data":NaN}',
@@ -122,7 +122,6 @@ def test_half_a_character_is_replaced_and_costs_nothing_else() -> None:
         b"[]",
         b'"text"',
     ],
-    ids=["NaN", "bad JSON", "bad UTF-8", "too deep", "no boolean", "twice", "null", "list", "text"],
 )
 def test_a_broken_answer_names_its_call(result: bytes) -> None:
     with pytest.raises(BadLine) as broken:
@@ -136,7 +135,7 @@ def test_an_answer_without_a_result_names_its_call() -> None:
     assert broken.value.correlation_id == 7
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [b"hello", b"{", b"[]", b"1", b'"x"', b"\xff\xfe\x00", b'{"type":"register","type":"register"}', b"{}}", b"null"],
 )
@@ -155,7 +154,7 @@ def test_an_id_is_read_only_where_an_answer_begins() -> None:
     assert readable_id(b'{"correlationId":"12",') is None
 
 
-@pytest.mark.parametrize("number", [b"null", b"1.5", b'"x"', b"[]", b"{}"])
+@every("number", [b"null", b"1.5", b'"x"', b"[]", b"{}"])
 def test_a_response_whose_id_is_none_belongs_to_nobody(number: bytes) -> None:
     with pytest.raises(BadLine) as broken:
         read_line(response(b'{"success":true}', number))
@@ -182,7 +181,7 @@ def test_an_app_that_does_not_count_is_counted_for() -> None:
     assert progress(progress="half", total="all", message=None) == {"progress": 4}
 
 
-@pytest.mark.parametrize(("data", "text"), [("so far", "so far"), ({"n": 1}, '{"n": 1}'), ([1], "[1]")])
+@every(("data", "text"), [("so far", "so far"), ({"n": 1}, '{"n": 1}'), ([1], "[1]")])
 def test_a_part_of_the_result_is_shown_as_the_message(data: Any, text: str) -> None:
     assert progress(progress=1, data=data) == {"progress": 1, "message": text}
     assert progress(progress=1, message="words", data=data) == {"progress": 1, "message": "words"}
@@ -206,7 +205,7 @@ def test_a_registration_in_any_case() -> None:
     assert (pascal.app_name, pascal.tools, pascal.token, pascal.acknowledge) == ("A", [], "", False)
 
 
-@pytest.mark.parametrize(
+@every(
     ("members", "word"),
     [
         ({}, "appName"),
@@ -227,7 +226,7 @@ def test_a_registration_that_cannot_be_taken_says_why(members: dict[str, Any], w
     assert wrong.value.acknowledge is True
 
 
-@pytest.mark.parametrize("line", [b"{}", b'{"type":"hello"}', b'{"type":5}', b'{"type":"registered"}'])
+@every("line", [b"{}", b'{"type":"hello"}', b'{"type":5}', b'{"type":"registered"}'])
 def test_a_message_of_another_type_is_just_unknown(line: bytes) -> None:
     assert isinstance(read_line(line), Unknown)
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
+from tests.support.cases import every
 
 from trunkline.wire.lines import LineFramer, LineTooLong
 
@@ -42,7 +45,7 @@ def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_does_not() -> None
         LineFramer(5).feed(b"123456\n")
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+@every("size", [1, 2, 3, 7, 100])
 def test_the_limit_does_not_depend_on_chunking(size: int) -> None:
     framer = LineFramer(5)
     data = b"abc\nde\n0123456789\n"
@@ -95,3 +98,16 @@ def test_a_partial_line_completed_before_an_oversized_one_is_delivered() -> None
         framer.feed(b"c\r\n\n0123456789\n")
     assert caught.value.lines == [b"abc"]
     assert framer.blank_lines == 1
+
+
+def test_many_tiny_pieces_of_a_line_cost_little_more_than_their_bytes() -> None:
+    framer = LineFramer(1_000_000)
+    tracemalloc.start()
+    try:
+        for number in range(25_000):
+            framer.feed(b"%04d" % (number % 10_000))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert framer.buffered_bytes == 100_000
+    assert held < 2 * framer.buffered_bytes

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.wire.service import BadAnswer, Executed, execute_body, read_executed, read_tools
 
@@ -13,7 +14,7 @@ def test_arguments_are_spliced_in_as_they_were_written() -> None:
     assert json.loads(body) == {"serviceId": 's"1', "sessionId": "é", "tool": "tool", "args": {"n": 1.5}}
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "executed"),
     [
         (b'{"output":1.50}', Executed(b"1.50", None)),
@@ -25,7 +26,7 @@ def test_the_output_is_taken_out_as_it_was_written(body: bytes, executed: Execut
     assert read_executed(body) == executed
 
 
-@pytest.mark.parametrize(
+@every(
     "body",
     [
         b"",
@@ -41,7 +42,6 @@ def test_the_output_is_taken_out_as_it_was_written(body: bytes, executed: Execut
         b'{"output":%b1%b}' % (b"[" * 50_000, b"]" * 50_000),
         b'{"output":1} x',
     ],
-    ids=range(12),
 )
 def test_what_is_no_result_is_refused(body: bytes) -> None:
     with pytest.raises(BadAnswer):
@@ -57,7 +57,7 @@ def test_tools_are_listed_bare_or_as_a_member() -> None:
         assert listed.warnings == ()
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"{}", b'{"tools":{}}', b"7", b"\xff", b"[" * 50_000], ids=range(7))
+@every("body", [b"", b"null", b"{}", b'{"tools":{}}', b"7", b"\xff", b"[" * 50_000])
 def test_what_is_no_list_is_refused(body: bytes) -> None:
     with pytest.raises(BadAnswer):
         read_tools(body)

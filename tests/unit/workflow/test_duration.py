@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.workflow.duration import parse_duration
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "seconds"),
     [
         ("1s", 1),
@@ -32,7 +33,7 @@ def test_durations_are_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "",

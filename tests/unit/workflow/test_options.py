@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 from tests.support.workflow_files import codes, load_agent, load_states, severities, state
 
 from trunkline.config.render import render, render_json
@@ -60,6 +61,7 @@ def test_a_server_of_ones_own_may_want_no_key() -> None:
     assert (options(loaded).api_key, options(loaded).lacking) == ("", ())
 
 
+@pytest.mark.law
 def test_a_key_that_is_not_set_is_a_warning_and_another_is_never_used_instead() -> None:
     for environ in ({}, {"KEY": ""}):
         loaded = load("{model: m, base_url: 'http://h', api_key: '${KEY}'}", OPENAI_API_KEY="other", **environ)
@@ -68,7 +70,7 @@ def test_a_key_that_is_not_set_is_a_warning_and_another_is_never_used_instead() 
         assert len(options(loaded).lacking) == 1
 
 
-@pytest.mark.parametrize("written", ["base_url: '${NOPE}'", "headers: {A: '${NOPE}'}"])
+@every("written", ["base_url: '${NOPE}'", "headers: {A: '${NOPE}'}"])
 def test_other_variables_that_are_not_set_are_warnings_too(written: str) -> None:
     loaded = load(f"{{model: m, {written}}}", OPENAI_API_KEY="k")
     assert severities(loaded) == [("TL110", "warning")]
@@ -90,7 +92,8 @@ def test_what_one_step_lacks_is_not_said_of_the_next() -> None:
     assert state(loaded, "b", AgentState).options.lacking == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.law
+@every(
     "written",
     [
         SECRET,
@@ -108,13 +111,14 @@ def test_a_key_in_the_file_is_an_error_and_never_shown(written: str) -> None:
     assert SECRET not in render(loaded.problems, loaded.text) + render_json(loaded.problems)
 
 
+@pytest.mark.law
 def test_a_secret_in_a_header_is_a_warning() -> None:
     loaded = load(f"{{model: m, base_url: 'http://h', headers: {{X-Api-Key: {SECRET}}}}}")
     assert severities(loaded) == [("TL121", "warning")]
     assert SECRET not in render(loaded.problems, loaded.text)
 
 
-@pytest.mark.parametrize(
+@every(
     ("written", "code"),
     [
         ("base_url: ftp://x", "TL104"),

@@ -45,7 +45,11 @@ class Sandbox:
         _remove_left_behind()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
         """Where the private folders are."""
-        self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
+        try:
+            self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
+        except OSError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Remove what commands left in their private folders, and what their mounts left in the root."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class SandboxChoice:
     async def _trial(self, program: str, *, writable: bool) -> str:
         """Why it cannot be used; empty when it can, and then there it is."""
         try:
-            sandbox = await asyncio.to_thread(Sandbox, program, self._root, self._env, self._hidden, self._fixed)
+            sandbox = await self._make(program)
         except OSError as error:
             return f"no folder for it: {error.strerror}"
         argv = ["/bin/sh", "-c", _TRIAL, "sh", sandbox.root, "yes" if writable else "no"]
@@ -134,6 +135,17 @@ class SandboxChoice:
                 await asyncio.to_thread(sandbox.close)
                 self._commands.release(sandbox.scratch)
         return obstacle
+
+    async def _make(self, program: str) -> Sandbox:
+        loop = asyncio.get_running_loop()
+        making = loop.run_in_executor(None, Sandbox, program, self._root, self._env, self._hidden, self._fixed)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            # the thread goes on, and makes folders that nobody would know of
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread((await making).close)
+            raise
 
 
 def _verdict(ended: Ended) -> str:

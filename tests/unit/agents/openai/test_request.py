@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.agents.openai.conversed import ModelTurn, ToolCall
 from trunkline.agents.openai.endpoint import Endpoint
@@ -36,7 +37,7 @@ def call(arguments: str = "", **more: Any) -> ToolCall:
     return ToolCall(id="c1", name="Read", arguments=arguments, **more)
 
 
-@pytest.mark.parametrize(
+@every(
     ("base_url", "url"),
     [
         ("https://api.example.com/v1", "https://api.example.com/v1/chat/completions"),
@@ -51,7 +52,7 @@ def test_turns_are_asked_for_below_the_base_url(base_url: str, url: str) -> None
     assert target_of(base_url).url == url
 
 
-@pytest.mark.parametrize(
+@every(
     "base_url", ["", "api.example.com/v1", "ftp://x/v1", "http://", "http://x:port/v1", "http://x/a b", "http://[x/v1"]
 )
 def test_what_is_no_address_is_refused(base_url: str) -> None:
@@ -70,7 +71,8 @@ def test_the_key_is_a_bearer_token_and_headers_of_the_user_win() -> None:
     assert azure[b"host"] == b"localhost:8000"
 
 
-@pytest.mark.parametrize("bad", ["line\r\nX-Evil: 1", "schl\u00fcssel\u2603"])
+@pytest.mark.law
+@every("bad", ["line\r\nX-Evil: 1", "schl\u00fcssel\u2603"])
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(bad: str) -> None:
     with pytest.raises(GatewayError) as caught:
         head(api_key=bad)
@@ -79,6 +81,7 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(bad: str) -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.law
 def test_secrets_are_not_in_the_repr() -> None:
     shown = repr(endpoint(headers={"api-key": "another-secret"}))
     assert KEY not in shown
@@ -123,7 +126,7 @@ def test_other_words_are_found_in_what_a_server_says_once_each() -> None:
     assert usual.after(500, "stream_options") == usual
 
 
-@pytest.mark.parametrize(
+@every(
     ("written", "read"),
     [
         ("", b"{}"),
@@ -164,7 +167,7 @@ def test_what_the_model_said_is_told_to_it_again() -> None:
     assert [call["function"]["arguments"] for call in message["tool_calls"]] == ["{}", "{}", '{"a":1}']
 
 
-@pytest.mark.parametrize("value", [{"half": "\ud83d"}, {"\ud83d": 1}, nested(2_000)], ids=["text", "key", "depth"])
+@every("value", [{"half": "\ud83d"}, {"\ud83d": 1}, nested(2_000)])
 def test_what_a_server_gave_and_cannot_be_sent_is_left_out(value: object) -> None:
     turn = ModelTurn(calls=(call("", extra={"extra_content": value}),), extra={"reasoning_content": "half \ud83d"})
     message = sent(assistant_message(turn))

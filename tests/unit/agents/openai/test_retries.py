@@ -3,6 +3,7 @@ from __future__ import annotations
 from email.utils import formatdate
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.agents.openai.endpoint import Patience
 from trunkline.agents.openai.retries import MOST_TRIES, Setback, Tries, broken_off, refused, unreachable, wait_asked
@@ -16,7 +17,7 @@ def answered(status: int, said: str = "", **headers: str) -> Setback:
     return refused("host", status, said, {name.replace("_", "-").encode(): v.encode() for name, v in headers.items()})
 
 
-@pytest.mark.parametrize(
+@every(
     ("headers", "seconds"),
     [
         ({}, None),
@@ -35,7 +36,7 @@ def test_a_server_says_when_to_come_again(headers: dict[bytes, bytes], seconds: 
     assert wait_asked(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
+@every("status", [408, 429, 500, 502, 503, 504, 529])
 def test_what_passes_is_tried_again_after_growing_waits(status: int) -> None:
     tries = Tries(PATIENCE)
     waits = [tries.after(answered(status)) for _ in range(MOST_TRIES - 1)]
@@ -45,7 +46,7 @@ def test_what_passes_is_tried_again_after_growing_waits(status: int) -> None:
     assert caught.value.problem.code is MODEL_REFUSED
 
 
-@pytest.mark.parametrize("status", [301, 307, 400, 401, 403, 404, 409, 413, 422, 501])
+@every("status", [301, 307, 400, 401, 403, 404, 409, 413, 422, 501])
 def test_what_stays_is_not_tried_again(status: int) -> None:
     with pytest.raises(GatewayError) as caught:
         Tries(PATIENCE).after(answered(status, "no such model"))

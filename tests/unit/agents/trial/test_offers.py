@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.cases import every
 
 from trunkline.agents.trial.offers import tools_offered
 
@@ -25,16 +25,16 @@ UNREAD = {
 GEMINI = {"tools": [{"functionDeclarations": [{"name": "mcp_t_Read"}, {"name": "glob"}]}, {"googleSearch": {}}]}
 
 
-@pytest.mark.parametrize(
+@every(
     ("body", "names"),
     [
-        pytest.param(MESSAGES, ("Read", "web_search"), id="messages"),
-        pytest.param(CHAT, ("t_Read",), id="chat completions"),
-        pytest.param(RESPONSES, ("exec", "mcp__t/Read", "web_search", "apply_patch"), id="responses"),
-        pytest.param(UNREAD, ("shell/", "apply_patch"), id="what no version has yet"),
-        pytest.param(GEMINI, ("mcp_t_Read", "glob", "googleSearch"), id="gemini"),
-        pytest.param({"messages": []}, (), id="no tools"),
-        pytest.param([1], (), id="no object"),
+        (MESSAGES, ("Read", "web_search")),
+        (CHAT, ("t_Read",)),
+        (RESPONSES, ("exec", "mcp__t/Read", "web_search", "apply_patch")),
+        (UNREAD, ("shell/", "apply_patch")),
+        (GEMINI, ("mcp_t_Read", "glob", "googleSearch")),
+        ({"messages": []}, ()),
+        ([1], ()),
     ],
 )
 def test_the_tools_of_a_request_are_found_whichever_api_it_is_for(body: object, names: tuple[str, ...]) -> None:
@@ -57,6 +57,6 @@ def test_whatever_an_agent_sends_is_read_without_a_fault(body: object) -> None:
     tools_offered(json.dumps({"tools": body, "input": body}).encode())
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff\x00", b"null"])
+@every("body", [b"", b"{", b"\xff\x00", b"null"])
 def test_what_is_no_json_offers_nothing(body: bytes) -> None:
     assert tools_offered(body) == ()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from tests.support.child_trees import MARK, new_mark, survivors
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import PYTHON, FakeAgent
 
 from trunkline.agents.plan import Asked, Plan
@@ -53,7 +52,7 @@ class Stage:
             project=folder / "project",
             run=folder / "run",
             server=None,
-            timeout_s=5.0,
+            timeout_s=at_most(30),
         )
         given = {"PATH": os.environ["PATH"], MARK: self.mark}
         self._runner = AgentRunner(self.children, home=folder / "home", environ=given)
@@ -76,6 +75,7 @@ async def tried(folder: Path, script: str) -> Tried:
     return result
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("script", "own_tools"),
     [
@@ -124,16 +124,15 @@ async def test_an_agent_that_hangs_is_ended_when_its_time_is_over(
     assert not result.isolated
 
 
+@pytest.mark.law
 async def test_whoever_cancels_a_trial_ends_the_agent(tmp_path: Path) -> None:
     stage, agent = Stage(tmp_path), Agent(ASK + CONNECTS + HANG)
     running = asyncio.ensure_future(stage.tried(agent))
     try:
         await until(lambda: survivors(stage.mark) != [], "the agent is up")
         running.cancel()
-        began = monotonic()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert monotonic() - began < 5
         assert survivors(stage.mark) == []
     finally:
         await stage.children.close()

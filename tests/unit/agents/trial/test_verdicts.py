@@ -17,12 +17,6 @@ def test_what_a_trial_showed_is_known_for_that_version_only(tmp_path: Path) -> N
     assert again.of("gemini", "1.0.0") is None
 
 
-def test_a_trial_that_came_to_nothing_is_not_kept(tmp_path: Path) -> None:
-    verdicts = Verdicts(tmp_path)
-    verdicts.keep("codex", "1.0.0", Tried(why="it hung"))
-    assert verdicts.of("codex", "1.0.0") is None
-
-
 def test_a_file_that_makes_no_sense_is_as_good_as_none(tmp_path: Path) -> None:
     verdicts = Verdicts(tmp_path)
     verdicts.keep("codex", "1.0.0", Tried())

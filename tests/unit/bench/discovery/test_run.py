@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.pairs import IN_FULL
 from tests.support.waiting import at_most
 
 ROOT = Path(__file__).parents[4]
@@ -20,17 +21,19 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_a_quick_run_measures_everything_on_the_own_set(tmp_path):
-    ran = run(tmp_path)
+    """The searches at least: costs and contexts start many programs, and are for `make test-all`."""
+    ran = run(tmp_path, *([] if IN_FULL else ["--parts", "quality", "--queries", "5"]))
     assert ran.returncode == 0, ran.stderr
     written = (tmp_path / "RESULTS.md").read_text()
-    for part in ("## Bars", "## Quality", "## Cost", "## Context", "## Method"):
+    for part in ("## Bars", "## Quality", "## Cost", "## Context", "## Method") if IN_FULL else ("## Quality",):
         assert part in written
     record = json.loads((tmp_path / "last.json").read_text())
     assert {row["method"] for row in record["quality"]} == {"plain", "fastmcp", "lexical", "full"}
-    assert record["costs"]["meaning"]["encoded"] == record["costs"]["meaning"]["tools"]
-    assert record["costs"]["meaning_again"]["encoded"] == 0
-    assert all(row["found"] > 0 for row in record["context"])
-    assert all(row["told"] == row["searched"] for row in record["context"])
+    if IN_FULL:
+        assert record["costs"]["meaning"]["encoded"] == record["costs"]["meaning"]["tools"]
+        assert record["costs"]["meaning_again"]["encoded"] == 0
+        assert all(row["found"] > 0 for row in record["context"])
+        assert all(row["told"] == row["searched"] for row in record["context"])
 
 
 def test_a_folder_without_sets_is_refused(tmp_path):

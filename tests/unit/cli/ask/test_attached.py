@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.canned import Asked, canned
+from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
@@ -57,11 +58,11 @@ async def test_tools_are_listed_and_called(tmp_path: Path, era: str) -> None:
             assert isinstance(await call(desk, "refuse"), RemoteError)
 
 
-@pytest.mark.parametrize("name", ["s_add", "s.add", "s:add", "add", "trunkline.s.add"])
-async def test_a_schema_is_found_by_other_spellings_where_nobody_can_be_asked(tmp_path: Path, name: str) -> None:
+async def test_a_schema_is_found_by_other_spellings_where_nobody_can_be_asked(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, era="modern", tools=[ADD]) as server:
         async with attached_desk(There(server.url)) as desk:
-            assert await desk.schema(name) == ADD["inputSchema"]
+            for name in ("s_add", "s.add", "s:add", "add", "trunkline.s.add"):
+                assert await desk.schema(name) == ADD["inputSchema"], name
             assert await desk.schema("no_such_thing") == {}
 
 
@@ -98,13 +99,13 @@ async def test_a_gateway_that_is_not_there_is_told_at_once() -> None:
     assert missing.code is GATEWAY_UNREACHABLE
 
 
-@pytest.mark.parametrize("token", ["", "wrong"])
-async def test_a_gateway_that_wants_another_token_is_told_with_what_to_do(tmp_path: Path, token: str) -> None:
+async def test_a_gateway_that_wants_another_token_is_told_with_what_to_do(tmp_path: Path) -> None:
     with HttpFaults(tmp_path, faults=["unauthorized"]) as server:
-        problem = await problem_with(There(server.url, token=token))
-    assert problem.code is UNAUTHORIZED
-    assert ("does not accept the token" if token else "asks for a token") in problem.message
-    assert "TRUNKLINE_TOKEN" in problem.hint
+        for token, said in (("", "asks for a token"), ("wrong", "does not accept the token")):
+            problem = await problem_with(There(server.url, token=token))
+            assert problem.code is UNAUTHORIZED
+            assert said in problem.message
+            assert "TRUNKLINE_TOKEN" in problem.hint
 
 
 @pytest.mark.parametrize("fault", ["html_502", "redirect"])
@@ -115,9 +116,7 @@ async def test_what_is_no_gateway_is_told(tmp_path: Path, fault: str) -> None:
     assert server.url in problem.message
 
 
-@pytest.mark.parametrize(
-    "page", [(200, b"<html>"), (200, b"{}"), (404, b"not here"), (200, b'{"jsonrpc":"2.0","id":1,"result":5}')], ids=str
-)
+@every("page", [(200, b"<html>"), (200, b"{}"), (404, b"not here"), (200, b'{"jsonrpc":"2.0","id":1,"result":5}')])
 async def test_any_other_page_is_no_gateway(page: tuple[int, bytes]) -> None:
     async with canned({"/mcp": page}) as server:
         assert (await problem_with(There(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE
@@ -131,6 +130,14 @@ async def test_a_refusal_of_the_gateway_keeps_its_code_and_hint() -> None:
     assert (problem.code, problem.message, problem.hint) == (HOST_REFUSED, "Host `x` is not allowed", "allow it")
 
 
+async def test_what_only_belongs_to_a_handshake_is_no_refusal() -> None:
+    for code in ("TL325", "TL322", "E1"):
+        error = {"code": 1, "message": "no", "data": {"code": code}}
+        page = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        async with canned({"/mcp": (400, page)}) as server:
+            assert (await problem_with(There(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE, code
+
+
 async def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attached, "_ANSWER_S", 0.3)
     async with canned({}) as server:
@@ -139,7 +146,7 @@ async def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert "within 0.3 seconds" in problem.message
 
 
-@pytest.mark.parametrize("token", ["two words", "é", "line\nfeed"])
+@every("token", ["two words", "é", "line\nfeed"])
 async def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
     assert (await problem_with(There("http://127.0.0.1:1/mcp", token=token))).code is BAD_VALUE
     assert (await problem_with(There("http://127.0.0.1:1/mcp", operator_token=token))).code is BAD_VALUE
@@ -164,13 +171,11 @@ async def test_a_gateway_lost_during_a_call_is_told_with_what_may_have_happened(
     assert outcome.problem.executed == "unknown"
 
 
-async def test_a_gateway_that_falls_silent_during_a_call_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attached, "_LOOK_EVERY_S", 0.2)
-    monkeypatch.setattr(attached, "_ANSWER_S", 0.5)
+async def test_a_gateway_that_falls_silent_during_a_call_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async with canned({"/mcp": greeting()}) as server, attached_desk(There(f"{server.url}/mcp")) as desk:
         del server.pages["/mcp"]
+        monkeypatch.setattr(attached, "_LOOK_EVERY_S", 0.2)
+        monkeypatch.setattr(attached, "_ANSWER_S", 0.5)
         with pytest.raises(GatewayError) as error:
             await call(desk, "anything")
     assert error.value.problem.code is GATEWAY_UNREACHABLE
@@ -235,7 +240,7 @@ async def test_an_operators_schema_is_found_by_asking() -> None:
         assert await desk.schema("old.name") == {"type": "object", "n": 1}
 
 
-@pytest.mark.parametrize(
+@every(
     ("page", "code"),
     [
         ((401, b"{}"), "TL401"),
@@ -246,7 +251,6 @@ async def test_an_operators_schema_is_found_by_asking() -> None:
         ((200, b'{"servers":{}}'), "TL207"),
         ((200, b"[" * 100_000), "TL207"),
     ],
-    ids=range(7),
 )
 async def test_what_an_operators_route_may_answer_else_is_told(page: tuple[int, bytes], code: str) -> None:
     pages = {"/mcp": greeting(), "/api/mcp/servers": page, "/api/tools/x/why": page}
@@ -263,6 +267,13 @@ async def test_an_operators_route_that_never_answers_is_given_up(monkeypatch: py
         assert (await problem_with(there, AttachedDesk.servers)).code is GATEWAY_UNREACHABLE
 
 
+async def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "_LIMIT_BYTES", 1000)
+    async with canned({"/mcp": greeting(), "/api/mcp/servers": (200, b" " * 2000)}) as server:
+        there = There(f"{server.url}/mcp", operator_token="op")
+        assert (await problem_with(there, AttachedDesk.servers)).code is GATEWAY_UNREACHABLE
+
+
 async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
     answer = {"content": [], "structuredContent": json.loads(STATUSES), "resultType": "complete"}
     async with canned({"/mcp": greeting()}) as server:
@@ -272,9 +283,7 @@ async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
         assert json.loads(server.asked[-1].body)["params"]["name"] == "trunkline.server_health"
 
 
-@pytest.mark.parametrize(
-    "answer", [{"content": []}, {"structuredContent": {"x": 1}}, {"structuredContent": {"servers": [5]}}], ids=str
-)
+@every("answer", [{"content": []}, {"structuredContent": {"x": 1}}, {"structuredContent": {"servers": [5]}}])
 async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: dict[str, Any]) -> None:
     async with canned({"/mcp": greeting()}) as server:
 
@@ -343,7 +352,7 @@ async def test_no_token_is_sent_where_there_is_none() -> None:
     assert "authorization" not in asked.headers
 
 
-@pytest.mark.parametrize(
+@every(
     ("page", "code", "words"),
     [
         ((404, b"not here"), GATEWAY_UNREACHABLE, "HTTP 404"),
@@ -351,7 +360,6 @@ async def test_no_token_is_sent_where_there_is_none() -> None:
         ((401, b"{}"), UNAUTHORIZED, "does not accept the client's token"),
         ((400, b'{"code":"TL403","detail":"No","hint":"other words"}'), None, "No"),
     ],
-    ids=["older", "other", "token", "refused"],
 )
 async def test_a_gateway_that_does_not_search_is_told(page: tuple[int, bytes], code: Any, words: str) -> None:
     with pytest.raises(GatewayError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.config_files import load_json, settings_of
 from tests.support.servers import StdioFaults
 from tests.support.waiting import until
@@ -41,7 +42,7 @@ async def call(desk: EmbeddedDesk, name: str, **arguments: Any) -> Outcome:
 # Which servers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("tool", "servers"),
     [
         ("", {"git", "git_hub", "fs", "open"}),
@@ -64,9 +65,7 @@ def test_a_name_tells_which_servers_may_have_the_tool(tmp_path: Path, tool: str,
     assert list(narrowed(settings, tool).sources) == [name for name in sources if name in servers]
 
 
-@pytest.mark.parametrize(
-    ("tool", "servers"), [("git.log", ["git"]), ("git_log", ["git", "fs"]), ("log", ["git", "fs"])]
-)
+@every(("tool", "servers"), [("git.log", ["git"]), ("git_log", ["git", "fs"]), ("log", ["git", "fs"])])
 def test_names_without_prefixes_tell_less(tmp_path: Path, tool: str, servers: list[str]) -> None:
     settings = settings_for(tmp_path, {"git": entry(), "fs": entry()}, naming="original")
     assert list(narrowed(settings, tool).sources) == servers
@@ -123,11 +122,11 @@ async def test_an_address_and_a_server_that_is_down_are_no_reason_to_start_the_r
     assert rest.events("start") == []
 
 
-@pytest.mark.parametrize("name", ["s_add", "s.add", "add", "s__add"])
-async def test_a_schema_is_found_by_any_name(tmp_path: Path, name: str) -> None:
+async def test_a_schema_is_found_by_any_name(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s", tools=[ADD])
-    async with embedded_desk(settings_for(tmp_path, server.entry()), nothing, name) as desk:
-        assert await desk.schema(name) == ADD["inputSchema"]
+    async with embedded_desk(settings_for(tmp_path, server.entry()), nothing, "") as desk:
+        for name in ("s_add", "s.add", "add", "s__add"):
+            assert await desk.schema(name) == ADD["inputSchema"], name
         assert await desk.schema("s_nothing") == {}
 
 
@@ -166,6 +165,7 @@ async def test_a_call_that_is_taken_back_is_cancelled_at_its_server(tmp_path: Pa
         await server.wait_for("cancelled")
 
 
+@pytest.mark.law
 async def test_what_servers_say_of_themselves_keeps_no_secret_of_the_file(tmp_path: Path) -> None:
     script = "import os, sys; print('bad key', os.environ['KEY'], file=sys.stderr); sys.exit(3)"
     leaking = {"s": entry(command=sys.executable, args=["-c", script], env={"KEY": "hunter2-hunter2"})}

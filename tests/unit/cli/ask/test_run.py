@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import pytest
+from tests.support.cases import every
 from tests.support.ports import free_port
 
 from trunkline.cli.ask.desk import Desk
@@ -66,7 +67,7 @@ def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -
         ask(question, lambda _: 0, config, None)
 
 
-@pytest.mark.parametrize(
+@every(
     ("problem", "status", "told"),
     [
         (Problem(code=BAD_VALUE, message="bad", where="f:1:2"), 2, "error: f:1:2: TL104: bad\n"),
@@ -77,7 +78,6 @@ def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -
             "error: TL305: late\nthe tool may have run\n",
         ),
     ],
-    ids=["config", "source", "call"],
 )
 def test_a_problem_is_told_with_the_status_it_owns(
     capsys: pytest.CaptureFixture[str], problem: Problem, status: int, told: str

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 
 import pytest
 from tests.support.screen import screen
@@ -38,8 +39,10 @@ def test_a_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_after_a_while_the_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch, "stderr")
+    began = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: began)
     waiting = Waiting("asking")
-    waiting._since -= 65
+    monkeypatch.setattr(time, "monotonic", lambda: began + 65)
     waiting.draw()
     assert shown.text.endswith("asking (65s)")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.config.state import gateway_key, gateways_folder
@@ -188,7 +189,7 @@ def test_a_url_needs_no_file_and_no_path(place: Place) -> None:
     assert whom_to_ask(None, "https://example.com/gw/mcp") == There("https://example.com/gw/mcp")
 
 
-@pytest.mark.parametrize("url", ["", "foo", "ftp://x", "http://", "http://[::1", "http://h:99999", "http://a b", "h:0"])
+@every("url", ["", "foo", "ftp://x", "http://", "http://[::1", "http://h:99999", "http://a b", "h:0"])
 def test_what_is_no_url_is_refused(place: Place, url: str) -> None:
     assert refused(url=url).problem.code is BAD_VALUE
 
@@ -200,16 +201,17 @@ def test_a_gateway_elsewhere_gets_the_tokens_of_the_environment(place: Place, mo
     assert whom_to_ask(None, "http://example.com/mcp") == There("http://example.com/mcp", "", "env", "env-op")
 
 
-@pytest.mark.parametrize("url", [URL, "http://127.0.0.1:4791", "127.0.0.1:4791", "http://localhost:4791/mcp"])
-def test_a_gateway_that_runs_here_is_known_by_its_url(place: Place, url: str) -> None:
+def test_a_gateway_that_runs_here_is_known_by_its_url(place: Place) -> None:
     place.gateway(place.home / "somewhere" / "trunkline.yaml", token="made")
-    assert whom_to_ask(None, url) == There(URL, "", "", "made")
+    for url in (URL, "http://127.0.0.1:4791", "127.0.0.1:4791", "http://localhost:4791/mcp"):
+        assert whom_to_ask(None, url) == There(URL, "", "", "made"), url
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:4792/mcp", "https://localhost:4791/mcp", "http://localhost:4791/x"])
-def test_its_token_is_shown_to_nobody_else(place: Place, url: str) -> None:
+@pytest.mark.law
+def test_its_token_is_shown_to_nobody_else(place: Place) -> None:
     place.gateway(place.home / "somewhere" / "trunkline.yaml", token="made")
-    assert whom_to_ask(None, url) == There(url)
+    for url in ("http://127.0.0.1:4792/mcp", "https://localhost:4791/mcp", "http://localhost:4791/x"):
+        assert whom_to_ask(None, url) == There(url)
 
 
 def test_a_file_that_is_named_with_the_url_gives_its_tokens(place: Place) -> None:
@@ -219,6 +221,7 @@ def test_a_file_that_is_named_with_the_url_gives_its_tokens(place: Place) -> Non
     )
 
 
+@pytest.mark.law
 def test_a_file_that_nobody_named_gives_them_to_its_own_address_only(place: Place) -> None:
     place.file("gateway: {token: secret, operator_token: op, listen: '127.0.0.1:4791'}")
     assert whom_to_ask(None, URL) == There(URL, "", "secret", "op")

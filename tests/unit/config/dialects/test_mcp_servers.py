@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.client_files import load_named, shown
 from tests.support.config_files import codes, settings_of, unready
 
@@ -111,6 +112,7 @@ def test_comments_only_where_the_client_takes_them() -> None:
         assert codes(load_named(name, text)) == ["TL101"]
 
 
+@pytest.mark.law
 def test_secrets_of_a_client_are_shown_nowhere() -> None:
     text = """{
   "mcpServers": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.support.cases import every
 from tests.support.editing import REMOTE, SERVER, added, config, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -11,7 +11,7 @@ from trunkline.config.edit.servers import add_server
 NEW = '  new:\n    command: npx\n    args: [-y, "@a/b"]\n'
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "after"),
     [
         ("", f"mcpServers:\n{NEW}"),
@@ -27,7 +27,6 @@ NEW = '  new:\n    command: npx\n    args: [-y, "@a/b"]\n'
         ("gateway: {max_name: 20}\n", f"gateway: {{max_name: 20}}\nmcpServers:\n{NEW}"),
         ("sources:\n\ngateway:\n", f"sources:\n\ngateway:\n\nmcpServers:\n{NEW}"),
     ],
-    ids=repr,
 )
 def test_the_first_server_of_a_file(before: str, after: str) -> None:
     assert added(before) == after
@@ -113,7 +112,7 @@ sources:
 """
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "gone"),
     [
         ("a", "  a:\n    command: cat   # why cat\n\n"),
@@ -127,7 +126,7 @@ def test_a_removed_server_takes_its_own_lines_and_no_others(name: str, gone: str
     assert removed(FIVE, name) == FIVE.replace(gone, "")
 
 
-@pytest.mark.parametrize("name", ["a", "b", "c", "d"])
+@every("name", ["a", "b", "c", "d"])
 def test_a_replaced_server_stays_where_it_is(name: str) -> None:
     server = NewServer(name=name, command=("tac",))
     text = added(FIVE, server, force=True)

@@ -7,6 +7,7 @@ import tomllib
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.editing import SERVER, added, config, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -48,7 +49,7 @@ def entry(text: str, path: tuple[str, ...], name: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("client", FILES)
+@every("client", FILES)
 def test_a_server_is_added_where_the_client_has_them_and_can_be_taken_back(client: str) -> None:
     name, text, path = FILES[client]
     for server in (LOCAL, REMOTE, OLD):
@@ -171,7 +172,7 @@ def test_what_codex_cannot_say_is_refused() -> None:
             added(CODEX, server, name="config.toml")
 
 
-@pytest.mark.parametrize(
+@every(
     ("client", "text"),
     [
         ("VS Code", "${KEY:-default}"),
@@ -218,9 +219,7 @@ def test_a_replaced_table_stays_where_it_is() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", 'model = "x"', 'model = "x"\n', "# nothing\n\n", '[mcp_servers.z]\ncommand = "cat"\r\n']
-)
+@every("text", ["", 'model = "x"', 'model = "x"\n', "# nothing\n\n", '[mcp_servers.z]\ncommand = "cat"\r\n'])
 def test_a_table_can_be_taken_back(text: str) -> None:
     after = added(text, SERVER, name="config.toml")
     back = removed(after, "new", name="config.toml")

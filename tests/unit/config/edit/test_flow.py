@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.support.cases import every
 from tests.support.editing import REMOTE, SERVER, added, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -16,7 +16,7 @@ SHORT_ENTRIES = '{\n  "mcpServers": {\n    "a": {"command": "cat"}\n  }\n}'
 WINDOWS = TWO_SPACES.replace("\n", "\r\n")
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "new"),
     [
         (TWO_SPACES, ',\n    "new": {\n      "command": "npx",\n      "args": ["-y", "@a/b"]\n    }'),
@@ -30,7 +30,6 @@ WINDOWS = TWO_SPACES.replace("\n", "\r\n")
         (SHORT_ENTRIES, ',\n    "new": {"command": "npx", "args": ["-y", "@a/b"]}'),
         (WINDOWS, ',\r\n    "new": {\r\n      "command": "npx",\r\n      "args": ["-y", "@a/b"]\r\n    }'),
     ],
-    ids=["two spaces", "tabs", "four spaces", "one line", "compact", "short entries", "windows"],
 )
 def test_a_new_server_is_written_like_its_neighbour(before: str, new: str) -> None:
     after = added(before, name="trunkline.json")
@@ -40,7 +39,7 @@ def test_a_new_server_is_written_like_its_neighbour(before: str, new: str) -> No
     assert removed(after, "a", name="trunkline.json").count("{") == before.count("{")
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "after"),
     [
         ("", '{\n  "mcpServers": {\n    "web": {\n      "url": "https://x.example/mcp"\n    }\n  }\n}\n'),
@@ -57,7 +56,6 @@ def test_a_new_server_is_written_like_its_neighbour(before: str, new: str) -> No
             '{\n  "mcpServers": {\n    "web": {\n      "url": "https://x.example/mcp"\n    }\n  }\n}\n',
         ),
     ],
-    ids=repr,
 )
 def test_the_first_server_of_a_file(before: str, after: str) -> None:
     assert added(before, REMOTE, name="trunkline.json") == after
@@ -77,7 +75,7 @@ THREE = """\
 """
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "gone"),
     [
         ("a", '    "a": {"command": "cat"}, // one\n'),
@@ -101,9 +99,7 @@ def test_a_new_one_goes_behind_the_comments_of_the_last_one() -> None:
     assert removed(after, "new", name="mcp.json") == THREE
 
 
-@pytest.mark.parametrize(
-    "text", ['{"servers": {"a": {"command": "cat"},}}', '{"servers": {"a": {"command": "cat"} , }}']
-)
+@every("text", ['{"servers": {"a": {"command": "cat"},}}', '{"servers": {"a": {"command": "cat"} , }}'])
 def test_a_final_comma_stays_a_final_comma(text: str) -> None:
     after = added(text, name="mcp.json")
     assert after.rstrip("} ").endswith(",")
@@ -111,7 +107,7 @@ def test_a_final_comma_stays_a_final_comma(text: str) -> None:
     assert added(removed(text, "a", name="mcp.json"), name="mcp.json").count('"new"') == 1
 
 
-@pytest.mark.parametrize("comma", ["", ","])
+@every("comma", ["", ","])
 def test_a_comment_about_the_server_before_stays_with_it(comma: str) -> None:
     servers = '{"mcpServers": {\n  "a": {"command": "cat"}'
     before = servers + ', // one, two\n  "b": {"command": "cat"}' + comma + "}}"

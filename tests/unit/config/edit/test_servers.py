@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cases import every
 from tests.support.editing import REMOTE, SERVER, added, config, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -33,7 +34,7 @@ def problem_of_removing(text: str, server: str) -> Problem:
 # add -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["files", "own", "My_Server"])
+@every("name", ["files", "own", "My_Server"])
 def test_a_name_that_is_taken_is_refused(name: str) -> None:
     problem = problem_of_adding(TEXT, NewServer(name=name, command=("cat",)))
     assert (problem.code.id, problem.code.exit) == ("TL106", 2)
@@ -45,17 +46,17 @@ def test_the_place_of_the_one_that_is_there_is_told() -> None:
     assert "on line 5" in problem_of_adding(TEXT, NewServer(name="own", command=("cat",))).message
 
 
-@pytest.mark.parametrize("name", ["a b", "a.b", "", "é", "trunkline"])
+@every("name", ["a b", "a.b", "", "é", "trunkline"])
 def test_names_that_cannot_be_a_source_s_are_refused(name: str) -> None:
     assert problem_of_adding("", NewServer(name=name, command=("cat",))).code.id == "TL111"
 
 
-@pytest.mark.parametrize("text", ["\x00", "\udc80"], ids=ascii)
+@every("text", ["\x00", "\udc80"])
 def test_text_that_no_file_can_hold_is_refused(text: str) -> None:
     assert problem_of_adding("", NewServer(name="x", command=("cat", text))).code.id == "TL104"
 
 
-@pytest.mark.parametrize(
+@every(
     ("server", "code"),
     [
         (NewServer(name="x", url="http://"), "TL104"),
@@ -65,7 +66,6 @@ def test_text_that_no_file_can_hold_is_refused(text: str) -> None:
         (NewServer(name="x", command=("two words",)), "TL104"),
         (NewServer(name="x", command=("",)), "TL105"),
     ],
-    ids=str,
 )
 def test_a_server_with_errors_is_not_written(server: NewServer, code: str) -> None:
     problem = problem_of_adding(TEXT, server)
@@ -73,14 +73,13 @@ def test_a_server_with_errors_is_not_written(server: NewServer, code: str) -> No
     assert not problem.where, "it stands in no file"
 
 
-@pytest.mark.parametrize(
+@every(
     "server",
     [
         NewServer(name="me", command=("trunkline", "stdio")),
         NewServer(name="me", command=("uvx", "trunkline", "up")),
         NewServer(name="me", url="http://localhost:4747/mcp"),
     ],
-    ids=str,
 )
 def test_the_gateway_itself_is_not_added(server: NewServer) -> None:
     problem = problem_of_adding(TEXT, server)
@@ -94,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_not_edited() -> None:
     assert problem.where.startswith("/nowhere/trunkline.yaml:")
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "mcpServers: [a]\n",
@@ -104,7 +103,6 @@ def test_a_file_that_cannot_be_read_is_not_edited() -> None:
         "gateway: &x {}\nmcpServers: *x\n",
         "{gateway: {}, mcpServers: }\n",
     ],
-    ids=repr,
 )
 def test_what_cannot_be_edited_safely_is_refused_with_what_to_write(text: str) -> None:
     problem = problem_of_adding(text)
@@ -126,6 +124,7 @@ def test_a_variable_that_is_not_set_here_is_no_obstacle() -> None:
     assert add_server(config("", environ={"TOKEN": "t"}), server).problems == ()
 
 
+@pytest.mark.law
 def test_a_secret_that_is_written_out_is_warned_about_and_hidden() -> None:
     server = NewServer(name="x", command=("cat",), env={"API_TOKEN": "hunter2hunter2"})
     edited = add_server(config(TEXT), server)
@@ -167,7 +166,7 @@ def test_force_adds_what_is_not_there() -> None:
 # remove ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["My Server", "My_Server"])
+@every("name", ["My Server", "My_Server"])
 def test_a_server_is_found_by_the_name_in_the_file_and_by_the_one_it_goes_by(name: str) -> None:
     assert removed(TEXT, name) == TEXT.replace("  My Server: {command: cat}\n", "")
 

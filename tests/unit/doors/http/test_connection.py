@@ -12,9 +12,6 @@ from tests.support.waiting import until
 from tests.unit.doors.rig import House, Loop, both_loops, house, run_on
 from tests.unit.router.fakes import OK
 
-from trunkline.doors.http import connection as connection_module
-from trunkline.doors.http import server as server_module
-
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -63,8 +60,8 @@ def test_pipelined_requests_are_answered_in_their_order(loop_factory: Loop, tmp_
 def test_any_number_of_pipelined_requests_is_answered(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
-            sending = asyncio.ensure_future(wire.send(GET * 2000))
-            for _ in range(2000):
+            sending = asyncio.ensure_future(wire.send(GET * 1000))
+            for _ in range(1000):
                 assert (await wire.read()).status == 200
             await sending
 
@@ -85,20 +82,14 @@ def test_a_connection_is_kept_for_the_next_request(loop_factory: Loop, tmp_path:
 
 
 @both_loops
-@pytest.mark.parametrize(
-    "request_line",
-    [
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n",
-    ],
-    ids=["close", "HTTP/1.0"],
-)
-def test_a_client_that_wants_no_more_is_closed(loop_factory: Loop, tmp_path: Path, request_line: bytes) -> None:
+def test_a_client_that_wants_no_more_is_closed(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
-            reply = await wire.ask(request_line)
-            assert (reply.status, reply.headers["connection"]) == (200, "close")
-            assert await wire.read_to_end() == b""
+        async with house(tmp_path) as here:
+            for last in (GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), GET.replace(b"/1.1", b"/1.0")):
+                async with await Wire.connect(here.port) as wire:
+                    reply = await wire.ask(last)
+                    assert (reply.status, reply.headers["connection"]) == (200, "close"), last
+                    assert await wire.read_to_end() == b"", last
 
     run_on(loop_factory, main())
 
@@ -137,52 +128,50 @@ def test_requests_may_come_byte_by_byte(loop_factory: Loop, tmp_path: Path) -> N
 # What cannot be read -------------------------------------------------------------------------------------------------
 
 
+UNREADABLE = [
+    (b"nonsense\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n\r\n", 400),
+    (b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+    (b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 10_000 + b"\r\n\r\n", 431),
+    (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", 413),
+    (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+]
+
+
+@pytest.mark.law
 @both_loops
-@pytest.mark.parametrize(
-    ("bad", "status"),
-    [
-        (b"nonsense\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\n\r\n", 400),
-        (b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
-        (b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 10_000 + b"\r\n\r\n", 431),
-        (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", 413),
-        (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-    ],
-    ids=["nonsense", "no host", "HTTP/2", "absolute", "large head", "large body", "two lengths"],
-)
-def test_a_request_that_cannot_be_read_is_answered_and_ends_the_connection(
-    loop_factory: Loop, tmp_path: Path, bad: bytes, status: int
-) -> None:
+def test_a_request_that_cannot_be_read_is_answered_and_ends_the_connection(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
-            reply = await wire.ask(bad + GET)
-            assert reply.status == status
-            assert reply.headers["connection"] == "close"
-            assert json.loads(reply.body)["error"]["data"]["executed"] == "no"
-            assert await wire.read_to_end() == b""
+        async with house(tmp_path) as here:
+            for bad, status in UNREADABLE:
+                async with await Wire.connect(here.port) as wire:
+                    reply = await wire.ask(bad + GET)
+                    assert (reply.status, reply.headers["connection"]) == (status, "close"), bad
+                    assert json.loads(reply.body)["error"]["data"]["executed"] == "no", bad
+                    assert await wire.read_to_end() == b"", bad
 
     run_on(loop_factory, main())
 
 
+@pytest.mark.law
 @both_loops
-@pytest.mark.parametrize("waiting", [0, 1])
-def test_nonsense_behind_good_requests_is_answered_after_them(loop_factory: Loop, tmp_path: Path, waiting: int) -> None:
+def test_nonsense_behind_good_requests_is_answered_after_them(loop_factory: Loop, tmp_path: Path) -> None:
     """Or the client would take the refusal for the answer to its call, and believe that it did not run."""
 
     async def main() -> None:
-        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
+        async with house(tmp_path) as here:
             session = await opened(here)
-            await wire.send(call(1, session) + call(2, session) * waiting + b"nonsense\r\n\r\n")
-            for number in range(waiting + 1):
-                await until(lambda number=number: len(here.source.held) > number, "the call is on its way")
-                here.source.held[number].finish(OK)
-                reply = await wire.read()
-                assert json.loads(reply.body)["id"] == number + 1
-                assert "result" in json.loads(reply.body)
-            refusal = await wire.read()
-            assert refusal.status == 400
-            assert await wire.read_to_end() == b""
+            for waiting in range(2):
+                async with await Wire.connect(here.port) as wire:
+                    await wire.send(call(1, session) + call(2, session) * waiting + b"nonsense\r\n\r\n")
+                    for number in range(waiting + 1):
+                        await until(lambda: here.source.held, "the call is on its way")
+                        here.source.held.pop().finish(OK)
+                        answer = json.loads((await wire.read()).body)
+                        assert (answer["id"], "result" in answer) == (number + 1, True), waiting
+                    assert (await wire.read()).status == 400, waiting
+                    assert await wire.read_to_end() == b"", waiting
 
     run_on(loop_factory, main())
 
@@ -254,71 +243,51 @@ def test_more_connections_than_allowed_are_closed_at_once(loop_factory: Loop, tm
     run_on(loop_factory, main())
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every limit of time is short, and looked at often."""
-    for name in ("READ_S", "IDLE_S", "WRITE_S", "LINGER_S"):
-        monkeypatch.setattr(connection_module, name, 0.2)
-    monkeypatch.setattr(connection_module, "STREAM_AFTER_S", 0.1)
-    monkeypatch.setattr(connection_module, "KEEP_ALIVE_S", 0.1)
-    monkeypatch.setattr(server_module, "_TICK_S", 0.02)
-
-
 @both_loops
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    "start", [b"GET / HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf"]
-)
-def test_a_slow_sender_is_told_and_cut(loop_factory: Loop, tmp_path: Path, start: bytes) -> None:
+def test_a_slow_sender_is_told_and_cut(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
-            reply = await wire.ask(start)
-            assert reply.status == 408
-            assert await wire.read_to_end() == b""
+        async with house(tmp_path) as here:
+            for start in (b"GET / HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf"):
+                async with await Wire.connect(here.port) as wire:
+                    assert (await wire.ask(GET + start)).status == 200
+                    here.later(16)
+                    assert (await wire.read()).status == 408, start
+                    assert await wire.read_to_end() == b""
 
     run_on(loop_factory, main())
 
 
 @both_loops
-@pytest.mark.usefixtures("impatient")
 def test_a_silent_or_idle_connection_is_closed(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(tmp_path) as here:
-            async with await Wire.connect(here.port) as silent:
-                assert await silent.read_to_end() == b""
+        async with house(tmp_path) as here, await Wire.connect(here.port) as silent:
+            await until(lambda: len(here.door) == 1, "it is connected")
+            here.later(16)
+            assert await silent.read_to_end() == b""
             async with await Wire.connect(here.port) as idle:
-                await idle.ask(GET)
+                assert (await idle.ask(GET)).status == 200
+                here.later(16)
+                assert (await idle.ask(GET)).status == 200, "who has asked something may take longer"
+                here.later(76)
                 assert await idle.read_to_end() == b""
 
     run_on(loop_factory, main())
 
 
 @both_loops
-@pytest.mark.usefixtures("impatient")
-def test_a_client_that_reads_nothing_is_cut(loop_factory: Loop, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with house(tmp_path) as here:
-            wire = await Wire.connect(here.port)
-            wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            wire.writer.write(GET * 100_000)
-            await until(lambda: len(here.door) == 1, "it is connected")
-            await until(lambda: len(here.door) == 0, "it is cut")
-            await wire.abort()
-
-    run_on(loop_factory, main())
-
-
-@both_loops
-@pytest.mark.usefixtures("impatient")
 def test_a_quiet_call_becomes_a_stream_that_is_kept_alive(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
             session = await opened(here)
             await wire.send(call(1, session))
+            await until(lambda: here.source.held, "the call is on its way")
+            here.later(11)
             reply = await wire.read_head()
             assert reply.streamed
             parts = wire.body_parts(reply)
-            assert [await anext(parts) for _ in range(2)] == [b":\n\n", b":\n\n"]
+            for _ in range(2):
+                here.later(16)
+                assert await anext(parts) == b":\n\n"
             here.source.held[0].finish(OK)
             rest = b"".join([part async for part in parts])
             assert b'data: {"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n\n' in rest

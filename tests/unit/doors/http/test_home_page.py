@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.doors.http.home_page import HEADERS, Home, render
 from trunkline.router.status import ServerStatus
@@ -107,7 +108,8 @@ def test_without_servers_the_page_says_how_to_add_one() -> None:
     assert "trunkline add" in page()
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.law
+@every("text", HOSTILE)
 def test_no_text_from_a_server_becomes_markup(text: str) -> None:
     harmless = _hostile_page("harmless")
     document = _hostile_page(text)
@@ -138,7 +140,7 @@ def _hostile_page(text: str) -> str:
     return page(server, tools={text: [tool(text, text)], "trunkline": [tool(text, text)]}, mcp_url=f"http://{text}/mcp")
 
 
-@pytest.mark.parametrize(
+@every(
     "definition",
     [b"", b"[]", b"null", b'{"description":1}', b'{"description":null}', b"\xff", b'{"description":"' + b"\xff" * 9],
 )

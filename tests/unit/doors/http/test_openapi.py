@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 from openapi_pydantic import OpenAPI
+from tests.support.cases import every
 from tests.support.http_wire import fetch
 from tests.unit.doors.rig import house
 from tools.write_openapi import DOCUMENT, document, main
@@ -95,7 +96,7 @@ async def test_what_is_answered_fits_the_document(tmp_path: Path) -> None:
         validate(json.loads(wrong.body), "JsonRpcError")
 
 
-@pytest.mark.parametrize(
+@every(
     "body",
     [
         {"name": "tracker", "url": "https://tracker.example.com/mcp"},

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 from tests.support.http_wire import Reply, fetch
 from tests.unit.doors.rig import House, house
 
@@ -28,7 +29,7 @@ async def test_our_own_tools_are_no_server(tmp_path: Path) -> None:
         assert html.index("Tools of the gateway itself") > html.index("s_t")
 
 
-@pytest.mark.parametrize("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5", "*/*, text/html"])
+@every("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5", "*/*, text/html"])
 async def test_a_browser_gets_a_page(tmp_path: Path, accept: str) -> None:
     async with house(tmp_path) as here:
         reply = await home(here, accept)
@@ -38,9 +39,7 @@ async def test_a_browser_gets_a_page(tmp_path: Path, accept: str) -> None:
         assert reply.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize(
-    "accept", [None, "*/*", "text/plain", "application/json", "text/html;q=0", "text/htmlx", "x-text/html", ""]
-)
+@every("accept", [None, "*/*", "text/plain", "application/json", "text/html;q=0", "text/htmlx", "x-text/html", ""])
 async def test_others_get_text(tmp_path: Path, accept: str | None) -> None:
     async with house(tmp_path) as here:
         reply = await home(here, accept)
@@ -66,6 +65,7 @@ async def test_the_page_tells_the_address_it_was_reached_by(tmp_path: Path) -> N
         assert b"http://127.0.0.1/mcp" in sly.body and b"javascript" not in sly.body
 
 
+@pytest.mark.law
 async def test_a_client_that_needs_a_token_is_told_how_to_send_it(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         assert b"Authorization" not in (await home(here)).body

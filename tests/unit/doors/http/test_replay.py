@@ -44,22 +44,6 @@ def test_a_stream_goes_on_where_its_client_left_it_and_no_other_stream_is_mixed_
     assert not first.ended
 
 
-def test_a_stream_that_is_taken_over_ends_on_the_connection_before() -> None:
-    track = Replay(Kept(), primes=True).open()
-    first, second = Connection(), Connection()
-    track.attach(first, 0)
-    track.attach(second, 0)
-    assert first.ended
-    assert not second.ended
-
-
-@pytest.mark.parametrize("event_id", [b"", b"7", b"7-1", b"0-", b"-1", b"a-b", b"0-1-1", b"9" * 30 + b"-1", b"0- 1"])
-def test_an_id_that_was_never_given_finds_nothing(event_id: bytes) -> None:
-    events = Replay(Kept(), primes=True)
-    events.open()
-    assert events.find(event_id) is None
-
-
 def test_what_is_kept_is_bounded_and_an_answer_that_did_not_fit_becomes_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,15 +148,6 @@ def test_a_session_that_ends_leaves_nothing_behind_and_the_others_keep_their_ord
     stays.say(b"c")
     assert said(stays) == [b"b", b"c"]
     assert len(kept) == 2
-
-
-def test_the_order_over_all_sessions_is_no_longer_than_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MAX_EVENTS", 2)
-    kept = Kept()
-    track = Replay(kept, primes=True).open()
-    for _ in range(50):
-        track.say(b"news")
-    assert len(kept) == len(track.events) == 2
 
 
 def test_streams_whose_answer_was_fetched_are_forgotten_with_their_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.client import HttpClient
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
@@ -78,6 +79,7 @@ async def held(here: House, count: int = 1) -> Any:
     return here.source.held[-1]
 
 
+@pytest.mark.law
 async def test_a_dropped_call_goes_on_and_its_answer_waits(tmp_path: Path) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await ask(client, call())
@@ -130,7 +132,7 @@ async def test_a_stream_that_is_paused_ends_without_the_answer_which_is_fetched_
         await again.close()
 
 
-@pytest.mark.parametrize("kind", [FirstClient, HttpClient])
+@every("kind", [FirstClient, HttpClient])
 async def test_before_2025_11_25_events_have_ids_and_streams_no_empty_first_event(
     tmp_path: Path, kind: type[HttpClient]
 ) -> None:
@@ -155,7 +157,7 @@ async def test_news_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await resume(client)
         first = await events.next()
-        (session,) = here.sessions._sessions.values()
+        session = here.session()
         session.push(NEWS)
         assert (await events.next())["data"] == NEWS.decode()
         await wire.abort()
@@ -174,18 +176,19 @@ async def test_a_stream_that_the_gateway_thinks_open_is_taken_over(tmp_path: Pat
         new, new_events = await resume(client, first["id"])
         assert await old_events.rest() == []
         await new_events.next()
-        (session,) = here.sessions._sessions.values()
+        session = here.session()
         session.push(NEWS)
         assert (await new_events.next())["data"] == NEWS.decode()
         await old.close()
         await new.close()
 
 
-async def test_an_id_nobody_knows_opens_the_stream_of_the_session(tmp_path: Path) -> None:
+@every("event_id", ["nonsense", "7", "7-1", "0-", "-1", "a-b", "0-1-1", "9" * 30 + "-1", "0- 1"])
+async def test_an_id_nobody_knows_opens_the_stream_of_the_session(tmp_path: Path, event_id: str) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client:
-        wire, events = await resume(client, "nonsense")
+        wire, events = await resume(client, event_id)
         assert (await events.next())["data"] == ""
-        (session,) = here.sessions._sessions.values()
+        session = here.session()
         await until(lambda: session.stream is not None, "it is the session's own")
         await wire.close()
 
@@ -194,7 +197,7 @@ async def test_a_question_of_no_call_takes_the_stream_of_a_call_where_the_sessio
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await ask(client, call())
         await events.next()
-        (session,) = here.sessions._sessions.values()
+        session = here.session()
         session.push(QUESTION)
         assert (await events.next())["data"] == QUESTION.decode()
         session.push(NEWS)
@@ -212,7 +215,7 @@ async def test_a_question_also_takes_the_stream_of_a_call_that_was_come_back_to(
         again, more = await resume(client, first["id"])
         assert await events.rest() == []
         await more.next()
-        (session,) = here.sessions._sessions.values()
+        session = here.session()
         session.push(QUESTION)
         assert (await more.next())["data"] == QUESTION.decode()
         running.finish(OK)
@@ -243,6 +246,7 @@ async def test_a_question_that_outlives_the_stream_of_its_call_is_taken_back_on_
             await one.close()
 
 
+@pytest.mark.law
 async def test_ids_of_one_session_mean_nothing_in_another(tmp_path: Path) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client, LatestClient(here.port) as other:
         wire, events = await ask(client, call())

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from trunkline.doors.http.openapi_schemas import SCHEMAS
 from trunkline.doors.http.routes import AGENTS, ROUTES
 
+pytestmark = pytest.mark.law
 USE_OF_TOOLS = ("/api/tools/", "/api/proxy/")
 
 

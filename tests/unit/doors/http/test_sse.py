@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, HttpClient
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
@@ -66,7 +67,7 @@ class SseClient:
 
 
 def only_session(here: House) -> SseSession:
-    (session,) = here.sessions._sessions.values()
+    session = here.session()
     assert isinstance(session, SseSession)
     return session
 
@@ -115,6 +116,7 @@ async def test_a_gateway_that_ends_answers_what_is_in_flight(tmp_path: Path) -> 
         assert (answer["id"], answer["error"]["data"]["code"]) == (5, "TL310")
 
 
+@pytest.mark.law
 async def test_a_session_of_one_wire_is_unknown_on_the_other(tmp_path: Path) -> None:
     async with house(tmp_path) as here, SseClient(here.port) as client, HttpClient(here.port) as other:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -124,6 +126,7 @@ async def test_a_session_of_one_wire_is_unknown_on_the_other(tmp_path: Path) -> 
         assert (await fetch(here.port, "POST", f"/messages?session={other.session}", JSON, ping)).status == 404
 
 
+@pytest.mark.law
 async def test_a_session_belongs_to_whoever_opened_it(tmp_path: Path) -> None:
     async with house(tmp_path, token="s3cret") as here:
         client = await SseClient(here.port, {"Authorization": "Bearer s3cret"}).open()
@@ -134,7 +137,7 @@ async def test_a_session_belongs_to_whoever_opened_it(tmp_path: Path) -> None:
         await client.wire.close()
 
 
-@pytest.mark.parametrize(
+@every(
     ("path", "headers", "body", "status"),
     [
         ("/messages", JSON, b"{}", 400),

@@ -145,7 +145,7 @@ class Modern:
 
     @property
     def calls_in_flight(self) -> int:
-        return len(self.house.server._stateless.calls_of("local"))
+        return len(self.house.server.calls_of("local"))
 
 
 @contextlib.asynccontextmanager

@@ -5,15 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.cases import every
 from tests.support.client import META, encode
 from tests.unit.doors.mcp.talks import Talk, legacy, modern
 from tests.unit.router.fakes import OK, whole_offer
 
 from trunkline.core.call import RemoteError, Result
-from trunkline.core.errors import CAPABILITY_MISSING, HEADER_MISMATCH, UNKNOWN_RESOURCE, Problem
-from trunkline.doors.mcp.client_calls import ClientCalls
-from trunkline.doors.mcp.delivery import legacy_error
 
 URI = "file:///x"
 NEW = "2026-07-28"
@@ -32,7 +29,7 @@ async def ask(talk: Talk, method: str, params: dict[str, Any], outcome: Any = OK
 # -- what goes to the server ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("method", "params", "sent"),
     [
         ("prompts/get", {"name": "p", "arguments": {"a": "1"}}, {"name": "p", "arguments": {"a": "1"}}),
@@ -61,7 +58,7 @@ async def test_every_method_reaches_its_server_with_what_its_client_says(
         assert talk.pipes.lines[-1].endswith(b'"result":{"x":1.10}}\n')
 
 
-@pytest.mark.parametrize(
+@every(
     ("method", "params"),
     [
         ("tools/call", {}),
@@ -146,7 +143,7 @@ async def test_a_modern_client_hears_its_progress_and_the_log_it_asked_for(tmp_p
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("raw", "hints"),
     [
         (b'{"contents":[]}', (0, "private")),
@@ -166,7 +163,7 @@ async def test_a_modern_client_learns_how_long_what_it_read_holds(
         assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", *hints)
 
 
-@pytest.mark.parametrize(
+@every(
     ("version", "server", "structured"),
     [("2025-11-25", "2025-11-25", [1]), ("2025-11-25", NEW, None), ("2024-11-05", "2025-11-25", None)],
 )
@@ -206,20 +203,12 @@ async def test_a_missing_resource_has_the_number_of_its_clients_era(tmp_path: Pa
             assert (await answer).error == {"code": -32602, "message": "not here", "data": data}
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [(-32020, -32603), (-32021, -32602), (-32022, -32603), (-32042, -32042)])
+@every(("theirs", "ours"), [(-32020, -32603), (-32021, -32602), (-32022, -32603), (-32042, -32042)])
 async def test_a_legacy_client_never_sees_codes_of_the_modern_era(tmp_path: Path, theirs: int, ours: int) -> None:
     async with legacy(tmp_path) as talk:
         error = {"message": "theirs", "data": {"requiredCapabilities": {}}}
         answer = await ask(talk, "tools/call", {"name": "s_t"}, RemoteError(encode({"code": theirs, **error})))
         assert answer["error"] == {"code": ours, **error}
-
-
-@pytest.mark.parametrize(
-    ("code", "number"), [(UNKNOWN_RESOURCE, -32002), (CAPABILITY_MISSING, -32602), (HEADER_MISMATCH, -32603)]
-)
-def test_our_own_problems_have_legacy_numbers_too(code: Any, number: int) -> None:
-    error = json.loads(legacy_error(Problem(code=code, message="m")))
-    assert (error["code"], error["message"], error["data"]["code"]) == (number, "m", code.id)
 
 
 async def test_an_unknown_resource_is_named(tmp_path: Path) -> None:
@@ -239,24 +228,3 @@ async def test_a_completion_for_an_unknown_resource_has_a_wrong_parameter_in_eve
         assert (await talk.next())["error"]["code"] == -32602
     async with modern(tmp_path) as client:
         assert (await client.request("completion/complete", params)).error["code"] == -32602
-
-
-def test_calls_in_flight_are_cancelled_once_each() -> None:
-    class Held:
-        reasons: list[str]
-
-        def __init__(self) -> None:
-            self.reasons = []
-
-        def cancel(self, why: str) -> bool:
-            self.reasons.append(why)
-            return True
-
-    calls, one, other = ClientCalls(2), Held(), Held()
-    calls.add(1, one)
-    calls.add("1", other)
-    assert not calls.cancel(2, "x")
-    assert calls.cancel("1", "taken back")
-    calls.remove("1")
-    calls.cancel_all("over")
-    assert (one.reasons, other.reasons) == (["over"], ["taken back"])

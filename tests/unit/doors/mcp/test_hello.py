@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.support.answers import Answer
-from tests.support.client import CLIENT_INFO, MODERN, encode, modern_headers, modern_meta
-from tests.unit.doors.rig import House, house
+from tests.support.cases import every
+from tests.support.client import CLIENT_INFO, MODERN, HttpClient, encode, modern_headers, modern_meta
+from tests.unit.doors.rig import House, echo, house
 
 from trunkline.core.tool import Snapshot
 from trunkline.doors.mcp import hello
-from trunkline.doors.mcp.hello import client_name
 from trunkline.wire.mcp.versions import LEGACY
 
 ALWAYS = {
@@ -38,12 +38,11 @@ async def greeted(here: House, params: dict[str, Any]) -> Answer:
         await client.close()
 
 
-def test_what_a_client_calls_itself_is_remembered_only_where_it_is_short() -> None:
-    hello._known_name.cache_clear()
-    assert client_name(b'{"name":"short"}') == "short"
-    assert client_name(b'{"name":"long","version":"%b"}' % (b"x" * 1_000_000)) == "long"
-    assert client_name(b'{"name":"%b"}' % (b"n" * 100_000)) == "n" * 64
-    assert hello._known_name.cache_info().currsize == 1
+async def test_a_client_is_known_by_the_beginning_of_its_name(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, HttpClient(here.port, name="n" * 70_000) as client:
+        here.source.on_submit = lambda call: here.source.held.append(call) or echo(call)
+        await client.call("s_t")
+        assert here.source.held[0].caller.client == "n" * 64
 
 
 async def test_both_greetings_say_what_we_can_do_and_what_servers_say_of_themselves(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
         assert "Here I am." in (await third).result["instructions"]
 
 
-@pytest.mark.parametrize("capabilities", [[], "all", 7, None])
+@every("capabilities", [[], "all", 7, None])
 async def test_capabilities_that_are_no_object_are_refused(tmp_path: Path, capabilities: Any) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
         params = {**opening(), "capabilities": capabilities}

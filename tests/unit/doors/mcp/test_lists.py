@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.answers import Answer
+from tests.support.cases import every
 from tests.support.client import Client
 from tests.unit.doors.rig import House, house
 from tests.unit.router.fakes import item, offer, whole_offer
@@ -178,7 +179,7 @@ async def test_a_list_that_changes_on_the_way_is_read_to_its_end_as_it_was(tmp_p
         assert again == rest, "a cursor may be used twice"
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "AAAA", "é", "\u0000", "a" * 5000, 7, None, {}, ["x"]])
+@every("cursor", ["", "x", "AAAA", "é", "\u0000", "a" * 5000, 7, None, {}, ["x"]])
 async def test_cursors_that_nobody_gave_are_refused(tmp_path: Path, cursor: Any) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
         for client in (legacy, modern):
@@ -186,6 +187,7 @@ async def test_cursors_that_nobody_gave_are_refused(tmp_path: Path, cursor: Any)
                 assert number_of(await client.request(method, {"cursor": cursor})) == -32602
 
 
+@pytest.mark.law
 async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other, here.modern() as modern:
         here.desk.offer("a", prompts=[f"p{number}" for number in range(1001)])
@@ -200,6 +202,7 @@ async def test_cursors_are_good_for_one_list_of_one_client_unchanged(tmp_path: P
         assert len(await keys(client, "tools/list", {"cursor": cursor})) == 1
 
 
+@pytest.mark.law
 async def test_a_client_whose_server_offers_it_something_else_sees_that(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, here.client() as other:
         own = whole_offer("s", tools=["secret"], prompts=["hidden"])
@@ -217,15 +220,3 @@ async def test_legacy_clients_get_no_output_schema_that_is_no_object(tmp_path: P
         assert await legacy.tools() == [{"name": "s_t", "x": 1.1}]
         assert await modern.tools() == [{"name": "s_t", "outputSchema": {"type": "array"}, "x": 1.1}]
         assert b'"x":1.10' in (await legacy.request("tools/list")).raw
-
-
-async def test_an_answer_is_made_once_until_something_changes(tmp_path: Path) -> None:
-    async with house(tmp_path) as here, here.modern() as client:
-        lists = here.server._lists
-        await client.request("tools/list")
-        ready = next(iter(lists._ready.values()))
-        first = [answer for one in ready.values() for answer in one.answers.values()]
-        await client.request("tools/list")
-        assert next(answer for one in ready.values() for answer in one.answers.values()) is first[0]
-        here.desk.publish("s", "new")
-        assert await keys(client, "tools/list") == ["s_new"]

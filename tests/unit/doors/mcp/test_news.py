@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.client import CLIENT_INFO
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.listening import listening
@@ -36,7 +37,7 @@ async def next_method(events: AsyncIterator[bytes]) -> str:
             return json.loads(event)["method"]
 
 
-@pytest.mark.parametrize(("offered", "method"), CHANGES)
+@every(("offered", "method"), CHANGES)
 async def test_legacy_clients_hear_of_the_list_that_changed_and_of_no_other(
     tmp_path: Path, offered: dict[str, Any], method: str
 ) -> None:
@@ -47,7 +48,7 @@ async def test_legacy_clients_hear_of_the_list_that_changed_and_of_no_other(
         assert await next_method(events) == method, "nothing else came in between"
 
 
-@pytest.mark.parametrize(("offered", "method"), CHANGES)
+@every(("offered", "method"), CHANGES)
 async def test_modern_clients_hear_of_the_lists_that_they_asked_for(
     tmp_path: Path, offered: dict[str, Any], method: str
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_list_that_is_again_as_it_was_is_no_news(tmp_path: Path) -> None
         assert await next_method(events) == PROMPTS
 
 
+@pytest.mark.law
 async def test_what_one_client_alone_is_offered_is_news_for_that_client_alone(tmp_path: Path) -> None:
     async with (
         house(tmp_path) as here,

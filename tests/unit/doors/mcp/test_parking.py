@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.client import META, encode, modern_headers
 from tests.support.waiting import until
 from tests.unit.doors.mcp.talks import EVERYTHING, FORM, YES, Asking, Modern, make_modern, modern
@@ -71,6 +72,7 @@ async def test_a_server_may_ask_again_and_again(tmp_path: Path) -> None:
         assert (await retry).error == {"code": 5, "message": "theirs"}
 
 
+@pytest.mark.law
 async def test_what_came_of_it_while_the_client_was_away_is_kept_and_given_once(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (asking,), result = await talk.parked()
@@ -81,6 +83,7 @@ async def test_what_came_of_it_while_the_client_was_away_is_kept_and_given_once(
         assert (await talk.retry(result, {only_key(result): YES})).error["code"] == -32602
 
 
+@pytest.mark.law
 async def test_of_two_at_once_only_one_waits(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (asking,), result = await talk.parked()
@@ -94,7 +97,7 @@ async def test_of_two_at_once_only_one_waits(tmp_path: Path) -> None:
         assert asking.result == YES
 
 
-@pytest.mark.parametrize(
+@every(
     "params",
     [
         {"arguments": {"a": 2}},
@@ -122,6 +125,7 @@ async def test_a_state_is_good_for_the_very_same_request_alone(tmp_path: Path, p
         assert (await retry).result["content"] == []
 
 
+@pytest.mark.law
 async def test_a_state_is_good_for_whom_it_was_given_to_alone(tmp_path: Path) -> None:
     class Recorder:
         def error(self, raw: bytes, problem: object) -> None:
@@ -340,7 +344,7 @@ async def test_urls_to_visit_become_questions_and_the_retry_calls_again(tmp_path
         assert (await retry).result["content"] == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("capabilities", "data"),
     [
         ({"elicitation": {"form": {}}}, VISIT["data"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.client import encode
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
@@ -67,7 +68,7 @@ async def test_a_clients_error_passes_as_it_is(tmp_path: Path) -> None:
         assert asking.error == {"code": -1, "message": "no", "data": [1]}
 
 
-@pytest.mark.parametrize("result", [b"1", b"null", b"[]", b'"x"'])
+@every("result", [b"1", b"null", b"[]", b'"x"'])
 async def test_what_is_no_object_is_no_answer(tmp_path: Path, result: bytes) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(await talk.call())
@@ -87,7 +88,7 @@ async def test_answers_that_nobody_waits_for_are_ignored(tmp_path: Path) -> None
         assert asking.result == YES
 
 
-@pytest.mark.parametrize(
+@every(
     ("capabilities", "version", "method", "params", "code"),
     [
         ({"roots": {}}, "2025-11-25", ELICITATION, FORM, -32601),
@@ -233,6 +234,7 @@ async def test_a_client_that_takes_no_stream_with_its_call_is_asked_on_its_own_o
         await client.close()
 
 
+@pytest.mark.law
 async def test_one_client_cannot_answer_for_another(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         one = await here.client().open({"roots": {}})

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.cases import every
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import FORM, YES, Talk, legacy, make_modern
 from tests.unit.router.fakes import OK
@@ -105,7 +105,7 @@ async def test_a_server_that_never_has_enough_is_cut_off(tmp_path: Path) -> None
         assert len(talk.conversation.calls) == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "given"),
     [
         ({"result": {"action": "decline"}}, {"action": "decline"}),
@@ -135,7 +135,7 @@ async def test_without_a_models_answer_the_call_fails_and_the_rest_is_taken_back
         assert not talk.source.held
 
 
-@pytest.mark.parametrize(
+@every(
     "raw",
     [
         b'{"resultType":"input_required"}',
@@ -147,7 +147,6 @@ async def test_without_a_models_answer_the_call_fails_and_the_rest_is_taken_back
         b'{"resultType":"input_required","inputRequests":{%b}}'
         % b",".join(b'"%d":{"method":"roots/list"}' % number for number in range(1000)),
     ],
-    ids=range(7),
 )
 async def test_what_cannot_be_asked_fails_the_call(tmp_path: Path, raw: bytes) -> None:
     async with modern_server(tmp_path) as talk:

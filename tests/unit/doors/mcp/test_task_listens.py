@@ -45,6 +45,7 @@ async def acknowledged(heard: Heard) -> dict[str, Any]:
     return first["params"]["notifications"]
 
 
+@pytest.mark.law
 async def test_news_wait_for_the_acknowledgement_and_what_was_not_promised_is_never_told(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         one, two, strange = given(here, "1"), given(here, "2"), given(here, "1", principal="somebody else")
@@ -65,7 +66,7 @@ async def test_news_wait_for_the_acknowledgement_and_what_was_not_promised_is_ne
 async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_listen, "_SETTLE_S", 0.05)
     async with house(tmp_path) as here, listening(here, given(here, "1"), toolsListChanged=True) as heard:
-        watch = await watch_at(here)
+        (watch,) = await until(lambda: here.source.task_watches, "a watch")
         assert await acknowledged(heard) == {"toolsListChanged": True}
         assert watch.closed
         watch.settle(frozenset({"1"}))

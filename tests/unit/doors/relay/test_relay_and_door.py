@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.attached import modern_meta
 from tests.support.waiting import until
 from tests.unit.doors.relay.test_relay import stage
@@ -15,7 +16,6 @@ from tests.unit.router.fakes import OK
 from trunkline.core.question import Question
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.doors.http.exchange import HttpExchange
-from trunkline.doors.relay.mirrored import lacks_header
 
 DEFINITION = {
     "name": "m",
@@ -33,13 +33,6 @@ def url(here: House) -> str:
 def hello(version: str, **capabilities: Any) -> dict[str, Any]:
     params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": {"name": "c", "version": "1"}}
     return {"id": 0, "method": "initialize", "params": params}
-
-
-def test_a_refusal_for_a_missing_header_is_told_from_others() -> None:
-    assert lacks_header(400, b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"m"}}')
-    assert not lacks_header(200, b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"m"}}')
-    assert not lacks_header(400, b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m"}}')
-    assert not lacks_header(400, b"nonsense")
 
 
 async def test_arguments_that_headers_repeat_are_found_out_and_sent(tmp_path: Path) -> None:
@@ -88,8 +81,7 @@ async def test_a_stream_that_the_gateway_closes_or_loses_is_asked_for_again(tmp_
         exchanges[-1].pause()
         running.noticed("notifications/progress", b'{"progressToken":1,"progress":2}')
         assert (await on.pipes.next())["params"]["progress"] == 2
-        for connection in list(here.door._connections):
-            connection.abort()
+        here.break_connections()
         running.finish(OK)
         assert (await on.pipes.next())["result"] == {"content": []}
 
@@ -118,17 +110,17 @@ async def test_news_that_a_broken_stream_lost_come_again(tmp_path: Path) -> None
     async with house(tmp_path) as here, stage(url(here)) as on:
         await on.ask(hello("2025-11-25"))
         on.pipes.send({"method": "notifications/initialized"})
-        (session,) = here.sessions._sessions.values()
+        session = here.session()
         await until(lambda: session.stream is not None, "it listens")
         stream = session.stream
         assert stream is not None
-        for connection in list(here.door._connections):
-            connection.abort()
+        here.break_connections()
         session.push(b'{"jsonrpc":"2.0","method":"notifications/lost"}')
         assert (await on.pipes.next())["method"] == "notifications/lost"
         assert session.stream is not stream
 
 
+@pytest.mark.law
 async def test_what_a_gateway_has_begun_and_forgotten_is_never_asked_again(tmp_path: Path) -> None:
     async with house(tmp_path) as here, stage(url(here)) as on:
         await on.ask(hello("2025-11-25"))
@@ -136,9 +128,8 @@ async def test_what_a_gateway_has_begun_and_forgotten_is_never_asked_again(tmp_p
         await until(lambda: here.source.held, "the call is on its way")
         here.source.held[0].noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
         await on.pipes.next()
-        (session,) = here.sessions._sessions.values()
-        for connection in list(here.door._connections):
-            connection.abort()
+        session = here.session()
+        here.break_connections()
         here.sessions.end(session, "the test wants it")
         answer = await on.pipes.next()
         assert answer["error"]["data"]["executed"] == "unknown"

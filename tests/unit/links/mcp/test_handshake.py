@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.cases import every
+from tests.support.waiting import PATIENCE_S
 from tests.unit.links.mcp.memory_lane import MemoryLane
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
@@ -30,12 +32,12 @@ def server(**answers: Any) -> MemoryLane:
     return MemoryLane(respond)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "_PROBE_S", 0.05)
 
 
-async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = 5.0) -> Problem:
+async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = PATIENCE_S) -> Problem:
     with pytest.raises(GatewayError) as failed:
         await shake_hands(lane, era, b"{}", timeout_s)
     assert failed.value.problem.message
@@ -44,7 +46,7 @@ async def failure(lane: MemoryLane, era: Any = None, timeout_s: float = 5.0) -> 
 
 async def test_a_modern_server_is_found_by_probing() -> None:
     lane = server(discover={**MODERN, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "new", "x": 1}}})
-    session = await shake_hands(lane, None, b"{}", 5)
+    session = await shake_hands(lane, None, b"{}", PATIENCE_S)
     assert session.era == "modern"
     assert session.hello.protocol_version == "2026-07-28"
     assert b'"x": 1' in bytes(session.hello.server_info)
@@ -55,7 +57,7 @@ async def test_a_modern_server_is_found_by_probing() -> None:
 
 async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
     lane = server(discover=UNKNOWN, initialize=LEGACY)
-    session = await shake_hands(lane, None, b'{"roots":{}}', 5)
+    session = await shake_hands(lane, None, b'{"roots":{}}', PATIENCE_S)
     assert session.era == "legacy"
     assert lane.methods() == ["server/discover", "initialize", "notifications/initialized"]
     params = lane.sent[1]["params"]
@@ -65,28 +67,30 @@ async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
     assert lane.stamp == b""
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@every("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_legacy_version_is_spoken(version: str) -> None:
-    session = await shake_hands(server(initialize={**LEGACY, "protocolVersion": version}), "legacy", b"{}", 5)
+    session = await shake_hands(server(initialize={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S)
     assert session.hello.protocol_version == version
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@every("era", ["legacy", "modern"])
 async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
     lane = server(discover=MODERN, initialize=LEGACY)
-    session = await shake_hands(lane, era, b"{}", 5)
+    session = await shake_hands(lane, era, b"{}", PATIENCE_S)
     assert session.era == era
     assert lane.methods()[0] == {"legacy": "initialize", "modern": "server/discover"}[era]
 
 
+@pytest.mark.usefixtures("short_probe")
 async def test_a_server_that_ignores_what_it_does_not_know_is_initialized_after_a_while() -> None:
     lane = server(initialize=LEGACY)
-    session = await shake_hands(lane, None, b"{}", 5)
+    session = await shake_hands(lane, None, b"{}", PATIENCE_S)
     assert session.era == "legacy"
     assert "notifications/cancelled" not in lane.methods()
     assert not lane.pending
 
 
+@pytest.mark.usefixtures("short_probe")
 async def test_a_slow_modern_server_is_still_recognised() -> None:
     kept: list[dict[str, Any]] = []
 
@@ -97,12 +101,12 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
             lane.say({"id": message["id"], "error": UNKNOWN})
             lane.answer(kept[0], MODERN)
 
-    session = await shake_hands(MemoryLane(respond), None, b"{}", 5)
+    session = await shake_hands(MemoryLane(respond), None, b"{}", PATIENCE_S)
     assert session.era == "modern"
     assert session.lane.stamp
 
 
-@pytest.mark.parametrize(
+@every(
     "discover",
     [
         {"supportedVersions": ["2099-01-01"]},
@@ -111,10 +115,9 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
         {"code": -32022, "message": "x"},
         {"code": -32022, "message": "x", "data": {"supported": ["2025-06-18", "2099-01-01"]}},
     ],
-    ids=range(5),
 )
 async def test_an_answer_that_is_not_modern_leads_to_initialize(discover: dict[str, Any]) -> None:
-    assert (await shake_hands(server(discover=discover, initialize=LEGACY), None, b"{}", 5)).era == "legacy"
+    assert (await shake_hands(server(discover=discover, initialize=LEGACY), None, b"{}", PATIENCE_S)).era == "legacy"
 
 
 async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more() -> None:
@@ -125,7 +128,7 @@ async def test_a_server_that_refuses_our_version_and_names_it_is_asked_once_more
         lane.say({"id": message["id"], **({"result": MODERN} if again else {"error": refusal})})
 
     lane = MemoryLane(respond)
-    assert (await shake_hands(lane, None, b"{}", 5)).era == "modern"
+    assert (await shake_hands(lane, None, b"{}", PATIENCE_S)).era == "modern"
     assert lane.methods() == ["server/discover", "server/discover"]
 
 
@@ -138,16 +141,14 @@ async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> Non
     assert lane.methods() == ["server/discover"]
 
 
-@pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", ""])
+@every("version", ["2026-07-28", "2099-01-01", ""])
 async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(version: str) -> None:
     lane = server(initialize={**LEGACY, "protocolVersion": version})
     assert (await failure(lane, "legacy")).code is SOURCE_PROTOCOL
     assert "notifications/initialized" not in lane.methods()
 
 
-@pytest.mark.parametrize(
-    "result", [b'{"protocolVersion":1}', b'{"protocolVersion":"2025-06-18","instructions":1}', b"{}"]
-)
+@every("result", [b'{"protocolVersion":1}', b'{"protocolVersion":"2025-06-18","instructions":1}', b"{}"])
 async def test_an_initialize_result_that_is_none_fails(result: bytes) -> None:
     assert (await failure(server(initialize=result), "legacy")).code is SOURCE_PROTOCOL
 
@@ -159,7 +160,7 @@ async def test_a_refused_initialize_says_who_refused_what() -> None:
     assert "initialize" in problem.message
 
 
-@pytest.mark.parametrize(
+@every(
     "discover",
     [
         b'{"supportedVersions":["2026-07-28"],"x":1,"x":2}',
@@ -167,13 +168,14 @@ async def test_a_refused_initialize_says_who_refused_what() -> None:
         b'{"supportedVersions":["2026-07-28"],"_meta":{"a":1,"a":1}}',
     ],
 )
-@pytest.mark.parametrize("era", [None, "modern"])
+@every("era", [None, "modern"])
 async def test_doubtful_members_of_a_modern_hello_cost_only_the_servers_name(discover: bytes, era: Any) -> None:
-    session = await shake_hands(server(discover=discover), era, b"{}", 5)
+    session = await shake_hands(server(discover=discover), era, b"{}", PATIENCE_S)
     assert session.era == "modern"
     assert bytes(session.hello.server_info) == b"{}"
 
 
+@pytest.mark.usefixtures("short_probe")
 async def test_a_server_that_never_answers_fails_at_the_deadline() -> None:
     lane = server()
     problem = await failure(lane, None, 0.2)
@@ -181,7 +183,7 @@ async def test_a_server_that_never_answers_fails_at_the_deadline() -> None:
     assert not lane.pending
 
 
-@pytest.mark.parametrize("era", [None, "legacy", "modern"])
+@every("era", [None, "legacy", "modern"])
 async def test_a_lane_that_is_lost_in_the_handshake_says_why(era: Any) -> None:
     lane = MemoryLane(lambda lane, _: lane.lose(lane.problem(SOURCE_LOST, "exited with status 3")))
     assert "exited with status 3" in (await failure(lane, era)).message

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from tests.support.cases import every
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Failure, NeedsInput, Request, Result
@@ -29,19 +29,19 @@ def answered(
     return call
 
 
-@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
+@every("method", ["tools/call", "prompts/get", "resources/read"])
 async def test_a_result_that_asks_for_input_arrives_byte_for_byte(method: str) -> None:
     raw = b'{ "resultType": "input_required","requestState":"\\u00e9","inputRequests":{"a":%b},"x":1.10}'
     raw %= json.dumps(FORM).encode()
     assert answered(modern_lane(), raw, method).outcome == NeedsInput(raw)
 
 
-@pytest.mark.parametrize("result", [{"requestState": ""}, {"inputRequests": {}}, {"inputRequests": {"k": FORM}}])
+@every("result", [{"requestState": ""}, {"inputRequests": {}}, {"inputRequests": {"k": FORM}}])
 async def test_either_of_requests_and_state_is_enough(result: dict[str, Any]) -> None:
     assert isinstance(answered(modern_lane(), result).outcome, NeedsInput)
 
 
-@pytest.mark.parametrize(
+@every(
     ("result", "method"),
     [
         ({}, "tools/call"),
@@ -56,7 +56,6 @@ async def test_either_of_requests_and_state_is_enough(result: dict[str, Any]) ->
         ({"requestState": "x"}, "completion/complete"),
         (b'{"resultType":"input_required","requestState":"a","requestState":"b"}', "tools/call"),
     ],
-    ids=range(11),
 )
 async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, method: str) -> None:
     lane = modern_lane()
@@ -66,7 +65,7 @@ async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, me
     assert lane.counted == ["protocol_errors"]
 
 
-@pytest.mark.parametrize(
+@every(
     "result",
     [
         b'{"resultType":"complete","content":[{"type":"text","text":"input_required"}]}',
@@ -76,7 +75,6 @@ async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, me
         b'{"resultType":["input_required"]}',
         b'{"resultType":1e999,"x":"input_required"}',
     ],
-    ids=range(6),
 )
 async def test_anything_else_passes_untouched(result: bytes) -> None:
     outcome = answered(modern_lane(), result).outcome
@@ -105,7 +103,7 @@ async def test_a_task_arrives_where_the_client_knows_tasks() -> None:
     assert bytes(outcome.raw) == TASK
 
 
-@pytest.mark.parametrize(
+@every(
     ("method", "capabilities"),
     [("tools/call", b"{}"), ("tools/call", b'{"extensions":{"x/y":{}}}'), ("prompts/get", KNOWS_TASKS)],
 )
@@ -117,9 +115,7 @@ async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, 
     assert lane.counted == ["protocol_errors"]
 
 
-@pytest.mark.parametrize(
-    "result", [b'{"content":[],"x":"task"}', b'{"resultType":"complete","structuredContent":"task"}']
-)
+@every("result", [b'{"content":[],"x":"task"}', b'{"resultType":"complete","structuredContent":"task"}'])
 async def test_the_word_alone_makes_no_task(result: bytes) -> None:
     assert isinstance(answered(modern_lane(), result).outcome, Result)
     assert isinstance(answered(MemoryLane(), TASK).outcome, Result)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 
 import pytest
+from tests.support.cases import every
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import STREAM_CLOSED, Call, Failure, Outcome, RemoteError, Request, Result
@@ -26,20 +26,7 @@ def problem(outcome: Outcome | None) -> Problem:
 # Answers -------------------------------------------------------------------------------------------------------------
 
 
-async def test_each_request_has_an_id_of_its_own_and_gets_its_own_answer() -> None:
-    lane = MemoryLane()
-    requests = [request_on(lane) for _ in range(3)]
-    assert [message["id"] for message in lane.sent] == [1, 2, 3]
-    for upstream_id in (2, 3, 1):
-        lane.received(b'{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}' % (upstream_id, upstream_id))
-    for number, (request, ends) in enumerate(requests, 1):
-        assert isinstance(request.outcome, Result)
-        assert bytes(request.outcome.raw) == b'{"n":%d}' % number
-        assert len(ends) == 1
-    assert not lane.pending
-
-
-@pytest.mark.parametrize(
+@every(
     "result", [b"{}", b'{"a":1.10,"b":[ ]}', b'{"id":7,"error":{}}', b'{"x":1e400,"x":2}', b'{"u":"\\u00e9\xc3\xa9"}']
 )
 async def test_a_result_arrives_byte_for_byte(result: bytes) -> None:
@@ -76,7 +63,7 @@ async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
     assert request.outcome == RemoteError(b'{"code":-1, "message":"m","data":[1.10]}')
 
 
-@pytest.mark.parametrize(
+@every(
     "answer",
     [
         b'{"jsonrpc":"2.0","id":1}',
@@ -92,7 +79,6 @@ async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
         b'{"jsonrpc":"2.0","id":1,"result":%b}' % (b"[" * 50_000),
         b'{"jsonrpc":"2.0","id":1,"result":{}',
     ],
-    ids=range(12),
 )
 async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer: bytes) -> None:
     lane = MemoryLane()
@@ -107,7 +93,7 @@ async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer:
     assert isinstance(other.outcome, Result)
 
 
-@pytest.mark.parametrize(
+@every(
     "noise",
     [
         b"Server listening on stdio",
@@ -121,7 +107,6 @@ async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer:
         b'{"result":{"id":1},"x":',
         b"[" * 50_000,
     ],
-    ids=range(10),
 )
 async def test_noise_costs_nothing(noise: bytes) -> None:
     lane = MemoryLane()
@@ -133,7 +118,7 @@ async def test_noise_costs_nothing(noise: bytes) -> None:
     assert isinstance(request.outcome, Result)
 
 
-@pytest.mark.parametrize("answer_id", [b"2", b"0", b"-1", b'"1"', b"1.0", b"null", b"[]", b"9" * 5000, b"1e0"])
+@every("answer_id", [b"2", b"0", b"-1", b'"1"', b"1.0", b"null", b"[]", b"9" * 5000, b"1e0"])
 async def test_an_answer_to_nothing_we_asked_is_counted_and_dropped(answer_id: bytes) -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
@@ -142,6 +127,7 @@ async def test_an_answer_to_nothing_we_asked_is_counted_and_dropped(answer_id: b
     assert lane.counted == ["unmatched_answers"]
 
 
+@pytest.mark.law
 async def test_a_second_answer_is_dropped() -> None:
     lane = MemoryLane()
     request, ends = request_on(lane)
@@ -165,16 +151,6 @@ async def test_a_ping_is_answered_and_any_other_request_refused() -> None:
     assert lane.sent[1]["error"]["code"] == -32601
 
 
-async def test_notifications_go_to_whoever_tends_the_lane() -> None:
-    lane = MemoryLane()
-    heard: list[tuple[str, bytes]] = []
-    lane.say({"method": "too/early"})
-    lane.on_notification = lambda method, params: heard.append((method, bytes(params)))
-    lane.say({"method": "a", "params": {"x": 1}})
-    lane.say({"method": "b"})
-    assert heard == [("a", b'{"x": 1}'), ("b", b"{}")]
-
-
 async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
@@ -184,7 +160,7 @@ async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
     assert seen == [b'{"progressToken":1,"progress":0.10}']
 
 
-@pytest.mark.parametrize(
+@every(
     ("params", "counter"),
     [
         (b'{"progressToken":2,"progress":1}', "unmatched_progress"),
@@ -255,9 +231,7 @@ async def test_a_call_that_takes_no_notices_leaves_them_to_the_lane() -> None:
     assert heard == ["notifications/message"]
 
 
-@pytest.mark.parametrize(
-    "method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"]
-)
+@every("method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"])
 async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: str) -> None:
     lane, notices, heard = MemoryLane(), [], []
     lane.on_notification = lambda method, params: heard.append(method)
@@ -266,7 +240,7 @@ async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: st
     assert (notices, heard) == ([], [f"notifications/{method}"])
 
 
-@pytest.mark.parametrize("params", [b"[1]", b"null", b'"x"'])
+@every("params", [b"[1]", b"null", b'"x"'])
 async def test_a_notification_without_an_object_is_counted_and_dropped(params: bytes) -> None:
     lane = MemoryLane()
     lane.on_notification = lambda method, params: pytest.fail("dropped")
@@ -305,7 +279,7 @@ async def test_what_is_no_message_in_a_batch_costs_nothing_else() -> None:
     assert lane.counted == ["noise_lines"] * 4
 
 
-@pytest.mark.parametrize("broken", [b'[{"jsonrpc":"2.0","id":1,"result":{}}', b'[{"id":1,"result":{}},\xff]'])
+@every("broken", [b'[{"jsonrpc":"2.0","id":1,"result":{}}', b'[{"id":1,"result":{}},\xff]'])
 async def test_a_broken_batch_is_noise(broken: bytes) -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
@@ -339,20 +313,6 @@ async def test_nothing_is_cancelled_that_was_answered_or_on_a_lost_lane() -> Non
     assert "notifications/cancelled" not in lane.methods()
 
 
-async def test_a_lost_lane_fails_everything_in_flight_once() -> None:
-    lane = MemoryLane()
-    requests = [request_on(lane) for _ in range(3)]
-    lane.lose(lane.problem(SOURCE_LOST, "exited with status 3"))
-    lane.lose(lane.problem(SOURCE_LOST, "again"))
-    for request, ends in requests:
-        assert problem(request.outcome).message == "Server s: exited with status 3"
-        assert (problem(request.outcome).phase, problem(request.outcome).executed) == ("sent", "unknown")
-        assert not problem(request.outcome).retryable
-        assert len(ends) == 1
-    assert lane.lost.result().message == "Server s: exited with status 3"
-    assert not lane.usable
-
-
 async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None:
     """Ending one request may start another on the same lane."""
     lane = MemoryLane()
@@ -369,13 +329,6 @@ async def test_a_request_made_while_a_lane_is_lost_is_not_lost_with_it() -> None
 # Our own requests ----------------------------------------------------------------------------------------------------
 
 
-async def test_asking_gives_the_outcome() -> None:
-    lane = MemoryLane(lambda lane, message: lane.answer(message, {"ok": True}))
-    outcome = await lane.ask("x", b'{"a":1}', 5)
-    assert json.loads(lane.result_of(outcome)) == {"ok": True}
-    assert lane.sent[0]["params"] == {"a": 1}
-
-
 async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
     lane = MemoryLane()
     outcome = await lane.ask("ping", b"{}", 0.01)
@@ -384,7 +337,7 @@ async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
     assert not lane.pending
 
 
-@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+@every("method", ["initialize", "server/discover"])
 async def test_opening_requests_are_never_cancelled(method: str) -> None:
     lane = MemoryLane()
     await lane.ask(method, b"{}", 0.01)
@@ -411,14 +364,6 @@ async def test_the_result_of_a_refusal_is_an_error_that_says_what_came() -> None
     assert failed.value.problem is problem
 
 
-async def test_a_call_that_comes_as_the_lane_is_lost_does_not_go_to_it() -> None:
-    lane = MemoryLane()
-    usable: list[bool] = []
-    lane.send(Request("tools/call", b"{}", lambda _: usable.append(lane.usable)))
-    lane.lose(lane.problem(SOURCE_LOST, "exited"))
-    assert usable == [False]
-
-
 async def test_a_server_cannot_say_what_only_our_own_parts_say_to_each_other() -> None:
     lane = MemoryLane()
     call = new_call()
@@ -440,6 +385,7 @@ async def test_a_batch_without_end_is_not_read() -> None:
     assert request.done
 
 
+@pytest.mark.law
 async def test_what_a_shared_server_still_says_of_a_call_given_up_is_not_the_next_callers() -> None:
     lane, heard = MemoryLane(), []
     first, second = new_call(), new_call()
@@ -466,6 +412,7 @@ async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(m
     assert heard == ["notifications/message"]
 
 
+@pytest.mark.law
 async def test_secrets_that_a_server_repeats_are_not_in_what_we_say_of_it() -> None:
     lane = MemoryLane()
     lane.redact = lambda text: text.replace("s3cr3t", "***")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call, session_on
 
@@ -79,7 +80,7 @@ def answer(opener: Opener, call: Call) -> None:
 # Who needs a seat ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("caller", "needs"),
     [
         (Caller(), False),
@@ -96,6 +97,7 @@ def test_who_needs_a_server_that_can_ask_without_a_session(caller: Caller, needs
 # One call at a time --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_calls_at_the_same_time_never_share_a_lane_and_calls_in_turn_meet_the_same_one() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
@@ -111,6 +113,7 @@ async def test_calls_at_the_same_time_never_share_a_lane_and_calls_in_turn_meet_
         assert len(opener.lanes) == 2
 
 
+@pytest.mark.law
 async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
@@ -248,6 +251,7 @@ async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_i
     assert [question.params for question in asked] == [b'{"message": "m"}']
 
 
+@pytest.mark.law
 async def test_a_server_that_may_still_work_for_a_call_given_up_is_not_given_to_the_next() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from tests.support.cases import every
 from tests.support.ports import free_port
+from tests.support.waiting import at_most
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Request
@@ -56,7 +57,7 @@ async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_t
     assert len(lane.sent) == 1
 
 
-@pytest.mark.parametrize("id_json", [b"7", b'"7"', b"-1", b'"\\u00e9 \\n"', b"123456789012345678"])
+@every("id_json", [b"7", b'"7"', b"-1", b'"\\u00e9 \\n"', b"123456789012345678"])
 async def test_the_servers_id_comes_back_as_it_was_written(id_json: bytes) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -134,7 +135,7 @@ async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() ->
 # What may be asked ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("capabilities", "method", "params", "code"),
     [
         (b"{}", "elicitation/create", FORM, -32601),
@@ -150,7 +151,6 @@ async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() ->
         (b'{"sampling":{}}', "sampling/createMessage", {"messages": [], "toolChoice": {}}, -32602),
         (EVERYTHING, "elicitation/create", [1], -32602),
     ],
-    ids=range(12),
 )
 async def test_what_the_client_did_not_declare_is_refused(
     capabilities: bytes, method: str, params: Any, code: int
@@ -162,7 +162,7 @@ async def test_what_the_client_did_not_declare_is_refused(
     assert (lane.sent[0]["id"], lane.sent[0]["error"]["code"]) == (1, code)
 
 
-@pytest.mark.parametrize(
+@every(
     ("capabilities", "method", "params"),
     [
         (b'{"elicitation":{}}', "elicitation/create", FORM),
@@ -172,7 +172,6 @@ async def test_what_the_client_did_not_declare_is_refused(
         (b'{"sampling":{"tools":{}}}', "sampling/createMessage", {"messages": [], "tools": []}),
         (b'{"roots":{"listChanged":true}}', "roots/list", {}),
     ],
-    ids=range(6),
 )
 async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method: str, params: Any) -> None:
     lane, asked = lane_that_declares(capabilities), []
@@ -182,7 +181,7 @@ async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method
     assert lane.sent == []
 
 
-@pytest.mark.parametrize("id_json", [b"null", b"1.5", b"[1,\n2]", b"{}", b"true"])
+@every("id_json", [b"null", b"1.5", b"[1,\n2]", b"{}", b"true"])
 async def test_a_request_without_a_proper_id_is_counted_and_dropped(id_json: bytes) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -216,7 +215,7 @@ async def test_a_second_question_under_an_id_that_is_open_is_dropped() -> None:
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize("answer", [b"[]", b"", b"null", b"[" * 100_000 + b"\n"], ids=range(4))
+@every("answer", [b"[]", b"", b"null", b"[" * 100_000 + b"\n"])
 async def test_an_answer_that_is_none_becomes_an_error_for_the_server(answer: bytes) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -243,7 +242,7 @@ async def test_a_clients_progress_reaches_the_server_while_the_question_is_open(
     assert len(lane.sent) == 2
 
 
-@pytest.mark.parametrize("end", ["cancelled", "lost"])
+@every("end", ["cancelled", "lost"])
 async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: str) -> None:
     lane, asked = lane_that_declares(), []
     call = calling(lane, asked)
@@ -265,7 +264,7 @@ async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: s
     assert lane.sent == []
 
 
-@pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": None}, {}, []])
+@every("params", [{"requestId": 99}, {"requestId": None}, {}, []])
 async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_lane(params: Any) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -289,12 +288,12 @@ async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> N
     assert len(lane.questions) == 0
 
 
-@pytest.mark.parametrize("wire", [HttpLane, SseLane])
+@every("wire", [HttpLane, SseLane])
 async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memory(
     wire: type[HttpLane | SseLane],
 ) -> None:
     counted: list[str] = []
-    pool = HttpPool(Target(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=5, limit_bytes=4096)
+    pool = HttpPool(Target(f"http://127.0.0.1:{free_port()}/"), connect_timeout_s=at_most(10), limit_bytes=4096)
     lane = wire("s", counted.append, pool, {}, 4096)
     for number in range(MAX_WAITING + 500):
         lane.received(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)

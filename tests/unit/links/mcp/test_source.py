@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 from tests.unit.links.mcp.source_rig import Server, lane_of, living, ready, submitted
 
-from trunkline.core.call import Call, Caller, Failure, Request
+from trunkline.core.call import Call, Caller, Failure
 from trunkline.core.errors import (
     SOURCE_AUTH_REQUIRED,
     SOURCE_DOWN,
@@ -17,7 +18,6 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.question import Question
-from trunkline.core.tool import Snapshot
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp import source as source_module
 from trunkline.links.mcp.per_caller import LaneLevel
@@ -30,27 +30,6 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Up, changed, lost ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_server_is_ready_once_its_tools_are_known(era: Era) -> None:
-    async with living(Server(era)) as (_, book):
-        await ready(book)
-        assert isinstance(book.entries[0], Snapshot)
-        assert book.offered == [["a"]]
-        assert book.states == ["ready"]
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_changed_list_is_fetched_again(era: Era) -> None:
-    server = Server(era)
-    async with living(server) as (_, book):
-        await ready(book)
-        server.change("a", "b")
-        await until(lambda: book.offered[-1] == ["a", "b"], "the new tool is offered")
-        server.change()
-        await until(lambda: book.offered[-1] == [], "no tool is offered")
-        assert book.states == ["ready"]
 
 
 async def test_a_change_told_right_behind_the_first_list_is_not_missed() -> None:
@@ -167,7 +146,7 @@ async def test_the_era_is_found_out_once() -> None:
         assert server.asked_for == [None, "modern"]
 
 
-@pytest.mark.parametrize(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
+@every(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
 async def test_a_server_that_comes_back_in_the_other_era_is_recognised(before: Era, after: Era) -> None:
     server = Server(before)
     async with living(server) as (_, book):
@@ -188,7 +167,7 @@ async def test_a_server_that_dies_of_the_probe_is_next_spoken_to_without_it() ->
 # Probes --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
+@every(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
 async def test_a_quiet_server_is_probed(era: Era, method: str) -> None:
     server = Server(era)
     async with living(server, probe_every_s=0.02) as (_, book):
@@ -210,6 +189,7 @@ async def test_a_server_that_answers_no_probe_degrades_and_is_then_replaced(monk
 # Calls ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_sessions_have_lanes_of_their_own_and_callers_without_one_share_the_scout() -> None:
     server = Server()
     async with living(server) as (source, book):
@@ -224,7 +204,7 @@ async def test_sessions_have_lanes_of_their_own_and_callers_without_one_share_th
         assert lane_of(again) == 3
 
 
-@pytest.mark.parametrize(("era", "shared"), [("modern", False), ("legacy", True), ("modern", True)])
+@every(("era", "shared"), [("modern", False), ("legacy", True), ("modern", True)])
 async def test_a_modern_or_shared_server_needs_one_lane_for_all(era: Era, shared: bool) -> None:
     server = Server(era)
     async with living(server, shared=shared) as (source, book):
@@ -296,22 +276,7 @@ async def test_ending_a_source_that_is_still_connecting_leaves_nothing() -> None
 # A call that a server refused before running it ----------------------------------------------------------------------
 
 
-async def test_a_call_is_taken_back_once_and_only_while_it_is_wanted() -> None:
-    server = Server("modern")
-    async with living(server) as (source, book):
-        await ready(book)
-        call, unwanted = new_call(), new_call()
-        assert source._take_back(call)
-        assert source._take_back(unwanted)
-        unwanted.cancel("changed its mind")
-        await until(lambda: call.done, "it is answered")
-        assert lane_of(call) == 0
-        assert server.lanes[0].methods().count("tools/call") == 1
-        assert not source._take_back(call)
-        assert not source._take_back(Request("ping", b"{}", lambda _: None))
-
-
-@pytest.mark.parametrize("lane", [0, 1], ids=["scout", "client"])
+@every("lane", [0, 1])
 async def test_a_storm_of_announced_changes_is_a_few_lists(lane: int) -> None:
     server = Server()
     async with living(server) as (source, book):
@@ -348,6 +313,7 @@ class Asked(list[Question]):
         return call
 
 
+@pytest.mark.law
 async def test_a_question_reaches_the_client_whose_server_asks_and_no_other() -> None:
     server = Server()
     server.silent.add("tools/call")
@@ -386,7 +352,7 @@ async def test_between_calls_the_session_is_asked_and_told() -> None:
         ]
 
 
-@pytest.mark.parametrize(("session", "shared"), [(None, False), ("one", True)], ids=["scout", "shared"])
+@every(("session", "shared"), [(None, False), ("one", True)])
 async def test_a_server_that_several_share_can_ask_nobody(session: str | None, shared: bool) -> None:
     server = Server()
     server.silent.add("tools/call")
@@ -434,6 +400,7 @@ async def test_a_server_lost_in_the_middle_of_a_question_withdraws_it_and_ends_t
         assert isinstance(call.outcome, Failure)
 
 
+@pytest.mark.law
 async def test_news_of_a_client_goes_to_its_own_server_and_to_no_other() -> None:
     server = Server()
     async with living(server) as (source, book):
@@ -461,6 +428,7 @@ async def test_a_modern_server_is_told_no_news_of_clients() -> None:
         assert "notifications/roots/list_changed" not in server.lanes[0].methods()
 
 
+@pytest.mark.law
 async def test_what_a_shared_server_says_is_for_its_only_call_unless_it_has_worked_for_someone_else() -> None:
     server = Server()
     server.silent.add("tools/call")

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from tests.unit.links.mcp.memory_lane import new_call
 from tests.unit.links.scripted_server import Peer, Scripted, both_loops, http, run_on
 
@@ -72,7 +73,9 @@ class OldServer(Scripted):
 
 @contextlib.asynccontextmanager
 async def lane_to(url: str, **headers: str) -> AsyncIterator[SseLane]:
-    lane = SseLane("s", lambda _: None, HttpPool(Target(url), connect_timeout_s=5, limit_bytes=LIMIT), headers, LIMIT)
+    lane = SseLane(
+        "s", lambda _: None, HttpPool(Target(url), connect_timeout_s=at_most(10), limit_bytes=LIMIT), headers, LIMIT
+    )
     try:
         yield lane
     finally:
@@ -91,7 +94,7 @@ async def failed(call: Call) -> Problem:
     return call.outcome.problem
 
 
-async def refusal(lane: SseLane, timeout_s: float = 5.0) -> Problem:
+async def refusal(lane: SseLane, timeout_s: float = at_most(10)) -> Problem:
     with pytest.raises(GatewayError) as refused:
         await lane.connect(timeout_s)
     assert refused.value.problem.source == "s"
@@ -102,7 +105,7 @@ async def refusal(lane: SseLane, timeout_s: float = 5.0) -> Problem:
 def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_factory: Loop) -> None:
     async def main() -> None:
         async with OldServer() as server, lane_to(server.url, Authorization="Bearer x") as lane:
-            await lane.connect(5)
+            await lane.connect(at_most(10))
             calls = [sent(lane) for _ in range(10)]
             for call in calls:
                 await until(lambda call=call: call.done, "it is answered")
@@ -119,7 +122,7 @@ def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_fac
 
 
 @both_loops
-@pytest.mark.parametrize(
+@every(
     ("endpoint", "target"),
     [
         ("messages", b"/messages"),
@@ -133,7 +136,7 @@ def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpo
         server = OldServer()
         async with server, lane_to(server.url) as lane:
             server.endpoint = endpoint.replace("SAME", f"http://127.0.0.1:{server.port}")
-            await lane.connect(5)
+            await lane.connect(at_most(10))
             sent(lane)
             await until(lambda: server.messages, "it arrived")
             assert any(request.startswith(b"POST %b HTTP/1.1" % target) for request in server.requests)
@@ -141,8 +144,9 @@ def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpo
     run_on(loop_factory, main())
 
 
+@pytest.mark.law
 @both_loops
-@pytest.mark.parametrize(
+@every(
     "endpoint",
     [
         "http://localhost:PORT/messages",
@@ -167,7 +171,7 @@ def test_an_endpoint_of_another_origin_is_refused_and_sees_nothing_of_us(loop_fa
 
 
 @both_loops
-@pytest.mark.parametrize(
+@every(
     "endpoint",
     ["http://[::1/x", "http://127.0.0.1:99999/x", "/with space", "/ünïcode", "/x\x01y", "http://127.0.0.1:x/"],
 )
@@ -180,7 +184,7 @@ def test_an_endpoint_that_is_no_link_is_a_problem_of_the_server(loop_factory: Lo
 
 
 @both_loops
-@pytest.mark.parametrize(
+@every(
     ("answer", "code", "says"),
     [
         (http(b"", 401), SOURCE_AUTH_REQUIRED, "401"),
@@ -190,7 +194,6 @@ def test_an_endpoint_that_is_no_link_is_a_problem_of_the_server(loop_factory: Lo
         (STREAM + b"event: endpoint\ndata: " + b"x" * 5000, SOURCE_LOST, "large"),
         (b"nonsense\r\n\r\n", SOURCE_LOST, ""),
     ],
-    ids=range(6),
 )
 def test_a_stream_that_is_none_fails_at_once_and_says_why(
     loop_factory: Loop, answer: bytes, code: Code, says: str
@@ -241,7 +244,7 @@ def test_a_server_that_is_not_there_fails_at_once(loop_factory: Loop) -> None:
 def test_the_end_of_the_stream_is_the_end_of_everything_in_flight(loop_factory: Loop) -> None:
     async def main() -> None:
         async with OldServer(respond=False) as server, lane_to(server.url) as lane:
-            await lane.connect(5)
+            await lane.connect(at_most(10))
             call = sent(lane)
             await until(lambda: server.messages, "it arrived")
             assert server.stream is not None
@@ -257,7 +260,7 @@ def test_the_end_of_the_stream_is_the_end_of_everything_in_flight(loop_factory: 
 def test_a_message_that_is_refused_fails_that_call_only(loop_factory: Loop) -> None:
     async def main() -> None:
         async with OldServer(respond=False) as server, lane_to(server.url) as lane:
-            await lane.connect(5)
+            await lane.connect(at_most(10))
             waiting = sent(lane)
             await until(lambda: server.messages, "it arrived")
             server.post_status = 400
@@ -276,7 +279,7 @@ def test_a_message_that_is_refused_fails_that_call_only(loop_factory: Loop) -> N
 def test_a_call_given_up_is_cancelled_by_a_message(loop_factory: Loop) -> None:
     async def main() -> None:
         async with OldServer(respond=False) as server, lane_to(server.url) as lane:
-            await lane.connect(5)
+            await lane.connect(at_most(10))
             call = sent(lane)
             await until(lambda: server.messages, "it arrived")
             call.cancel("enough")
@@ -291,7 +294,7 @@ def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop
     async def main() -> None:
         async with OldServer(respond=False) as server:
             async with lane_to(server.url) as lane:
-                await lane.connect(5)
+                await lane.connect(at_most(10))
                 call = sent(lane)
                 await until(lambda: server.messages, "it arrived")
             assert (await failed(call)).executed == "unknown"
@@ -303,7 +306,7 @@ def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop
 def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someone_waits(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse_lane, "_ACCEPT_S", 0.1)
+    monkeypatch.setattr(sse_lane, "_ACCEPT_S", at_most(1))
 
     class Silent(OldServer):
         async def serve(self, peer: Peer) -> None:
@@ -317,14 +320,14 @@ def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someon
 
     async def main() -> None:
         async with Silent() as server, lane_to(server.url) as lane:
-            await lane.connect(5)
+            await lane.connect(at_most(10))
             lane.notify("notifications/initialized")
             call = sent(lane)
             await until(lambda: len(server.messages) == 2, "both are on their way")
-            await until(lambda: len(lane.pool._open) == 2, "the notification's connection is closed")
+            await until(lambda: server.open == 2, "the notification's connection is closed")
             assert not call.done
             await server.say({"id": server.messages[-1].get("id", 1), "result": {}})
             await until(lambda: call.done, "the call is answered")
-            await until(lambda: len(lane.pool._open) == 1, "and its connection closed")
+            await until(lambda: server.open == 1, "and its connection closed")
 
     run_on(loop_factory, main())

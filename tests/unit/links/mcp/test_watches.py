@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.source_rig import Book, ready_source
 from tests.unit.links.mcp.watching import SUBSCRIPTION_ID, Library, Watcher, lose
@@ -88,6 +89,7 @@ async def test_a_watch_closed_before_it_was_answered_is_ended_at_the_server() ->
         assert not watcher.settled
 
 
+@pytest.mark.law
 async def test_sessions_do_not_hear_what_is_told_to_others() -> None:
     server = Library()
     async with ready_source(server) as source:
@@ -122,7 +124,7 @@ async def test_all_share_one_where_the_configuration_says_so() -> None:
         await until(lambda: one.heard and two.heard, "both hear")
 
 
-@pytest.mark.parametrize(
+@every(
     ("updated", "hears"),
     [
         ("r:/a/b", True),
@@ -154,7 +156,7 @@ async def test_a_burst_is_told_once() -> None:
         assert [heard["n"] for heard in watcher.heard] == [99]
 
 
-@pytest.mark.parametrize("params", [{}, {"uri": 1}, {"uri": None}])
+@every("params", [{}, {"uri": 1}, {"uri": None}])
 async def test_nonsense_is_dropped(params: dict[str, Any]) -> None:
     server = Library()
     async with ready_source(server) as source:
@@ -360,7 +362,7 @@ async def test_a_server_that_knows_no_subscriptions_is_asked_once() -> None:
         assert len(server.listens) == 1
 
 
-@pytest.mark.parametrize("how", ["result", "cancelled"])
+@every("how", ["result", "cancelled"])
 async def test_a_subscription_that_ends_is_made_anew_and_the_lists_are_looked_at(how: str) -> None:
     server = Library("modern")
     server.capabilities["tools"] = {"listChanged": True}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.links.plugin.handshake import Handshake, Refused, looks_like_handshake, read_handshake, target_of
 
@@ -34,20 +35,18 @@ def listen(path: Path, made: list[socket.socket], mode: int = 0o700) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "line", [b"1|1|unix|/a|grpc|", b"1|1|unix|/a|grpc", b"1|1|unix|/a|grpc||true\r", b" 1|1|unix|/a|grpc|"]
-)
+@every("line", [b"1|1|unix|/a|grpc|", b"1|1|unix|/a|grpc", b"1|1|unix|/a|grpc||true\r", b" 1|1|unix|/a|grpc|"])
 def test_good_lines_are_read(line: bytes) -> None:
     assert looks_like_handshake(line)
     assert read_handshake(line) == Handshake("unix", "/a")
 
 
-@pytest.mark.parametrize("line", [b"Welcome", b"a|b|c|d", b"1|2", b"| | | |", b"12:30 | up | and | running"])
+@every("line", [b"Welcome", b"a|b|c|d", b"1|2", b"| | | |", b"12:30 | up | and | running"])
 def test_other_lines_are_not_taken_for_it(line: bytes) -> None:
     assert not looks_like_handshake(line)
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "words"),
     [
         (b"2|1|unix|/a|grpc|", "version `2`"),
@@ -64,7 +63,7 @@ def test_what_is_refused_is_named(line: bytes, words: str) -> None:
         read_handshake(line)
 
 
-@pytest.mark.parametrize(
+@every(
     ("address", "target"),
     [("127.0.0.1:1234", "127.0.0.1:1234"), ("127.9.9.9:1", "127.9.9.9:1"), ("[::1]:65535", "[::1]:65535")],
 )
@@ -72,7 +71,7 @@ def test_loopback_is_dialled(folder: Path, address: str, target: str) -> None:
     assert target_of(Handshake("tcp", address), folder) == target
 
 
-@pytest.mark.parametrize(
+@every(
     "address",
     [
         *("0.0.0.0:1", "10.0.0.1:80", "[::]:1", "localhost:80", "example.com:80"),
@@ -151,17 +150,14 @@ def test_links_in_a_circle_are_no_socket(folder: Path) -> None:
         target_of(Handshake("unix", str(folder / "a")), folder)
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["9" * 60_000 + "|1|unix|s|grpc|", "1|" + "9" * 60_000 + "|unix|s|grpc|", "1|1|unix|s|" + "g" * 60_000],
-)
+@every("line", ["9" * 60_000 + "|1|unix|s|grpc|", "1|" + "9" * 60_000 + "|unix|s|grpc|", "1|1|unix|s|" + "g" * 60_000])
 def test_of_a_long_line_only_the_beginning_is_shown(line: str) -> None:
     with pytest.raises(Refused) as refused:
         read_handshake(line.encode())
     assert len(str(refused.value)) < 1000
 
 
-@pytest.mark.parametrize(
+@every(
     ("network", "address"),
     [("unix", "/" + "a" * 60_000), ("tcp", "[fe80::1%" + "a" * 60_000 + "]:1"), ("x" * 60_000, "")],
 )

@@ -90,6 +90,7 @@ def test_deep_trees_cost_no_handles(tree: Tree, tmp_path: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
+@pytest.mark.needs("git")
 def test_it_finds_what_git_finds(tree: Tree, tmp_path: Path) -> None:
     write(tmp_path, *(f"{folder}{name}" for folder in ("", "a/", "a/b/", "c/") for name in ("x", "x.o", "y.log", "z")))
     write(tmp_path, "build/out", "a/build/out", "c/build", "é.txt", "a b.txt", "a/b/!odd", "#hash", "[x]", "trail ")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.app_peer import AppPeer, tool
 from tests.support.app_peer_stage import HOST, AppStage, app_stage, ended, problem, value
+from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -153,7 +154,7 @@ async def test_a_second_app_of_a_name_is_refused_and_the_first_goes_on(tmp_path:
         assert await stage.counted("apps_refused") == 1
 
 
-@pytest.mark.parametrize("by", ["credential", "token"])
+@every("by", ["credential", "token"])
 async def test_the_same_app_takes_over_and_the_calls_of_its_old_connection_fail(tmp_path: Path, by: str) -> None:
     keys = {"token": "s3cret"} if by == "token" else {}
     shown = {by: "s3cret"}
@@ -171,7 +172,8 @@ async def test_the_same_app_takes_over_and_the_calls_of_its_old_connection_fail(
             assert stage.names == ["WatchTower_Click"]
 
 
-@pytest.mark.parametrize("shown", [{"credential": "other"}, {}], ids=["another", "none"])
+@pytest.mark.law
+@every("shown", [{"credential": "other"}, {}])
 async def test_another_credential_does_not_take_over_even_with_the_token(tmp_path: Path, shown: dict[str, str]) -> None:
     token = {"token": "s3cret"}
     async with app_stage(tmp_path, **token) as stage, stage.app(APP, credential="mine", **token):
@@ -253,7 +255,7 @@ async def test_one_connection_is_one_app(tmp_path: Path) -> None:
         await stage.becomes("A", "down")
 
 
-@pytest.mark.parametrize(
+@every(
     ("app", "server"),
     [
         ("WatchTower", "WatchTower"),
@@ -291,6 +293,7 @@ async def test_results_of_an_app_are_kept_until_it_dials_again_and_no_longer_tha
 # Tokens ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_with_a_token_nobody_registers_without_it(tmp_path: Path) -> None:
     async with app_stage(tmp_path, token="s3cret") as stage:
         for shown in ({}, {"token": "wrong"}, {"token": ""}, {"token": 5}, {"credential": "s3cret"}):
@@ -304,6 +307,7 @@ async def test_with_a_token_nobody_registers_without_it(tmp_path: Path) -> None:
         assert not any("s3cret" in note for note in stage.notes)
 
 
+@pytest.mark.law
 async def test_with_a_token_anything_else_first_is_the_end(tmp_path: Path) -> None:
     async with app_stage(tmp_path, token="s3cret") as stage, await AppPeer.dial(stage.port) as app:
         app.say(b"hello")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from msgspec import Raw
 
 from trunkline.sources.app.offer import make_offer
-from trunkline.sources.app.schema_case import is_capitalised, with_small_keywords
 
 CAPITALS = {
     "Type": "object",
@@ -31,18 +31,18 @@ SMALL = {
 }
 
 
+def offered(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a tool as MCP knows it."""
+    made = make_offer("A", "A", [Raw(json.dumps({"Name": "A:x", "InputSchema": schema}).encode())])
+    assert made.warnings == ()
+    return json.loads(made.tools[0].definition)["inputSchema"]
+
+
 def test_keywords_become_small_and_the_apps_own_names_stay() -> None:
-    assert is_capitalised(CAPITALS)
-    assert with_small_keywords(CAPITALS) == SMALL
+    assert offered(CAPITALS) == SMALL
 
 
 def test_an_ordinary_schema_is_not_touched() -> None:
-    assert not is_capitalised({"type": "object", "Properties": {}})
-    assert not is_capitalised({"properties": {}})
-    assert with_small_keywords(SMALL) == SMALL
-
-
-def test_a_tool_with_such_a_schema_can_be_called() -> None:
-    made = make_offer("A", "A", [Raw(json.dumps({"Name": "A:x", "InputSchema": CAPITALS}).encode())])
-    assert made.warnings == ()
-    assert json.loads(made.tools[0].definition)["inputSchema"] == SMALL
+    assert offered(SMALL) == SMALL
+    own = {"type": "object", "properties": {}, "Properties": {"Type": 1}}
+    assert offered(own) == own

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cases import every
 from tests.support.gateway import write_config
 
 from trunkline.config.listen import Listen
@@ -46,7 +47,7 @@ def test_beyond_this_machine_a_token_is_needed(tmp_path: Path) -> None:
     assert load(tmp_path, listen="0.0.0.0:5100", token="s3cret").settings is not None
 
 
-@pytest.mark.parametrize(
+@every(
     "keys",
     [
         {"listen": "5100"},
@@ -62,5 +63,6 @@ def test_what_cannot_be_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None
     assert load(tmp_path, **keys).settings is None
 
 
+@pytest.mark.law
 def test_a_token_does_not_show(tmp_path: Path) -> None:
     assert "s3cret" not in repr(section(tmp_path, token="s3cret"))

@@ -44,6 +44,7 @@ def test_a_name_that_somebody_else_took_meanwhile_is_left_to_him(bench: Workbenc
     assert os.listdir(bench.folder) == ["new"]
 
 
+@pytest.mark.law
 def test_a_link_that_took_the_place_of_a_file_is_not_followed(bench: Workbench, tmp_path: Path) -> None:
     secret = tmp_path.parent / f"{tmp_path.name}-secret"
     secret.write_text("safe")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.searching import ENGINES, SearchBench
+from tests.support.cases import every
+from tests.support.searching import ENGINES, SearchBench, lasting
 
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.tool import ToolFault
@@ -33,6 +34,7 @@ async def test_the_file_changed_last_comes_first(bench: Workbench) -> None:
     assert await names(bench, pattern="**/*.py") == ["c.py", "src/a.py", "src/deep/b.py"]
 
 
+@lasting
 async def test_a_pattern_is_about_the_folder_that_is_searched(bench: Workbench) -> None:
     aged(bench, "a.py", "src/b.py", "src/deep/c.py")
     assert await names(bench, pattern="*.py", directory="src") == ["src/b.py", "src/deep/c.py"]
@@ -46,6 +48,7 @@ async def test_a_pattern_may_begin_with_the_roots_own_path(bench: Workbench) -> 
     assert await names(bench, pattern=f"{bench.folder}/src/**/*.py") == ["src/b.py"]
 
 
+@lasting
 async def test_ignored_files_are_left_out_and_hidden_ones_are_not(bench: Workbench) -> None:
     aged(bench, "a.py", "b.log", "node_modules/c.py", ".github/d.py", ".git/e.py", "sub/keep.log", "secret.py")
     bench.write(".gitignore", "*.log\nnode_modules/\n")
@@ -64,6 +67,8 @@ async def test_rules_above_the_folder_hold_in_it(bench: Workbench) -> None:
     assert await names(bench, pattern="*.{py,log}", directory="sub") == expected
 
 
+@pytest.mark.law
+@lasting
 async def test_links_are_not_listed_and_lead_nowhere(
     bench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -83,6 +88,7 @@ async def test_a_link_to_a_folder_inside_can_be_searched(bench: Workbench) -> No
     assert await names(bench, pattern="*.py", directory="link") == ["link/a.py"]
 
 
+@lasting
 async def test_pages_follow_each_other_to_the_end(bench: Workbench) -> None:
     aged(bench, *(f"f{number:02}" for number in range(10)))
     assert await names(bench, pattern="*", limit=4) == [
@@ -119,7 +125,8 @@ async def test_names_that_are_no_plain_text_stay_in_one_line(bench: Workbench) -
     assert sorted(await names(bench, pattern="*")) == ["a\\nb", "\ufffd"]
 
 
-@pytest.mark.parametrize(
+@lasting
+@every(
     ("arguments", "reason"),
     [
         ({"pattern": "[a"}, "never closed"),

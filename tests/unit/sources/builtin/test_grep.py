@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.searching import ENGINES, RIPGREP, SearchBench
+from tests.support.cases import every
+from tests.support.pairs import IN_FULL
+from tests.support.searching import ENGINES, RIPGREP, SearchBench, lasting
 
 from trunkline.core.text_size import units
 from trunkline.sources.builtin.grep import Grep
@@ -29,6 +31,7 @@ async def test_by_default_the_files_come_the_one_changed_last_first(bench: Workb
     assert await lines(bench, pattern="need.e") == ["b.py", "a.py", "sub/c.py"]
 
 
+@lasting
 async def test_content_is_shown_with_path_and_number(bench: Workbench) -> None:
     bench.write("b.py", "one\ntwo needle\n")
     bench.write("a.py", "needle\n")
@@ -46,6 +49,7 @@ async def test_counts_are_of_lines(bench: Workbench) -> None:
     assert await lines(bench, pattern="x", output_mode="count") == ["a:2", "b:1"]
 
 
+@lasting
 async def test_lines_around_a_match(bench: Workbench) -> None:
     bench.write("a", "".join(f"{number}\n" for number in range(1, 21)))
     expected = ["a-4-4", "a:5:5", "a:6:6", "a-7-7", "--", "a-14-14", "a:15:15", "a-16-16"]
@@ -58,6 +62,7 @@ async def test_lines_around_a_match(bench: Workbench) -> None:
     ]  # fmt: skip
 
 
+@lasting
 async def test_a_folder_a_file_globs_and_types_narrow_it(bench: Workbench) -> None:
     for name in ("a.py", "a.ts", "sub/b.py", "sub/b.test.ts", "sub/deep/c.py"):
         bench.write(name, "x\n")
@@ -74,6 +79,7 @@ async def test_a_folder_a_file_globs_and_types_narrow_it(bench: Workbench) -> No
     assert await lines(bench, **search, type="py", glob="b.*") == ["sub/b.py:1"]
 
 
+@lasting
 async def test_ignored_binary_and_version_control_files_are_not_searched(bench: Workbench) -> None:
     for name in ("a.log", "b.py", ".git/c", ".env", "node_modules/d.py", "sub/e.log"):
         bench.write(name, "x\n")
@@ -88,6 +94,7 @@ async def test_ignored_binary_and_version_control_files_are_not_searched(bench: 
     assert (await bench.text(Grep, pattern="x", path="binary")).startswith("No match for `x` in `binary`")
 
 
+@lasting
 async def test_a_pattern_over_several_lines(bench: Workbench) -> None:
     bench.write("a", "one\nbegin\nmiddle\nend\nlast\nbegin end\n")
     search = {"pattern": "begin.*?end", "multiline": True}
@@ -105,12 +112,14 @@ async def test_a_pattern_over_several_lines(bench: Workbench) -> None:
         await bench.use(Grep, pattern="begin\\nmiddle")
 
 
+@lasting
 async def test_case_can_be_ignored(bench: Workbench) -> None:
     bench.write("a", "Straße ÄRGER\n")
     assert await lines(bench, pattern="ärger", **{"-i": True}) == ["a"]
     assert (await bench.text(Grep, pattern="ärger")).startswith("No match")
 
 
+@lasting
 async def test_pages_of_lines_follow_each_other(bench: Workbench) -> None:
     bench.write("a", "".join(f"x{number}\n" for number in range(10)))
     search = {"pattern": "x", "output_mode": "content"}
@@ -125,15 +134,17 @@ async def test_what_is_left_is_counted_up_to_a_point(bench: Workbench) -> None:
     assert text.endswith("[At least 500 more lines. Continue with offset=10]")
 
 
-@pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
-@pytest.mark.parametrize("letter", ["n", "𝄞"])
-async def test_every_page_is_below_what_clients_cut(bench: Workbench, mode: str, letter: str) -> None:
+@lasting
+@every("letter", ["n", "𝄞"])
+async def test_every_page_is_below_what_clients_cut(bench: Workbench, letter: str) -> None:
+    folder = letter * (200 // len(letter.encode()))
     for number in range(400):
-        bench.write(f"{letter * (200 // len(letter.encode()))}/{number}", f"x{letter * 3000}\nx\n" * 5)
-    text = await bench.text(Grep, pattern="x", output_mode=mode, limit=0)
-    assert units(text) < 40_000
-    assert text.count("\n") < 2_000
-    assert "Continue with offset=" in text
+        bench.write(f"{folder}/{number}", f"x{letter * 3000}\nx\n" * 5)
+    for mode in ("content", "files_with_matches", "count"):
+        text = await bench.text(Grep, pattern="x", output_mode=mode, limit=0, path=folder)
+        assert units(text) < 40_000, mode
+        assert text.count("\n") < 2_000, mode
+        assert "Continue with offset=" in text, mode
 
 
 async def test_long_lines_are_cut_around_what_was_found(bench: Workbench) -> None:
@@ -144,6 +155,7 @@ async def test_long_lines_are_cut_around_what_was_found(bench: Workbench) -> Non
     assert line.endswith("[line of 10,006 characters, cut]")
 
 
+@lasting
 async def test_line_ends_and_encodings_of_other_systems(bench: Workbench) -> None:
     bench.write("crlf", b"one\r\ntwo\r\n")
     bench.write("utf16", "two\n".encode("utf-16"))
@@ -162,7 +174,8 @@ async def test_more_files_than_are_opened_at_a_time(bench: Workbench) -> None:
     assert found == [f"{number:03}:1:x" for number in range(450)]
 
 
-@pytest.mark.parametrize(
+@lasting
+@every(
     ("pattern", "reason"),
     [
         ("foo(", r"\n    .*foo\(.*\n +\^"),
@@ -179,7 +192,8 @@ async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench
         await bench.use(Grep, pattern=pattern, path="a")
 
 
-@pytest.mark.parametrize(
+@lasting
+@every(
     ("arguments", "reason"),
     [
         ({"path": "nothing"}, "does not exist"),
@@ -223,24 +237,43 @@ CORPUS = {
 }
 
 
+ABOUT_LETTERS = ["class", "(?i)TODO|fixme", "a(?i)B|C", r"[[:upper:]]{2}", r"\p{Lu}\p{Ll}+", "(?-i:A)", "é+", r"(\w)\1"]
+ABOUT_LINES = [
+    "^",
+    "^$",
+    r"\.$",
+    r"^\s*return\b",
+    r"[\p{L}_]+$",
+    r"[^a-z\s]{2}",
+    r"(?s:a.b)",
+    r"\Aone",
+    "(?:)",
+    "x*",
+    "a|b|",
+]
+
+
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
-@pytest.mark.parametrize("pattern", PATTERNS)
-async def test_both_engines_find_the_same(tmp_path: Path, pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "touched"),
+    [
+        ({"output_mode": "content", "context_lines": 1}, PATTERNS),
+        ({"output_mode": "count", "ignore_case": True}, ABOUT_LETTERS),
+        ({"output_mode": "content", "multiline": True}, ABOUT_LINES),
+    ],
+    ids=["lines", "letters of any case", "over lines"],
+)
+async def test_both_engines_find_the_same(tmp_path: Path, options: dict[str, object], touched: list[str]) -> None:
+    patterns = PATTERNS if IN_FULL else touched
     found: dict[str, list[str]] = {}
     for engine in ("ripgrep", "own"):
         bench = SearchBench(tmp_path, engine)
         for name, text in CORPUS.items():
             bench.write(name, text)
         async with bench.lasting():
-            found[engine] = [
-                await _text_or_fault(bench, pattern=pattern, **options)
-                for options in (
-                    {"output_mode": "content", "context_lines": 1},
-                    {"output_mode": "count", "ignore_case": True},
-                    {"output_mode": "content", "multiline": True},
-                )
-            ]
-    assert found["own"] == found["ripgrep"]
+            found[engine] = [await _text_or_fault(bench, pattern=pattern, **options) for pattern in patterns]
+    for pattern, own, ripgrep in zip(patterns, found["own"], found["ripgrep"], strict=True):
+        assert own == ripgrep, pattern
 
 
 async def _text_or_fault(bench: Workbench, **arguments: object) -> str:

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.pairs import IN_FULL
 
 from trunkline.sources.builtin.line_slice import LineSlice, as_utf8, blocks_of
 
@@ -21,7 +22,7 @@ def shown(line: bytes) -> str:
     return text if len(text) <= 2000 else f"{text[:2000]}… [cut: the line has {len(line):,} bytes]"
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if IN_FULL else 100)
 @given(
     lines=LINES,
     ended=st.booleans(),

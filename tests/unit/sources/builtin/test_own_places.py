@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
+from tests.support.cases import case, every
 
 from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.own_places import OwnPlaces
@@ -15,6 +16,10 @@ from trunkline.telemetry.redact import Redactor
 
 @pytest.fixture
 def own(tmp_path: Path) -> OwnPlaces:
+    return own_places(tmp_path)
+
+
+def own_places(tmp_path: Path) -> OwnPlaces:
     files = [str(tmp_path / "trunkline.yaml"), str(tmp_path / ".awf" / "plugins.yaml")]
     return OwnPlaces(folders=[str(tmp_path / "state")], files=files, redact=Redactor(["tok-12345678"]))
 
@@ -46,7 +51,8 @@ def test_a_file_is_known_by_its_other_names(own: OwnPlaces, tmp_path: Path) -> N
     assert not is_file(own, tmp_path / "copy")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.law
+@every(
     ("words", "secret"),
     [
         ("sources: {}", False),
@@ -58,9 +64,8 @@ def test_a_file_is_known_by_its_other_names(own: OwnPlaces, tmp_path: Path) -> N
         ("url: https://me:word@host/", True),
     ],
 )
-def test_a_file_with_a_secret_written_out_is_not_looked_into(
-    own: OwnPlaces, tmp_path: Path, words: str, secret: bool
-) -> None:
+def test_a_file_with_a_secret_written_out_is_not_looked_into(tmp_path: Path, words: str, secret: bool) -> None:
+    own = own_places(tmp_path)
     config = tmp_path / "trunkline.yaml"
     config.write_text(words)
     (tmp_path / "twin").hardlink_to(config)
@@ -71,14 +76,15 @@ def test_a_file_with_a_secret_written_out_is_not_looked_into(
     assert own.hidden() == [str(tmp_path / "state"), *([str(config)] if secret else [])]
 
 
-@pytest.mark.parametrize("path", ["state/gateways/x/servers.json", "state/new", "way/state/new"])
-async def test_a_folder_of_the_gateways_own_is_not_made_for_it_either(tmp_path: Path, path: str) -> None:
+@pytest.mark.law
+async def test_a_folder_of_the_gateways_own_is_not_made_for_it_either(tmp_path: Path) -> None:
     bench = Workbench(tmp_path, own=OwnPlaces(folders=[str(tmp_path / "state")]))
     (tmp_path / "way").symlink_to(".")
-    with pytest.raises(ToolFault, match="belongs to this gateway itself"):
-        await bench.use(Write, path=path, content="{}")
-    with pytest.raises(ToolFault, match="belongs to this gateway itself"):
-        await bench.use(Edit, path=path, old_string="", new_string="{}")
+    for path in ("state/gateways/x/servers.json", "state/new", "way/state/new"):
+        with case(path=path), pytest.raises(ToolFault, match="belongs to this gateway itself"):
+            await bench.use(Write, path=path, content="{}")
+        with case(path=path), pytest.raises(ToolFault, match="belongs to this gateway itself"):
+            await bench.use(Edit, path=path, old_string="", new_string="{}")
     assert not [found for found in (tmp_path / "state").rglob("*") if found.is_file()]
 
 

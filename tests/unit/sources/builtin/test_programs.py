@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from trunkline.sources.builtin.programs import find_program
 
 
@@ -18,6 +20,7 @@ def test_a_program_is_looked_up_in_the_path(tmp_path: Path) -> None:
     assert find_program("bwrap", path, str(tmp_path / "project")) == there
 
 
+@pytest.mark.law
 def test_what_may_have_been_put_there_by_an_agent_is_passed_over(tmp_path: Path) -> None:
     planted, there = program(tmp_path / "project" / "bin"), program(tmp_path / "bin")
     (tmp_path / "way").symlink_to(tmp_path / "project")

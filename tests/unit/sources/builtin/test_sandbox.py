@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cases import case, every
+from tests.support.child_trees import new_mark, survivors
 from tests.support.waiting import at_most
 
 from trunkline.sources.builtin.sandbox import Sandbox
@@ -34,13 +36,15 @@ class Place:
         env = {"PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home)}
         self.sandbox = Sandbox(BWRAP or "bwrap", str(self.root), env, [str(self.state)])
 
-    def run(self, script: str, folder: Path | None = None) -> str:
-        argv = self.sandbox.wrap(["/bin/sh", "-c", script], str(folder or self.root))
-        env = self.sandbox.environment()
-        done = subprocess.run(
-            argv, env=env, capture_output=True, text=True, timeout=at_most(60), stdin=subprocess.DEVNULL
-        )
-        return done.stdout + done.stderr
+    def run(self, script: str) -> str:
+        return run_in(self.sandbox, script)
+
+
+def run_in(sandbox: Sandbox, script: str, folder: Path | None = None) -> str:
+    argv = sandbox.wrap(["/bin/sh", "-c", script], str(folder or sandbox.root))
+    env = sandbox.environment()
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=at_most(60), stdin=subprocess.DEVNULL)
+    return done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -48,76 +52,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
     yield place
     place.sandbox.close()
-
-
-# -- what bubblewrap is asked for --------------------------------------------------------------------------------------
-
-
-def options(sandbox: Sandbox) -> list[str]:
-    wrapped = sandbox.wrap(["true"], sandbox.root)
-    return wrapped[: wrapped.index("--")]
-
-
-def mounts(sandbox: Sandbox, option: str) -> list[str]:
-    words = options(sandbox)
-    after = {"--bind": 2, "--ro-bind-try": 2, "--ro-bind": 2}.get(option, 1)
-    return [words[at + after] for at, word in enumerate(words) if word == option]
-
-
-def test_nothing_of_it_survives_and_nothing_can_be_undone(place: Place) -> None:
-    assert {"--die-with-parent", "--unshare-pid", "--unshare-user", "--unshare-ipc"} <= set(options(place.sandbox))
-    assert mounts(place.sandbox, "--cap-drop") == ["ALL"]
-
-
-def test_only_the_root_and_private_folders_can_be_written_to(place: Place) -> None:
-    words = options(place.sandbox)
-    binds = {words[at + 2]: words[at + 1] for at, word in enumerate(words) if word == "--bind"}
-    assert binds.pop(str(place.root)) == str(place.root)
-    assert binds.keys() >= {str(place.home), "/tmp"}
-    for private in binds.values():
-        assert stat.S_IMODE(Path(private).stat().st_mode) == 0o700
-
-
-@pytest.mark.parametrize("where", ["home", "above home", "everything"])
-def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path, where: str) -> None:
-    home, state = tmp_path / "home", tmp_path / "home" / "state"
-    state.mkdir(parents=True)
-    root = {"home": home, "above home": tmp_path, "everything": Path("/")}[where]
-    sandbox = Sandbox("bwrap", str(root), {"HOME": str(home), "PATH": "/usr/bin"}, [str(state)])
-    try:
-        assert str(home) not in mounts(sandbox, "--tmpfs")
-        words = options(sandbox)
-        shown_there = {
-            words[at + 1] for at, word in enumerate(words) if word == "--bind" and words[at + 2] == str(home)
-        }
-        assert shown_there <= {str(home)}, "nothing else is in its place"
-        assert str(state) in mounts(sandbox, "--tmpfs")
-    finally:
-        sandbox.close()
-
-
-def test_what_is_hidden_already_is_not_hidden_again(tmp_path: Path) -> None:
-    sandbox = Sandbox("bwrap", str(tmp_path), {"HOME": "", "PATH": ""}, ["/run", str(tmp_path / "state")])
-    sandbox.close()
-    assert mounts(sandbox, "--tmpfs").count("/run") == 1
-    (tmp_path / "state").mkdir()
-    assert str(tmp_path / "state") in mounts(sandbox, "--tmpfs"), "also when it was made later"
-
-
-def test_links_in_the_paths_are_followed(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    sandbox = Sandbox("bwrap", str(tmp_path / "link"), {"HOME": str(tmp_path / "link"), "PATH": ""}, [])
-    sandbox.close()
-    assert sandbox.root == str(tmp_path / "real")
-    assert str(tmp_path / "real") in mounts(sandbox, "--bind")
-
-
-def test_a_home_that_is_none_hides_nothing_by_mistake(tmp_path: Path) -> None:
-    for home in ("", "/", "relative", "/no/such/folder"):
-        sandbox = Sandbox("bwrap", str(tmp_path), {"HOME": home, "PATH": "/usr/bin"}, [])
-        sandbox.close()
-        assert not {"", "/", home} & {*mounts(sandbox, "--bind"), *mounts(sandbox, "--tmpfs")}
 
 
 def test_what_killed_gateways_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +69,7 @@ def test_what_killed_gateways_left_is_removed_and_nothing_else(tmp_path: Path, m
 # -- what bubblewrap does ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 @real
 def test_inside_the_root_is_there_and_the_rest_is_read_only_or_hidden(place: Place) -> None:
     assert place.run("pwd; cat secret; echo new > file") == f"{place.root}\nsecret of project"
@@ -162,10 +97,13 @@ def test_what_is_left_in_tmp_and_home_is_there_for_the_next_command_and_nobody_e
     assert place.run(f"cat /tmp/{name} ~/kept") == "one\ntwo\n"
     assert not Path("/tmp", name).exists()
     assert not (place.home / "kept").exists()
+    private = [place.sandbox.scratch, *place.sandbox.scratch.iterdir()]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in private} == {0o700}
     place.sandbox.close()
     assert not place.sandbox.scratch.exists()
 
 
+@pytest.mark.law
 @real
 def test_inside_no_other_process_is_seen_and_no_power_is_left(place: Place) -> None:
     pids = place.run("ls /proc").split()
@@ -189,11 +127,17 @@ ATTEMPTS = [
 ]
 
 
+@pytest.mark.law
 @real
-@pytest.mark.parametrize("attempt", ATTEMPTS)
 @pytest.mark.parametrize("plugins", [True, False], ids=["with plugins", "without"])
-def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, attempt: str, plugins: bool) -> None:
-    folder = tmp_path / "root" / "conf"
+def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, plugins: bool) -> None:
+    for number, attempt in enumerate(ATTEMPTS):
+        with case(attempt=attempt):
+            try_to_write(tmp_path / str(number), attempt, plugins=plugins)
+
+
+def try_to_write(root: Path, attempt: str, *, plugins: bool) -> None:
+    folder = root / "conf"
     folder.mkdir(parents=True)
     files = [folder / "trunkline.yaml", folder / ".awf" / "plugins.yaml"]
     files[0].write_text("good")
@@ -203,27 +147,29 @@ def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, at
         files[1].parent.mkdir()
         files[1].write_text("good")
     env = {"PATH": "/usr/bin:/bin", "HOME": ""}
-    sandbox = Sandbox(BWRAP, str(tmp_path / "root"), env, [str(folder / "state")], [str(file) for file in files])
+    sandbox = Sandbox(BWRAP, str(root), env, [str(folder / "state")], [str(file) for file in files])
     try:
         for _ in range(2):
-            argv = sandbox.wrap(["/bin/sh", "-c", f"touch ../fine; ls state; {attempt}"], str(folder))
-            assert b"token" not in subprocess.run(argv, env=env, capture_output=True, timeout=at_most(60)).stdout
+            assert "token" not in run_in(sandbox, f"touch ../fine; ls state; {attempt}", folder)
     finally:
         sandbox.close()
     assert files[1].parent.exists() is plugins, "what was mounted on is left"
-    assert (tmp_path / "root" / "fine").exists()
+    assert (root / "fine").exists()
     assert files[0].read_text() == "good"
     assert not files[1].exists() or files[1].read_text() == "good"
 
 
+@pytest.mark.law
 @real
 def test_nothing_started_inside_survives(place: Place) -> None:
-    mark = f"10{os.getpid()}"
-    place.run(f"(setsid env -i sleep {mark} &); sleep 0.1; echo done")
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not [command for command in commands if mark.encode() in command]
+    mark = new_mark()
+    long = f"setsid env -i MARK={mark} sh -c 'touch begun; sleep 1000; true'"
+    said = place.run(f"({long} &); until [ -e begun ]; do sleep 0.01; done; echo done")
+    assert said == "done\n"
+    assert survivors(mark) == []
 
 
+@pytest.mark.law
 @real
 def test_inside_nobody_puts_another_folder_in_the_place_of_our_state(tmp_path: Path) -> None:
     root = tmp_path / "project"
@@ -237,10 +183,62 @@ def test_inside_nobody_puts_another_folder_in_the_place_of_our_state(tmp_path: P
         " echo bad > .local/state/trunkline/new"
     )
     try:
-        subprocess.run(
-            sandbox.wrap(["/bin/sh", "-c", script], str(root)), env=env, capture_output=True, timeout=at_most(60)
-        )
+        run_in(sandbox, script)
     finally:
         sandbox.close()
     assert (root / "fine").exists()
     assert [path.name for path in state.iterdir()] == ["token"]
+
+
+@pytest.mark.law
+@real
+@every("where", ["home", "above home", "everything"])
+def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path, where: str) -> None:
+    home, state = tmp_path / "home", tmp_path / "home" / "state"
+    state.mkdir(parents=True)
+    (home / "mine").write_text("mine\n")
+    (state / "token").write_text("ours\n")
+    root = {"home": home, "above home": tmp_path, "everything": Path("/")}[where]
+    sandbox = Sandbox(BWRAP, str(root), {"HOME": str(home), "PATH": "/usr/bin:/bin"}, [str(state)])
+    try:
+        assert run_in(sandbox, f"cat {home}/mine; ls -A {state}; cd; touch kept") == "mine\n"
+    finally:
+        sandbox.close()
+    assert (home / "kept").exists(), "nothing else was in its place"
+
+
+@real
+def test_what_is_hidden_already_does_no_harm_and_what_is_made_later_is_hidden(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": "", "PATH": "/usr/bin:/bin"}, ["/run", str(state)])
+    try:
+        assert run_in(sandbox, "echo works") == "works\n"
+        state.mkdir()
+        (state / "token").touch()
+        assert run_in(sandbox, "ls -A state") == ""
+    finally:
+        sandbox.close()
+
+
+@real
+def test_links_in_the_paths_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    link = str(tmp_path / "link")
+    sandbox = Sandbox(BWRAP, link, {"HOME": link, "PATH": "/usr/bin:/bin"}, [])
+    try:
+        assert run_in(sandbox, "pwd; touch file") == f"{tmp_path / 'real'}\n"
+    finally:
+        sandbox.close()
+    assert (tmp_path / "real" / "file").exists()
+
+
+@real
+@every("home", ["", "/", "relative", "/no/such/folder"])
+def test_a_home_that_is_none_hides_nothing_by_mistake(tmp_path: Path, home: str) -> None:
+    (tmp_path / "file").write_text("here\n")
+    sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": home, "PATH": "/usr/bin:/bin"}, [])
+    try:
+        assert run_in(sandbox, "cat file; [ -e /etc/passwd ] && echo and the rest") == "here\nand the rest\n"
+    finally:
+        sandbox.close()

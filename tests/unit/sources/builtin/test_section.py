@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.support.cases import every
 
 from trunkline.config.load import load_config
 from trunkline.config.sources import ToolSelection
 from trunkline.core.errors import BAD_VALUE, MISSING_KEY
-from trunkline.router.options import NameRules
 from trunkline.sources import section_kinds
 from trunkline.sources.builtin.section import BuiltinSection
 
@@ -39,16 +38,14 @@ def test_a_prefix_can_be_given(tmp_path: Path) -> None:
     assert loaded.settings.sources["local"].prefix == "fs"
 
 
-@pytest.mark.parametrize(
-    ("keys", "code"), [("kind: builtin", MISSING_KEY), ("kind: builtin, root: ., sandbox: maybe", BAD_VALUE)]
-)
+@every(("keys", "code"), [("kind: builtin", MISSING_KEY), ("kind: builtin, root: ., sandbox: maybe", BAD_VALUE)])
 def test_what_cannot_be_used_is_said(tmp_path: Path, keys: str, code: object) -> None:
     loaded = load(tmp_path, f"sources:\n  local: {{{keys}}}\n")
     assert loaded.settings is None
     assert [problem.code for problem in loaded.problems] == [code]
 
 
-@pytest.mark.parametrize(
+@every(
     ("allow", "runs"), [(("*",), False), (("B*",), False), (("Bas?",), False), (("Bash",), True), (("*", "Bash"), True)]
 )
 def test_commands_run_only_where_bash_is_named(allow: tuple[str, ...], runs: bool) -> None:
@@ -68,7 +65,3 @@ def test_a_server_is_replaced_when_bash_comes_or_goes_and_for_no_other_choice_of
     assert allowing("Read").same_connection(allowing("Write"))
     assert not section().same_connection(section(sandbox="off"))
     assert not section().same_connection(BuiltinSection(root=Path("/other")))
-
-
-def test_deny_wins_over_a_name() -> None:
-    assert not NameRules(prefix="", allow=("*", "Bash"), deny=("Bash",)).shows("Bash")

@@ -5,7 +5,7 @@ import gc
 import threading
 
 import pytest
-from tests.support.waiting import at_most
+from tests.support.waiting import PATIENCE_S, at_most
 
 from trunkline.sources.builtin.threads import Threads
 
@@ -20,14 +20,15 @@ async def test_work_is_done_beside_the_loop_and_its_faults_come_back() -> None:
 
 async def test_no_more_than_so_many_work_at_once() -> None:
     threads = Threads("test", 2)
-    now, most, lock = 0, 0, threading.Lock()
+    now, most, lock, together = 0, 0, threading.Lock(), threading.Barrier(2, timeout=PATIENCE_S)
 
     def work() -> None:
         nonlocal now, most
         with lock:
             now += 1
             most = max(most, now)
-        threading.Event().wait(0.01)
+        together.wait()  # two do work at once
+        threading.Event().wait(0.001)
         with lock:
             now -= 1
 

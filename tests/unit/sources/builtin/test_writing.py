@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
+from tests.support.cases import case, every
 from tests.support.users import an_ordinary_user
 
 from trunkline.sources.builtin.editing import Edit
@@ -79,19 +80,18 @@ async def test_a_link_inside_is_written_through_and_stays_a_link(bench: Workbenc
     assert (bench.folder / "real" / "later.txt").read_text() == "later"
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["../new", "out", "outside/new", "outside/sub/new", "{root}-evil/new", "/etc/new", "dangling", "a/../../new"],
-)
-async def test_nothing_is_written_or_made_outside(bench: Workbench, path: str) -> None:
+@pytest.mark.law
+async def test_nothing_is_written_or_made_outside(bench: Workbench) -> None:
     outside = bench.folder.parent / "outside"
     outside.mkdir()
     (outside / "secret").write_text("safe")
     (bench.folder / "out").symlink_to(outside / "secret")
     (bench.folder / "outside").symlink_to("../outside")
     (bench.folder / "dangling").symlink_to("../made")
-    with pytest.raises(OutsideRoot):
-        await bench.use(Write, path=path.format(root=bench.folder), content="evil")
+    evil = f"{bench.folder}-evil/new"
+    for path in ("../new", "out", "outside/new", "outside/sub/new", evil, "/etc/new", "dangling", "a/../../new"):
+        with case(path=path), pytest.raises(OutsideRoot):
+            await bench.use(Write, path=path, content="evil")
     assert (outside / "secret").read_text() == "safe"
     assert sorted(os.listdir(bench.folder.parent)) == ["outside", "root"]
     assert os.listdir(outside) == ["secret"]
@@ -144,7 +144,7 @@ async def test_a_device_is_left_alone() -> None:
             await Workbench(Path("/")).use(Write, path=device, content="x")
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "content", "after"),
     [
         (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n"),
@@ -153,6 +153,10 @@ async def test_a_device_is_left_alone() -> None:
         (b"a\nb\n", "x\r\ny\r\n", b"x\r\ny\r\n"),
         (b"a\nb\nc\r\n", "x\ny\n", b"x\ny\n"),
         (b"one line", "x\ny\n", b"x\ny\n"),
+        (b"b\r\na\n", "x\ny\n", b"x\ny\n"),
+        (b"a\r\nb\r\nc\n", "x\ny\n", b"x\r\ny\r\n"),
+        (b"\xef\xbb\xbfa\n", "\ufeffé\n", b"\xef\xbb\xbf\xc3\xa9\n"),
+        (b"a\n", "\ufeffé\n", b"\xef\xbb\xbf\xc3\xa9\n"),
         (b"", "x\ny\n", b"x\ny\n"),
         (b"\xef\xbb\xbfa\n", "é\n", b"\xef\xbb\xbf\xc3\xa9\n"),
         ("\ufeffa\r\n".encode("utf-16-le"), "é\n", "\ufeffé\r\n".encode("utf-16-le")),
@@ -182,16 +186,15 @@ def test_the_definition_says_that_it_destroys() -> None:
     assert (hints["readOnlyHint"], hints["destructiveHint"], hints["idempotentHint"]) == (False, True, True)
 
 
-@pytest.mark.parametrize(
-    "path", ["trunkline.yaml", "./trunkline.yaml", "link", "{root}/trunkline.yaml", ".awf/plugins.yaml"]
-)
-async def test_what_says_what_the_gateway_runs_is_written_by_nobody_here(tmp_path: Path, path: str) -> None:
+@pytest.mark.law
+async def test_what_says_what_the_gateway_runs_is_written_by_nobody_here(tmp_path: Path) -> None:
     fixed = [str(tmp_path / "root" / name) for name in ("trunkline.yaml", ".awf/plugins.yaml")]
     bench = Workbench(tmp_path / "root", own=OwnPlaces(files=fixed))
     config = bench.write("trunkline.yaml", "sources: {}\n")
     (bench.folder / "link").symlink_to("trunkline.yaml")
-    with pytest.raises(ToolFault, match="says what this gateway runs"):
-        await bench.use(Write, path=path.format(root=bench.folder), content="sources: {evil: {command: evil}}\n")
+    for path in ("trunkline.yaml", "./trunkline.yaml", "link", str(config), ".awf/plugins.yaml"):
+        with case(path=path), pytest.raises(ToolFault, match="says what this gateway runs"):
+            await bench.use(Write, path=path, content="sources: {evil: {command: evil}}\n")
     with pytest.raises(ToolFault, match="says what this gateway runs"):
         await bench.use(Edit, path="trunkline.yaml", old_string="{}", new_string="{evil: {command: evil}}")
     assert config.read_text() == "sources: {}\n"

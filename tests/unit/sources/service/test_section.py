@@ -3,6 +3,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from tests.support.config_files import codes, settings_of
 
 from trunkline.config.load import Loaded, load_config
@@ -45,6 +46,7 @@ def test_a_declared_tool_is_what_mcp_calls_a_tool() -> None:
     assert tool == DeclaredTool(name="invoice", description="Bills", inputSchema={"type": "object", "x": [1]})
 
 
+@pytest.mark.law
 def test_tokens_are_secrets() -> None:
     section = read("endpoint: 'http://h', tokens: {'*': '${SECRET}'}")
     assert "tokens" not in repr(section)

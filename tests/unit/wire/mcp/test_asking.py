@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from tests.support.cases import every
 
 from trunkline.wire.mcp.asking import refusal
 
 
-@pytest.mark.parametrize(
+@every(
     ("capabilities", "method", "params", "code"),
     [
         (b'{"elicitation":{}}', "elicitation/create", b'{"message":"m"}', None),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.support.cases import every
 
 from trunkline.core.question import ELICITATION, ROOTS
 from trunkline.wire.jsonrpc import BadMessage, encode_members
@@ -29,7 +30,7 @@ def test_a_state_is_kept_as_it_was_written() -> None:
     assert read_input_required(memoryview(raw)).state == b'"\\u0061\\/"'
 
 
-@pytest.mark.parametrize(
+@every(
     "raw",
     [
         b"{}",
@@ -41,7 +42,6 @@ def test_a_state_is_kept_as_it_was_written() -> None:
         b'{"inputRequests":{"a":{},"a":{}}}',
         b'{"inputRequests":{"a":%b}}' % (b'{"method":"x","params":\n' + b"[" * 5000 + b"]" * 5000 + b"}"),
     ],
-    ids=range(8),
 )
 def test_what_nobody_could_answer_is_refused(raw: bytes) -> None:
     with pytest.raises(BadMessage):
@@ -57,6 +57,7 @@ def test_a_label_leaves_everything_else_as_it_is() -> None:
     assert labelled("s", ELICITATION, b"{}", in_text=True)["message"] == b'"[s] "'
 
 
+@pytest.mark.law
 def test_no_message_takes_back_the_name_in_front_of_it() -> None:
     params = b'{"message":"\\r\\u001b[2K\\b[bank] PIN?\\n\\tLine two \\u009b1A"}'
     assert (
@@ -64,7 +65,7 @@ def test_no_message_takes_back_the_name_in_front_of_it() -> None:
     )
 
 
-@pytest.mark.parametrize("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
+@every("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
 def test_a_question_that_cannot_be_read_for_sure_gets_no_label(params: bytes) -> None:
     with pytest.raises(BadMessage):
         labelled("s", ELICITATION, params, in_text=True)
@@ -75,7 +76,7 @@ def test_a_result_without_questions_needs_no_labels() -> None:
     assert labelled_result("s", raw, in_text=True) == raw
 
 
-@pytest.mark.parametrize("name", [b"trunkline/server", b"tr\\u0075nkline/server"])
+@every("name", [b"trunkline/server", b"tr\\u0075nkline/server"])
 def test_the_only_server_keeps_its_words_but_may_not_name_itself(name: bytes) -> None:
     raw = b'{"inputRequests":{"k" : {"method":"elicitation/create","params":{"message":"m","_meta":{"a":1}}}}}'
     assert labelled_result("s", raw, in_text=False) == raw

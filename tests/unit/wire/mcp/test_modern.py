@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.cases import every
 from tests.support.chunks import steady
 
 from trunkline.core.errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
@@ -49,7 +50,7 @@ def test_a_request_says_which_version_it_speaks() -> None:
     assert check_meta(members_of(meta_of(version='"2030-01-01"'), "_meta")) == "2030-01-01"
 
 
-@pytest.mark.parametrize(
+@every(
     "changes",
     [
         {"version": None},
@@ -60,7 +61,6 @@ def test_a_request_says_which_version_it_speaks() -> None:
         {"capabilities": "null"},
         {"capabilities": '{"a":1,"a":2}'},
     ],
-    ids=str,
 )
 def test_a_request_without_what_it_must_carry_is_refused(changes: dict[str, str | None]) -> None:
     with pytest.raises(Refused) as refused:
@@ -91,7 +91,8 @@ def test_headers_that_say_what_the_body_says_pass() -> None:
     check({**GOOD, b"mcp-name": b"ignored"}, name=None)
 
 
-@pytest.mark.parametrize("header", GOOD)
+@pytest.mark.law
+@every("header", GOOD)
 def test_a_header_that_is_missing_different_or_doubled_is_refused(header: bytes) -> None:
     wrong = [
         ({name: value for name, value in GOOD.items() if name != header}, ()),
@@ -108,7 +109,7 @@ def test_a_header_that_is_missing_different_or_doubled_is_refused(header: bytes)
         assert refused.value.problem.code is HEADER_MISMATCH
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "value"),
     [
         ("plain", b"plain"),
@@ -135,7 +136,7 @@ def test_any_text_survives_a_header(text: str) -> None:
     assert value.decode().isprintable()
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "after"),
     [
         (b"{}", b'{"resultType":"complete"}'),

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-import pytest
+from tests.support.cases import every
 
 from trunkline.wire.mcp.versions import LATEST_LEGACY, LEGACY, MODERN, SUPPORTED, negotiate
 
 
-@pytest.mark.parametrize("version", LEGACY)
+@every("version", LEGACY)
 def test_a_version_we_know_is_answered_with_itself(version: str) -> None:
     assert negotiate(version) == version
 
 
-@pytest.mark.parametrize("version", ["2026-07-28", "1999-01-01", "", "latest"])
+@every("version", ["2026-07-28", "1999-01-01", "", "latest"])
 def test_any_other_is_answered_with_our_latest_legacy_version(version: str) -> None:
     assert negotiate(version) == LATEST_LEGACY == "2025-11-25"
 

@@ -1,0 +1,52 @@
+"""However the suite was started, what its tests start gets the default signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import at_most
+
+ROOT = Path(__file__).parents[2]
+IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+BLOCKED = (signal.SIGINT, signal.SIGCHLD)
+SAMPLE = f"""
+import signal, subprocess, sys
+
+LOOK = '''
+import signal
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+for number in {[int(number) for number in IGNORED]}:
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler), number
+'''
+
+def test_what_is_started_here():
+    subprocess.run([sys.executable, "-I", "-S", "-c", LOOK], check=True)
+"""
+
+
+def start_badly() -> None:
+    """As `nohup`, and the background jobs of a shell, and careless parents do."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+
+
+@pytest.mark.parametrize("how", [[], ["-n", "1"]], ids=["alone", "in a worker"])
+def test_ignored_and_blocked_signals_are_not_passed_on(tmp_path: Path, how: list[str]) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "--rootdir", str(tmp_path), *how],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=start_badly,
+        capture_output=True,
+        text=True,
+        timeout=at_most(60),
+    )
+    assert ended.returncode == 0, ended.stdout
