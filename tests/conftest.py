@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tests.support.needs import find_own_programs, missing
 from tests.support.processes import LASTING, become_subreaper, below, descendants, open_files, reap
 from tests.support.signals import give_children_default_signals
@@ -32,6 +33,8 @@ def pytest_configure() -> None:
     become_subreaper()
     give_children_default_signals()
     find_own_programs()
+    settings.register_profile("suite", deadline=None, database=None)  # by itself it would assert how fast a test is
+    settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

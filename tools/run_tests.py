@@ -62,8 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
     os.environ |= {"TEST_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
     seeded = [f"--hypothesis-seed={seed}", *arguments]
-    workers = os.environ.get("WORKERS", "2")
-    results, status = run(["-n", workers, *seeded])
+    results, status = run(["-n", workers(), "--dist", "worksteal", *seeded])
     failed, shaky = results.with_outcome("failed"), []
     if os.environ.get("CI") == "true" and status == 1 and not results.broken:
         failed, shaky = look_again(results, seeded)
@@ -71,6 +70,11 @@ def main(arguments: Sequence[str]) -> int:
     if status not in (0, 1) or results.broken:
         return status or 1
     return 1 if failed or len(shaky) > MAX_SHAKY else 0
+
+
+def workers() -> str:
+    """Twice as many as there are cores: every other test waits for a program that it started, or for a timer."""
+    return os.environ.get("WORKERS") or str(2 * (os.cpu_count() or 1))
 
 
 def run(arguments: list[str]) -> tuple[Results, int]:

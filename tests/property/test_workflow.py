@@ -141,9 +141,11 @@ def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, int, str]]) -
 @given(st.text(alphabet="0123456789.hmsnuµ -+e") | st.text())
 def test_any_text_is_a_duration_or_refused(text: str) -> None:
     try:
-        assert parse_duration(text) >= 0
+        seconds = parse_duration(text)
     except ValueError as error:
         assert str(error)
+    else:
+        assert seconds == 0 or (seconds < 0) == text.startswith("-")
 
 
 # -- templates ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.agents import PROVIDERS
 from trunkline.agents.arguments import WORDS, undone_by, works_alone
@@ -14,7 +13,7 @@ def test_every_agent_is_in_the_table() -> None:
 
 
 @pytest.mark.law
-@every(
+@pytest.mark.parametrize(
     ("agent", "line", "word"),
     [
         ("claude", "-p hello --mcp-config more.json", "--mcp-config"),
@@ -39,7 +38,7 @@ def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str
     assert undone_by(agent, tuple(line.split())) == word
 
 
-@every(
+@pytest.mark.parametrize(
     ("agent", "line"),
     [
         ("claude", "-p hello --model opus --output-format json"),
@@ -56,7 +55,7 @@ def test_other_arguments_are_not(agent: str, line: str) -> None:
     assert undone_by(agent, tuple(line.split())) == ""
 
 
-@every(
+@pytest.mark.parametrize(
     ("agent", "line", "alone"),
     [
         ("claude", "--model opus -p hello", True),

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.unit.agents.golden import HOME, PROJECT, asked, assert_golden
 
 from trunkline.agents.claude import PROVIDER
@@ -39,12 +39,12 @@ USER: dict[str, Any] = {
 # What it is given -----------------------------------------------------------------------------------------------------
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
     assert_golden(f"claude-{mode}-prompt", CLAUDE.plan(asked(CLAUDE, mode, **USER)))
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "args": ("--resume", "--", "-hello"), **USER}
     assert_golden(f"claude-{mode}-person", CLAUDE.plan(asked(CLAUDE, mode, **keys)))
@@ -83,7 +83,7 @@ def test_a_prompt_that_begins_with_a_slash_is_no_command_where_there_are_none() 
     assert CLAUDE.plan(asked(CLAUDE, "additive", prompt="/review")).stdin == "/review"
 
 
-@every("state", ["", "[]", "{", '{"projects": 5}', '{"projects": {"/home/user/project": null}}'])
+@pytest.mark.parametrize("state", ["", "[]", "{", '{"projects": 5}', '{"projects": {"/home/user/project": null}}'])
 def test_broken_files_of_the_user_do_no_harm(state: str) -> None:
     for mode in ("intercept", "additive"):
         plan = CLAUDE.plan(asked(CLAUDE, mode, texts={"state": state, "settings": state}))
@@ -130,7 +130,7 @@ def test_words_are_passed_on_and_tokens_counted_once_per_message() -> None:
     assert said == [Spoke("Hello"), Spent(13, 2), Spent(13, 2), Spoke("Hello"), Spent(26, 4)]
 
 
-@every(
+@pytest.mark.parametrize(
     ("words", "is_error", "ran"),
     [
         ("<tool_use_error>Error: No such tool available: Bash. Bash exists but", True, False),
@@ -146,7 +146,7 @@ def test_a_call_of_its_own_tool_ran_unless_it_says_that_it_was_refused(words: st
     assert said[1:] == [Used("Bash", ran)]
 
 
-@every(
+@pytest.mark.parametrize(
     ("status", "error", "reason"),
     [(None, "unknown", "no answer"), (529, "overloaded", "status 529 overloaded"), (500, None, "status 500")],
 )
@@ -166,7 +166,7 @@ def test_the_last_event_is_the_answer() -> None:
     assert read(event) == [Spent(12, 4), Answered("Done.")]
 
 
-@every(
+@pytest.mark.parametrize(
     ("event", "message"),
     [
         ({"subtype": "success", "is_error": True, "result": "Not logged in"}, "Not logged in"),
@@ -179,7 +179,7 @@ def test_a_failure_is_a_complaint_whatever_it_calls_itself(event: dict[str, Any]
     assert read({"type": "result", **event}) == [Complained(message)]
 
 
-@every(
+@pytest.mark.parametrize(
     "line",
     [
         *("", "null", "5", "[]", "{", "\ud800", '{"type": 5}', '{"type": "assistant"}', '{"type": "user"}'),

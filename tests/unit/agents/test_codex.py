@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from tests.support.cases import every
 from tests.unit.agents.golden import HOME, PROJECT, asked, assert_golden
 
 from trunkline.agents.codex import PROVIDER
@@ -63,12 +62,12 @@ USER: dict[str, Any] = {
 # What it is given -----------------------------------------------------------------------------------------------------
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
     assert_golden(f"codex-{mode}-prompt", CODEX.plan(asked(CODEX, mode, **USER)))
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "args": ("resume", "--last", "--", "-hello"), **USER}
     assert_golden(f"codex-{mode}-person", CODEX.plan(asked(CODEX, mode, **keys)))
@@ -87,7 +86,7 @@ def test_of_the_users_settings_only_those_for_the_model_get_into_an_isolated_run
 
 
 @pytest.mark.law
-@every("texts", [{"config": 'model_provider = "mine'}, {}])
+@pytest.mark.parametrize("texts", [{"config": 'model_provider = "mine'}, {}])
 def test_without_the_users_settings_an_isolated_run_is_not_begun(texts: dict[str, str]) -> None:
     """It would go to another model than the user's, at another place."""
     broken = USER | {"texts": texts, "present": frozenset({OWN / "config.toml"})}
@@ -105,7 +104,7 @@ def test_what_the_user_has_decided_about_sandbox_and_results_stays() -> None:
     assert "tool_output_token_limit" not in words
 
 
-@every(("args", "asks_nobody"), [(("exec", "hi"), True), (("e", "hi"), True), (("exec hi",), False)])
+@pytest.mark.parametrize(("args", "asks_nobody"), [(("exec", "hi"), True), (("e", "hi"), True), (("exec hi",), False)])
 def test_beside_its_own_tools_it_decides_nothing_about_trust_by_itself(
     args: tuple[str, ...], asks_nobody: bool
 ) -> None:
@@ -142,7 +141,7 @@ def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:
 
 
 @pytest.mark.law
-@every("printed", ["", "[]", "{", '{"models": []}', '{"models": 5}'])
+@pytest.mark.parametrize("printed", ["", "[]", "{", '{"models": []}', '{"models": 5}'])
 def test_a_verified_version_that_does_not_say_its_models_is_not_run_isolated(printed: str) -> None:
     assert strict_catalog(printed) == ""
     with pytest.raises(GatewayError) as raised:
@@ -151,7 +150,7 @@ def test_a_verified_version_that_does_not_say_its_models_is_not_run_isolated(pri
     assert "catalog.json" not in CODEX.plan(asked(CODEX, "intercept", version="9.9.9")).files
 
 
-@every("config", ["", "projects = 5", "model_providers = 5", "developer_instructions = 1"])
+@pytest.mark.parametrize("config", ["", "projects = 5", "model_providers = 5", "developer_instructions = 1"])
 def test_a_broken_file_of_the_users_does_no_harm(config: str) -> None:
     for mode in ("intercept", "additive"):
         plan = CODEX.plan(asked(CODEX, mode, **(USER | {"texts": {"config": config}})))
@@ -257,7 +256,7 @@ def test_a_call_of_another_server_is_none_of_ours_and_asking_servers_for_resourc
     assert read(item("completed", **{**CALL, "server": "codex", "tool": "Read"}, status="completed")) != []
 
 
-@every(
+@pytest.mark.parametrize(
     "line", ["", "plain words", "[]", '{"type":"item.completed"}', '{"type":"item.completed","item":5}', '{"type":7}']
 )
 def test_lines_that_mean_nothing_mean_no_answer(line: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.agents.golden import HOME, asked, assert_golden
 
 from trunkline.agents.gemini import PROVIDER
@@ -36,12 +35,12 @@ USER: dict[str, Any] = {
 # What it is given -----------------------------------------------------------------------------------------------------
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
     assert_golden(f"gemini-{mode}-prompt", GEMINI.plan(asked(GEMINI, mode, **USER)))
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "args": ("--policy", "mine.toml", "--", "-hello"), **USER}
     assert_golden(f"gemini-{mode}-person", GEMINI.plan(asked(GEMINI, mode, **keys)))
@@ -69,15 +68,15 @@ def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() ->
 
 
 @pytest.mark.law
-@every("settings", ["", '{"tools": 5, "mcp": [], "security": null}'])
+@pytest.mark.parametrize("settings", ["", '{"tools": 5, "mcp": [], "security": null}'])
 def test_broken_settings_do_no_harm_to_the_isolation(settings: str) -> None:
     plan = GEMINI.plan(asked(GEMINI, "intercept", texts={"settings": settings}))
     assert list(json.loads(plan.files["home/.gemini/settings.json"])["mcpServers"]) == ["trunkline-run"]
 
 
 @pytest.mark.law
-@every("mode", ["intercept", "additive"])
-@every("user", [{"texts": {"settings": "{"}}, {"present": frozenset({OWN / "settings.json"})}])
+@pytest.mark.parametrize("mode", ["intercept", "additive"])
+@pytest.mark.parametrize("user", [{"texts": {"settings": "{"}}, {"present": frozenset({OWN / "settings.json"})}])
 def test_nothing_is_run_with_settings_that_cannot_be_read(mode: Any, user: dict[str, Any]) -> None:
     with pytest.raises(GatewayError) as raised:
         GEMINI.plan(asked(GEMINI, mode, **user))
@@ -99,7 +98,7 @@ def test_a_larger_limit_of_the_user_stays() -> None:
     assert json.loads(plan.files["home/.gemini/settings.json"])["tools"] == {"truncateToolOutputThreshold": 200_000}
 
 
-@every(
+@pytest.mark.parametrize(
     ("environ", "chosen"),
     [
         ({"GEMINI_API_KEY": "hers"}, "gemini-api-key"),
@@ -162,12 +161,12 @@ def test_its_answer_is_what_it_said_after_its_last_call() -> None:
     assert said == [Spoke("Let me see"), Spoke("All "), Spoke("done"), Spent(30, 15), Answered("All done")]
 
 
-@every("error", ["tool_not_registered", "policy_violation"])
+@pytest.mark.parametrize("error", ["tool_not_registered", "policy_violation"])
 def test_a_tool_of_its_own_that_it_does_not_have_did_not_run(error: str) -> None:
     assert read(tool_use("run_shell_command"), tool_result(error)) == [Used("run_shell_command", ran=False)]
 
 
-@every("error", ["", "shell_execute_error", "something_new"])
+@pytest.mark.parametrize("error", ["", "shell_execute_error", "something_new"])
 def test_a_tool_of_its_own_that_failed_or_worked_did_run(error: str) -> None:
     assert read(tool_use("run_shell_command"), tool_result(error)) == [Used("run_shell_command", ran=True)]
 
@@ -184,6 +183,8 @@ def test_its_complaints_are_heard() -> None:
     assert read(failed) == [Spent(0, 0), Complained("no key")]
 
 
-@every("line", ["", "hello", "[]", "{}", '{"type": "tool_use", "tool_name": 5}', '{"type": "message"}'])
+@pytest.mark.parametrize(
+    "line", ["", "hello", "[]", "{}", '{"type": "tool_use", "tool_name": 5}', '{"type": "message"}']
+)
 def test_lines_that_mean_nothing_give_nothing(line: str) -> None:
     assert list(GEMINI.reader().line(line)) == []

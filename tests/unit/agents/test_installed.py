@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.support.cases import case, every
+from tests.support.cases import case
 from tests.support.child_trees import children_of
 from tests.unit.agents.fake_agent import FakeAgent
 
@@ -65,7 +65,7 @@ async def test_one_that_does_not_say_its_version_is_not_there(tmp_path: Path) ->
 
 
 @pytest.mark.law
-@every("folder", ["bin", "", "."])
+@pytest.mark.parametrize("folder", ["bin", "", "."])
 async def test_an_agent_that_the_folder_one_is_in_brings_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:

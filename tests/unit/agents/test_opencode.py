@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.agents.golden import HOME, asked, assert_golden
 
 from trunkline.agents.opencode import PROVIDER
@@ -41,12 +40,12 @@ USER: dict[str, Any] = {
 # What it is given -----------------------------------------------------------------------------------------------------
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
     assert_golden(f"opencode-{mode}-prompt", OPENCODE.plan(asked(OPENCODE, mode, **USER)))
 
 
-@every("mode", ["intercept", "additive", "native"])
+@pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "model": "mine/large", "args": ("--continue", "--", "-hello"), **USER}
     assert_golden(f"opencode-{mode}-person", OPENCODE.plan(asked(OPENCODE, mode, **keys)))
@@ -88,7 +87,7 @@ def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() ->
 
 
 @pytest.mark.law
-@every("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
+@pytest.mark.parametrize("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
 def test_a_broken_configuration_does_no_harm_to_the_isolation(config: str) -> None:
     plan = OPENCODE.plan(asked(OPENCODE, "intercept", texts={"opencode.json": config}))
     written = json.loads(plan.files["config/opencode/opencode.json"])
@@ -103,7 +102,7 @@ BROKEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.law
-@every("user", BROKEN)
+@pytest.mark.parametrize("user", BROKEN)
 def test_nothing_is_run_with_a_configuration_that_cannot_be_read(user: dict[str, Any]) -> None:
     with pytest.raises(GatewayError):
         OPENCODE.plan(asked(OPENCODE, "intercept", **user))
@@ -150,7 +149,7 @@ def test_its_answer_is_what_it_said_in_its_last_step() -> None:
     assert said == [Spoke("Let me see"), Spent(15, 5), Spoke("All done"), Spent(30, 10), Answered("All done")]
 
 
-@every(
+@pytest.mark.parametrize(
     "error",
     [
         "Model tried to call unavailable tool 'invalid'. Available tools: trunkline-run_Read.",
@@ -182,6 +181,6 @@ def test_its_complaints_are_heard() -> None:
     assert read({"type": "error", "error": {"name": "UnknownError"}}) == [Complained("UnknownError")]
 
 
-@every("line", ["", "hello", "[]", "{}", '{"type": "text"}', '{"type": "step_start", "part": 5}'])
+@pytest.mark.parametrize("line", ["", "hello", "[]", "{}", '{"type": "text"}', '{"type": "step_start", "part": 5}'])
 def test_lines_that_mean_nothing_give_nothing(line: str) -> None:
     assert list(OPENCODE.reader().line(line)) == []

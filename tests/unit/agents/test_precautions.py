@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.agents.precautions import precautions
 
 
 @pytest.mark.law
-@every(
+@pytest.mark.parametrize(
     ("path", "kept"),
     [
         ("bin:/usr/bin::./node_modules/.bin:/bin:", "/usr/bin:/bin"),

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.agents.plan import Home
 from trunkline.agents.user_config import json_text, merged, own_text, picked, read_config
@@ -18,12 +17,12 @@ def test_comments_and_last_commas_are_read_over() -> None:
     assert read_config(text, "x.json") == {"a": [1, 2.5, -300.0, True, None, "x // y"], "b": {"c": False}}
 
 
-@every("text", ["", " \n"])
+@pytest.mark.parametrize("text", ["", " \n"])
 def test_an_empty_file_is_an_empty_configuration(text: str) -> None:
     assert read_config(text, "x.json") == {}
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "where"),
     [
         *(("[]", "x.json"), ("5", "x.json"), ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "x.json")),

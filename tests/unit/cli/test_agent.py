@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.in_process import trunkline_here
 
 from trunkline.core.errors import AGENT_NOT_FOUND
@@ -14,7 +13,7 @@ PLAIN = "sources:\n  notes: {kind: mcp_stdio, command: no-such-program, enabled:
 
 
 @pytest.mark.law
-@every("args", [["--tools", "Bash"], ["mcp", "list"]])
+@pytest.mark.parametrize("args", [["--tools", "Bash"], ["mcp", "list"]])
 def test_arguments_that_would_undo_the_isolation_are_refused(tmp_path: Path, args: list[str]) -> None:
     done = trunkline_here("agent", "claude", "--", *args, cwd=tmp_path)
     assert done.returncode == 2
@@ -30,7 +29,7 @@ def test_beside_its_own_tools_they_are_the_users_business(tmp_path: Path) -> Non
     assert (done.returncode, AGENT_NOT_FOUND.id in done.stderr) == (1, True)
 
 
-@every("config", ["", PLAIN])
+@pytest.mark.parametrize("config", ["", PLAIN])
 def test_nothing_to_add_is_an_error(tmp_path: Path, config: str) -> None:
     if config:
         (tmp_path / "trunkline.yaml").write_text(config)

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.cli.arguments import (
     BadArguments,
@@ -56,7 +55,7 @@ def refusal(*typed: str) -> str:
 # Pairs ----------------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("typed", "value"),
     [
         ("text=5", "5"),
@@ -107,7 +106,7 @@ def test_a_key_may_need_quotes_in_json() -> None:
     assert pairs('a"b=1', "é=2") == {'a"b': "1", "é": "2"}
 
 
-@every(
+@pytest.mark.parametrize(
     ("typed", "said"),
     [
         ("count=five", "`count` must be a whole number, not `five`"),
@@ -180,7 +179,7 @@ def test_json_is_passed_on_as_it_was_written_on_one_line() -> None:
     )
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ('{"a": 1', "line 1 column 8"),

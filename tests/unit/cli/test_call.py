@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.cases import every
 
 from trunkline.cli.main import main
 
@@ -12,7 +11,7 @@ def run(*arguments: str | bytes, stdin: bytes = b"") -> Result:
     return CliRunner().invoke(main, ["call", "-c", "/nowhere/at/all.yaml", *arguments], input=stdin)
 
 
-@every(
+@pytest.mark.parametrize(
     "arguments",
     [["t"], ["t", '{"a": 1}'], ["t", "a=1"], ["t", "a:=1", "b=x"], ["t", "a=1", "--", "b=-1"]],
 )
@@ -21,7 +20,7 @@ def test_what_can_be_understood_is_asked(arguments: list[str]) -> None:
     assert (done.exit_code, "TL100" in done.stderr) == (2, True)
 
 
-@every(
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "NAME"),
@@ -41,7 +40,7 @@ def test_what_cannot_be_understood_is_wrong_use_before_anybody_is_asked(argument
     assert "TL100" not in done.stderr
 
 
-@every(
+@pytest.mark.parametrize(
     ("stdin", "said"),
     [(b'{"a": 1}\n', "TL100"), (b"\xef\xbb\xbf{}", "TL100"), (b"", "not a JSON object"), (b"\xff", "UTF-8")],
 )

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.gateway import TRUNKLINE
 from tests.support.in_process import trunkline_here
 from tests.support.waiting import at_most
@@ -56,7 +55,7 @@ def test_servers_come_from_the_file(folder: Path) -> None:
     assert completed(folder, "remove", "-c", "other.yaml", "") == ["plain,elsewhere"]
 
 
-@every("file", ["bad.yaml", "none.yaml", "."])
+@pytest.mark.parametrize("file", ["bad.yaml", "none.yaml", "."])
 def test_a_file_that_cannot_be_read_completes_nothing(folder: Path, file: str) -> None:
     assert completed(folder, "remove", "-c", file, "") == []
 
@@ -65,7 +64,7 @@ def test_files_are_completed_by_the_shell(folder: Path) -> None:
     assert completed(folder, "check", "-c", "tr") == ["file,tr"]
 
 
-@every("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_there_is_a_script_for_each_shell(folder: Path, shell: str) -> None:
     done = trunkline_here("completion", shell, cwd=folder)
     assert done.returncode == 0

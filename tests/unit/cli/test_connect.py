@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 import pytest
-from tests.support.cases import every
 from tests.support.commands import Done, trunkline
 from tests.support.gateway import Gateway
 from tests.support.in_process import trunkline_here
@@ -36,7 +35,7 @@ def plain(columns: int | None) -> list[str]:
     return [click.unstyle(line) for line in lines]
 
 
-@every("columns", [None, 200])
+@pytest.mark.parametrize("columns", [None, 200])
 def test_lines_are_aligned_and_a_snippet_stands_under_its_file(columns: int | None) -> None:
     lines = plain(columns)
     assert lines[0] == "  Claude Code     claude mcp add -s user -t http trunkline http://h:1/mcp"
@@ -89,7 +88,7 @@ def test_as_json_every_client_is_there(tmp_path: Path) -> None:
 # Which gateway --------------------------------------------------------------------------------------------------------
 
 
-@every("url", ["foo", "ftp://h/mcp", "http://", "http://h:port", "http://h/a b", "http://h/\n"])
+@pytest.mark.parametrize("url", ["foo", "ftp://h/mcp", "http://", "http://h:port", "http://h/a b", "http://h/\n"])
 def test_what_is_no_url_is_a_mistake_in_use(tmp_path: Path, url: str) -> None:
     done = connect("--url", url, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -106,7 +105,7 @@ def test_without_a_file_or_a_running_gateway_it_is_the_usual_address(tmp_path: P
     assert as_json(cwd=tmp_path)["url"] == "http://127.0.0.1:4747/mcp"
 
 
-@every(
+@pytest.mark.parametrize(
     ("listen", "url"),
     [
         ("127.0.0.1:9", "http://127.0.0.1:9/mcp"),

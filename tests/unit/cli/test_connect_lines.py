@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.cli.connect_lines import CLIENTS, Endpoint, Step, program_name, program_path, steps
 
@@ -26,13 +25,13 @@ def test_every_client_has_a_line_or_a_file() -> None:
 
 
 @pytest.mark.law
-@every("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_token_is_only_ever_named(client: str) -> None:
     assert "TRUNKLINE_TOKEN" not in CLIENTS[client](OPEN).text
     assert "TRUNKLINE_TOKEN" in CLIENTS[client](GUARDED).text
 
 
-@every("client", ["claude-code", "gemini", "opencode", "vscode"])
+@pytest.mark.parametrize("client", ["claude-code", "gemini", "opencode", "vscode"])
 def test_the_shell_leaves_the_name_of_the_token_alone(client: str) -> None:
     """In single quotes: the client's file gets the variable's name, not its value."""
     (argument,) = [word for word in CLIENTS[client](GUARDED).run.split("'") if "TRUNKLINE_TOKEN" in word]
@@ -74,7 +73,9 @@ def test_claude_desktop_starts_our_program() -> None:
     assert "token itself" in guarded.note
 
 
-@every(("platform", "folder"), [("linux", "~/.config/"), ("darwin", "~/Library/Application Support/")])
+@pytest.mark.parametrize(
+    ("platform", "folder"), [("linux", "~/.config/"), ("darwin", "~/Library/Application Support/")]
+)
 def test_claude_desktop_s_file_is_where_the_system_has_it(
     monkeypatch: pytest.MonkeyPatch, platform: str, folder: str
 ) -> None:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.commands import Done, trunkline
 from tests.support.in_process import trunkline_here
 
@@ -97,7 +96,7 @@ def test_a_taken_name_is_refused_unless_forced(tmp_path: Path) -> None:
     assert (tmp_path / "trunkline.yaml").read_bytes() == before.replace(b"cat", b"tac")
 
 
-@every(
+@pytest.mark.parametrize(
     ("args", "said"),
     [
         (["add"], "Missing argument"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
-from tests.support.cases import every
 
 from trunkline.cli.main import main
 from trunkline.core.errors import CODES
@@ -29,7 +29,7 @@ def test_a_code_may_be_written_in_several_ways() -> None:
         assert CliRunner().invoke(main, ["explain", written]).stdout.startswith("TL305: "), written
 
 
-@every(
+@pytest.mark.parametrize(
     ("written", "hint"),
     [
         ("TL306x", "`TL306`"),

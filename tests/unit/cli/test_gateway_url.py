@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.cli.gateway_url import mcp_url
 from trunkline.core.errors import BAD_VALUE, GatewayError
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("http://127.0.0.1:4747", "http://127.0.0.1:4747/mcp"),
@@ -26,7 +25,7 @@ def test_scheme_and_path_may_be_left_out(text: str, expected: str) -> None:
     assert mcp_url(text) == expected
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     ["", "foo", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::1", "http://h/a b", "http://h/\n"],
 )

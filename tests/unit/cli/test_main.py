@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.commands import environment, trunkline
 from tests.support.gateway import TRUNKLINE
 from tests.support.in_process import trunkline_here
@@ -48,7 +47,7 @@ def test_help_is_given_for_every_command(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@every(
+@pytest.mark.parametrize(
     "args",
     [["nonsense"], ["up", "--port", "70000"], ["up", "--prt", "1"], ["check", "a", "b"], ["check", "a", "-c", "b"]],
 )
@@ -83,7 +82,9 @@ def test_warnings_do_not_fail_a_check(folder: Path) -> None:
     assert "fine" in done.stdout
 
 
-@every(("name", "status", "codes"), [("good", 0, []), ("bad", 2, ["TL102", "TL103"]), ("warns", 0, ["TL120"])])
+@pytest.mark.parametrize(
+    ("name", "status", "codes"), [("good", 0, []), ("bad", 2, ["TL102", "TL103"]), ("warns", 0, ["TL120"])]
+)
 def test_check_as_json_is_data_and_nothing_else(folder: Path, name: str, status: int, codes: list[str]) -> None:
     done = trunkline_here("check", f"{name}.yaml", "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (status, "")
@@ -102,7 +103,7 @@ def test_a_file_that_is_not_there_is_a_configuration_problem(tmp_path: Path) -> 
     assert [problem["code"] for problem in listed] == ["TL100"]
 
 
-@every("args", [["check"], ["check", "--json"], ["up"], ["stdio"]])
+@pytest.mark.parametrize("args", [["check"], ["check", "--json"], ["up"], ["stdio"]])
 def test_no_file_anywhere_is_said_with_what_to_do(tmp_path: Path, args: list[str]) -> None:
     done = trunkline_here(*args, cwd=tmp_path)
     assert done.returncode == 2
@@ -170,7 +171,7 @@ def check_stops(process: subprocess.Popen[str], number: signal.Signals, status: 
     assert json.loads(err.splitlines()[-1])["event"] == "stopped"
 
 
-@every(
+@pytest.mark.parametrize(
     ("args", "code"),
     [(["--host", "0.0.0.0"], "TL112"), (["--host", ""], "TL104"), (["--host", "no-such-host.invalid"], "TL112")],
 )
@@ -180,7 +181,7 @@ def test_an_address_that_may_not_be_listened_on_ends_with_2(folder: Path, args: 
     assert code in done.stderr
 
 
-@every("command", ["up", "stdio"])
+@pytest.mark.parametrize("command", ["up", "stdio"])
 def test_a_bad_configuration_starts_nothing(folder: Path, command: str) -> None:
     done = trunkline_here(command, "-c", "bad.yaml", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")

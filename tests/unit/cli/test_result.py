@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.screen import screen
 
 from trunkline.cli.result import show_outcome
@@ -113,7 +112,9 @@ def test_a_resource_inside_is_its_text(shown: Any) -> None:
     assert (found.status, found.out) == (0, "inside\n")
 
 
-@every("block", [{"type": "hologram", "data": 1}, {"type": "text"}, {"type": "resource"}, "words", 5, None, [1]])
+@pytest.mark.parametrize(
+    "block", [{"type": "hologram", "data": 1}, {"type": "text"}, {"type": "resource"}, "words", 5, None, [1]]
+)
 def test_what_nobody_knows_is_shown_as_json(shown: Any, block: Any) -> None:
     found = shown({"content": [block]})
     assert found.status == 0
@@ -124,7 +125,7 @@ def test_content_that_is_no_list_is_shown_as_json(shown: Any) -> None:
     assert json.loads(shown({"content": {"a": 1}}).out) == {"a": 1}
 
 
-@every("result", [{}, {"content": []}])
+@pytest.mark.parametrize("result", [{}, {"content": []}])
 def test_nothing_is_said_to_be_nothing(shown: Any, result: dict[str, Any]) -> None:
     found = shown(result)
     assert (found.status, found.out, found.err) == (0, "", "done: the tool returned nothing\n")
@@ -154,7 +155,7 @@ def test_a_question_of_the_tool_cannot_be_answered_here(shown: Any) -> None:
     assert json.loads(shown(Result(asked), as_json=True).out)["inputRequests"] == {}
 
 
-@every("raw", [b"[1]", b'{"a":1,"a":2}', b'{"content":' + b"[" * 100_000])
+@pytest.mark.parametrize("raw", [b"[1]", b'{"a":1,"a":2}', b'{"content":' + b"[" * 100_000])
 def test_an_answer_that_cannot_be_read_is_a_failure(shown: Any, raw: bytes) -> None:
     found = shown(Result(raw))
     assert (found.status, found.out) == (1, "")
@@ -209,7 +210,7 @@ def test_an_unknown_tool_is_told_with_the_commands_that_help(shown: Any) -> None
     assert "tools/list" not in found.err
 
 
-@every("data", [{"why": [1.5]}, "words", None, {"code": "E42", "hint": "no hint of ours"}])
+@pytest.mark.parametrize("data", [{"why": [1.5]}, "words", None, {"code": "E42", "hint": "no hint of ours"}])
 def test_a_servers_own_error_passes_with_code_message_and_data(shown: Any, data: Any) -> None:
     found = shown(RemoteError(json.dumps({"code": -32050, "message": "refused\x1b[1m", "data": data}).encode()))
     assert (found.status, found.out) == (1, "")

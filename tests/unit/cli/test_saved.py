@@ -4,7 +4,6 @@ import base64
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.cli.saved import NotSaved, extension_of, file_stem, save
 
@@ -27,7 +26,7 @@ def test_nothing_is_overwritten_and_no_link_followed(tmp_path: Path) -> None:
     assert (tmp_path / "shot-2.png").read_text() == "mine"
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "stem"),
     [
         ("../../etc/passwd-1", "_.._etc_passwd-1"),
@@ -48,7 +47,7 @@ def test_no_name_leaves_the_folder(tmp_path: Path, name: str, stem: str) -> None
     assert [entry.name for entry in tmp_path.iterdir()] == [f"{stem}.png"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("mime_type", "extension"),
     [
         ("image/png", ".png"),
@@ -65,7 +64,7 @@ def test_the_kind_gives_the_extension(mime_type: str, extension: str) -> None:
     assert extension_of(mime_type) == extension
 
 
-@every("data", ["not base64!", None, 5, ["QQ=="], "é", "QQ"])
+@pytest.mark.parametrize("data", ["not base64!", None, 5, ["QQ=="], "é", "QQ"])
 def test_what_is_no_base64_is_not_saved(tmp_path: Path, data: object) -> None:
     with pytest.raises(NotSaved, match="base64"):
         save(data, "image/png", "x", tmp_path)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.screen import screen
 
 from trunkline.cli.servers import ago, show_servers
@@ -108,7 +107,7 @@ def test_hostile_words_are_made_harmless(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(ch == "\n" or ch.isprintable() for ch in shown.text)
 
 
-@every(
+@pytest.mark.parametrize(
     ("seconds", "told"), [(0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (7300, "2h"), (200_000, "2d"), (-50, "0s")]
 )
 def test_how_long_ago_is_one_number(seconds: int, told: str) -> None:
@@ -116,6 +115,6 @@ def test_how_long_ago_is_one_number(seconds: int, told: str) -> None:
     assert ago(then.isoformat().replace("+00:00", "Z")) == told
 
 
-@every("since", ["", "yesterday", "2026-01-01T00:00:00"])
+@pytest.mark.parametrize("since", ["", "yesterday", "2026-01-01T00:00:00"])
 def test_what_is_no_time_is_no_time(since: str) -> None:
     assert ago(since) == ""

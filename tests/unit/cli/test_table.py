@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import click
 import pytest
-from tests.support.cases import every
 from tests.support.screen import screen
 
 from trunkline.cli.table import fitted, table
@@ -22,7 +21,7 @@ def test_elsewhere_than_on_a_terminal_nothing_is_cut_and_nothing_coloured(capsys
     assert "\x1b" not in "".join(lines)
 
 
-@every("columns", [40, 60, 80, 200])
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_on_a_terminal_every_line_fits(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     shown = screen(monkeypatch, "stdout", columns=columns)
     click.echo(table(HEADS, ROWS, ["green", "red", None]))
@@ -40,7 +39,7 @@ def test_cells_are_made_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.text.splitlines()[1] == "x [2J  y 31m"
 
 
-@every(
+@pytest.mark.parametrize(
     ("widths", "room", "expected"),
     [
         ([5, 5, 5], 100, [5, 5, 5]),

@@ -9,7 +9,6 @@ from contextlib import closing
 
 import click
 import pytest
-from tests.support.cases import every
 from tests.support.screen import screen
 
 from trunkline.cli.terminal import (
@@ -71,7 +70,7 @@ def test_json_keeps_every_digit_and_shows_nothing_that_a_terminal_obeys() -> Non
     assert text.count("\n") == 5
 
 
-@every("raw", [b"{broken", b"[" * 100_000 + b"]" * 100_000, b'"\xff"'])
+@pytest.mark.parametrize("raw", [b"{broken", b"[" * 100_000 + b"]" * 100_000, b'"\xff"'])
 def test_json_that_cannot_be_laid_out_is_shown_as_it_is(raw: bytes) -> None:
     assert json_text(raw) == raw.decode("utf-8", "replace")
 
@@ -91,13 +90,13 @@ def test_a_complaint_is_one_line_and_its_hint_another(capsys: pytest.CaptureFixt
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
-@every(("text", "width"), [("abc", 3), ("", 0), ("東京", 4), ("e\u0301", 1), ("ﾊﾟ", 2), ("😀", 2)])
+@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("", 0), ("東京", 4), ("e\u0301", 1), ("ﾊﾟ", 2), ("😀", 2)])
 def test_widths_are_columns_on_a_screen(text: str, width: int) -> None:
     assert shown_width(text) == width
 
 
-@every("width", range(1, 12))
-@every("text", ["hello world", "東京東京東京", "a", "e\u0301" * 20])
+@pytest.mark.parametrize("width", range(1, 12))
+@pytest.mark.parametrize("text", ["hello world", "東京東京東京", "a", "e\u0301" * 20])
 def test_cut_text_fits(text: str, width: int) -> None:
     found = cut(text, width)
     assert shown_width(found) <= width
@@ -128,7 +127,7 @@ def test_the_width_is_that_of_the_terminal_behind_the_stream(monkeypatch: pytest
 # Streams --------------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("environ", "wanted"),
     [
         ({}, True),

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.screen import screen
 
 from trunkline.cli.ask.matches import Match, Why, Word
@@ -36,7 +35,7 @@ def test_every_tool_is_a_row_with_what_it_takes(capsys: pytest.CaptureFixture[st
     assert err == "\n3 tools\n"
 
 
-@every(
+@pytest.mark.parametrize(
     "schema", [{"properties": []}, {"properties": {"a": 1}, "required": 5}, {"properties": {"a": {}}, "required": [1]}]
 )
 def test_schemas_of_any_shape_are_shown(capsys: pytest.CaptureFixture[str], schema: dict[str, Any]) -> None:

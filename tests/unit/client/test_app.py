@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.dialin_gateway import DialinGateway, Dialled, refuse
 from tests.support.waiting import at_most, until
 
@@ -359,7 +358,7 @@ async def test_stop_returns_from_run_without_an_error() -> None:
             await app.until_registered()
 
 
-@every("name", ["", "a:b", "a\nb"])
+@pytest.mark.parametrize("name", ["", "a:b", "a\nb"])
 def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be an app's name"):
         App(name)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.docs_pages import DOCS, Block, blocks
 from tests.support.waiting import at_most
 
@@ -57,7 +57,7 @@ def test_every_public_name_is_there_and_in_the_docs() -> None:
 SNIPPETS = [block for block in blocks(DOCS / "library" / "client.md", "python") if not block.file]
 
 
-@every("block", SNIPPETS)
+@pytest.mark.parametrize("block", SNIPPETS)
 def test_what_the_docs_show_is_python_that_runs(block: Block) -> None:
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(block.text, "client.md", "exec"), names)

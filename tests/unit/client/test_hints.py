@@ -7,7 +7,6 @@ import pathlib
 from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, TypedDict, Union
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.client import SchemaError
 from trunkline.client.hints import shape_of
@@ -113,7 +112,7 @@ SCHEMAS = [
 ]
 
 
-@every(("hint", "schema"), SCHEMAS)
+@pytest.mark.parametrize(("hint", "schema"), SCHEMAS)
 def test_a_hint_becomes_its_schema(hint: Any, schema: dict[str, Any]) -> None:
     assert shape_of(hint, "here").schema() == schema
 
@@ -124,7 +123,7 @@ def test_a_class_is_described_by_its_own_docstring_only() -> None:
     assert schema["properties"]["corner"] == POINT
 
 
-@every(
+@pytest.mark.parametrize(
     ("hint", "reason"),
     [
         (bytes, "`bytes` has no form in JSON"),
@@ -150,7 +149,7 @@ def read(hint: Any, value: Any) -> Any:
     return shape_of(hint, "here").read(value, "it")
 
 
-@every(
+@pytest.mark.parametrize(
     ("hint", "value", "result"),
     [
         (int, 3.0, 3),
@@ -176,7 +175,7 @@ def test_a_value_arrives_as_what_the_hint_says(hint: Any, value: Any, result: An
     assert type(got) is type(result)
 
 
-@every(
+@pytest.mark.parametrize(
     ("hint", "value", "reason"),
     [
         (str, 1, "`it` must be a string, not a number"),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.client.address import Address
 from trunkline.client.link import MAX_LINE_BYTES, Lines, TooLong, decoded, encoded
@@ -9,7 +8,7 @@ from trunkline.client.link import MAX_LINE_BYTES, Lines, TooLong, decoded, encod
 DATA = b'{"a":1}\n\r\n{"b":2}\r\n   \n{"c":3}\nrest'
 
 
-@every("size", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_lines_are_the_same_however_they_were_cut(size: int) -> None:
     lines = Lines()
     got = [line for start in range(0, len(DATA), size) for line in lines.feed(DATA[start : start + size])]
@@ -23,7 +22,7 @@ def test_a_line_over_the_limit_costs_only_itself() -> None:
     assert lines.feed(b"still\nnext\n") == [b"next"]
 
 
-@every("line", [b"{", b"[1]", b"1", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("line", [b"{", b"[1]", b"1", b"\xff", b"[" * 100_000])
 def test_a_line_that_is_no_object_is_none(line: bytes) -> None:
     assert decoded(line) is None
 
@@ -35,7 +34,7 @@ def test_messages_are_lines() -> None:
         encoded({"a": "x" * MAX_LINE_BYTES})
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "address", "shown"),
     [
         ("127.0.0.1:5100", Address("127.0.0.1", 5100), "127.0.0.1:5100"),
@@ -50,7 +49,7 @@ def test_an_address_is_written_as_the_gateways_listen_key_is(text: str, address:
     assert str(address) == shown
 
 
-@every("text", ["", "5100", "localhost", "localhost:", "localhost:99999", "::1:5100"])
+@pytest.mark.parametrize("text", ["", "5100", "localhost", "localhost:", "localhost:99999", "::1:5100"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither `host:port` nor the path of a socket"):
         Address.parse(text)

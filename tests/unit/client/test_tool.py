@@ -4,7 +4,6 @@ import functools
 from typing import Annotated, Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.client import App, Progress, SchemaError, ToolError
 
@@ -108,7 +107,7 @@ def raw(data: bytes): ...
 def unknown(data: NotThere): ...  # noqa: F821
 
 
-@every(
+@pytest.mark.parametrize(
     ("function", "reason"),
     [
         (no_hint, "tool `no_hint`, parameter `a`: it has no type hint"),

@@ -8,7 +8,6 @@ import pathlib
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.client import image
 from trunkline.client.values import NotJson, plain
@@ -31,7 +30,7 @@ class Point:
 class Name(str): ...
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "result"),
     [
         (None, None),
@@ -53,7 +52,7 @@ def test_values_of_a_program_have_a_form_in_json(value: Any, result: Any) -> Non
     assert type(got) is type(result)
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "reason"),
     [
         (b"x", "bytes have no form in JSON"),

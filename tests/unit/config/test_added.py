@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.config_files import KINDS
 
 from trunkline.config.added import keep_added, load_added, read_added
@@ -46,7 +45,7 @@ def test_what_is_not_understood_is_left_where_it_stands(tmp_path: Path) -> None:
     assert kept(tmp_path) == [*odd, {"name": "b"}]
 
 
-@every("text", ["", "{", "[]", '{"servers": "many"}', '{"servers": {"a": 1}}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"servers": "many"}', '{"servers": {"a": 1}}', "[" * 100_000])
 def test_a_damaged_file_is_told_and_made_anew(tmp_path: Path, text: str) -> None:
     keep_added(tmp_path, "a", body("a"))
     (tmp_path / FILE).write_text(text)
@@ -72,7 +71,7 @@ def test_a_file_that_is_not_used_is_told(tmp_path: Path) -> None:
     assert bodies == [] and "is not used" in fault
 
 
-@every("url", ["${NAME}", "http://x/?${HOME}"])
+@pytest.mark.parametrize("url", ["${NAME}", "http://x/?${HOME}"])
 def test_a_server_with_a_reference_is_refused(url: str) -> None:
     """Nothing of the environment is for it, so it could never start."""
     with pytest.raises(GatewayError) as refused:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.config.load import Loaded, load_config
 from trunkline.config.render import render
@@ -107,7 +106,7 @@ def test_names_are_made_to_fit(home: Path) -> None:
     assert [problem.code.id for problem in loaded.problems] == ["TL123", "TL123"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("plugins: 7\n", [("TL103", "error", 1)]),

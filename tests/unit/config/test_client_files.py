@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.client_files import SAMPLES, load_named, load_sample, shown
 from tests.support.config_files import KINDS, codes, settings_of, unready
 
@@ -408,7 +407,7 @@ _LACKING = {
 }
 
 
-@every("name", _LACKING)
+@pytest.mark.parametrize("name", _LACKING)
 def test_no_server_that_lacks_something_keeps_the_others_out_or_vanishes(name: str) -> None:
     group, references = _LACKING[name]
     of_opencode = name == "opencode.json"

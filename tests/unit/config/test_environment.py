@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.config.environment import expand, has_reference
 
@@ -40,7 +40,7 @@ def test_an_unset_variable_is_named() -> None:
     assert expanded("x${MISSING}y") == ("xy", [("unset", "MISSING")])
 
 
-@every("text", ["${}", "${1A}", "${env:NAME}", "${NAME:default}", "${NAME", "${A B}", "${NAME-x}"])
+@pytest.mark.parametrize("text", ["${}", "${1A}", "${env:NAME}", "${NAME:default}", "${NAME", "${A B}", "${NAME-x}"])
 def test_what_is_no_reference_is_malformed(text: str) -> None:
     assert expanded(text)[1] == [("malformed", text)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.config_files import codes, found, load_text, settings_of
 
 from trunkline.config.gateway import GatewaySettings, with_listen
@@ -121,7 +120,7 @@ def test_a_command_line_can_move_the_door() -> None:
         assert caught.value.problem.code.id == code
 
 
-@every(
+@pytest.mark.parametrize(
     ("telemetry", "problems"),
     [
         ("{exporter: otlp}", []),

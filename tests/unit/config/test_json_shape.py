@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.config.load import Loaded, load_text
 from trunkline.sources import section_kinds
@@ -16,7 +16,7 @@ def load(written: str) -> Loaded:
     return load_text(text, Path("/home/me/trunkline.yaml"), environ={"NAME": "5"}, kinds=section_kinds())
 
 
-@every(
+@pytest.mark.parametrize(
     ("written", "value"),
     [
         ("text", "text"),
@@ -42,7 +42,7 @@ def test_every_value_keeps_its_type(written: str, value: object) -> None:
     assert type(section.config["v"]) is type(value)
 
 
-@every("written", ["1e999", "9" * 100, "[1, {a: -1e400}]"])
+@pytest.mark.parametrize("written", ["1e999", "9" * 100, "[1, {a: -1e400}]"])
 def test_a_number_that_nobody_could_read_is_an_error(written: str) -> None:
     assert [problem.code.id for problem in load(written).problems] == ["TL104"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.config.json_text import read_json
 from trunkline.config.report import FileProblem, Invalid, Report
@@ -91,7 +90,7 @@ def test_a_key_given_twice_is_reported() -> None:
     assert [(p.code.id, p.where) for p in report.in_file_order()] == [("TL106", "f:2:2")]
 
 
-@every("text", ["[" * 100_000, '{"a":' * 100_000])
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
 def test_deep_nesting_is_refused(text: str) -> None:
     assert problem_of(text).code.id == "TL109"
 

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.config.leased import LEASE_S, read_leased
 from trunkline.core.errors import SERVER_NOT_VALID, GatewayError
@@ -36,7 +35,7 @@ def test_the_keys_of_a_file_are_taken_too() -> None:
     assert (section.timeout, section.prefix) == (3, "p")
 
 
-@every(
+@pytest.mark.parametrize(
     "keys",
     [
         {"endpoint": "file:///etc/passwd"},
@@ -62,14 +61,14 @@ def test_whatever_else_is_refused(keys: dict[str, Any]) -> None:
     assert error.value.problem.code is SERVER_NOT_VALID
 
 
-@every("name", ["", "a.b", "a/b", "trunkline", "é", "a b"])
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "trunkline", "é", "a b"])
 def test_the_id_is_a_servers_name(name: str) -> None:
     with pytest.raises(GatewayError) as error:
         read(name)
     assert error.value.problem.code is SERVER_NOT_VALID
 
 
-@every("body", [b"", b"[]", b"7", b"{", b"\xff", b'{"endpoint": "http://h", "endpoint": "http://i"}'])
+@pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b"\xff", b'{"endpoint": "http://h", "endpoint": "http://i"}'])
 def test_a_body_that_is_no_description_is_refused(body: bytes) -> None:
     with pytest.raises(GatewayError) as error:
         read_leased("svc", body, section_kinds()["service"])

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.config_files import KINDS, load_json, load_text
 
 from trunkline.config.load import Loaded, load_config
@@ -31,7 +30,7 @@ def check_golden(name: str, shown: str) -> None:
     assert shown == path.read_text()
 
 
-@every("file", ["mistakes.yaml", "clients.json", "syntax.yaml", "hostile.yaml"])
+@pytest.mark.parametrize("file", ["mistakes.yaml", "clients.json", "syntax.yaml", "hostile.yaml"])
 def test_what_people_see(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_golden(file, monkeypatch)
     check_golden(f"{file}.txt", render(loaded.problems, loaded.text) + "\n" + summarize(loaded.problems) + "\n")

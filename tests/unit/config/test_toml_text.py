@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.config.report import Invalid, Report
 from trunkline.config.toml_text import read_toml
@@ -154,7 +154,7 @@ def test_line_breaks_of_windows_and_a_file_without_any() -> None:
     assert plain(read_toml("", Report("f"))) == {}
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "code", "place"),
     [
         ("a = ", "TL101", "f:1:5"),

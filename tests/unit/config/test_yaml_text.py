@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from tests.support.cases import every
 
 from trunkline.config.report import Invalid, Report
 from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table
@@ -92,7 +91,7 @@ def test_an_alias_bomb_is_refused_where_it_grows_too_large() -> None:
     assert (code, line) == ("TL108", 5)
 
 
-@every("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
 def test_deep_nesting_is_refused_at_the_first_level_too_many(text: str) -> None:
     ((code, line, _),) = problems_of(text)
     assert (code, line) == ("TL109", 1)
@@ -115,7 +114,7 @@ def test_nesting_through_aliases_counts_as_nesting() -> None:
     assert code == "TL109"
 
 
-@every("text", ['a: "\\UFFFFFFFF"', "%YAML 1." + "9" * 5000 + "\n---\na: 1\n"])
+@pytest.mark.parametrize("text", ['a: "\\UFFFFFFFF"', "%YAML 1." + "9" * 5000 + "\n---\na: 1\n"])
 def test_escapes_and_directives_out_of_range_are_syntax_errors(text: str) -> None:
     ((code, _, _),) = problems_of(text)
     assert code == "TL101"

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import re
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.core.errors import CODES, DEADLINE, SOURCE_DOWN, UNKNOWN_TOOL, Code, GatewayError, Problem
 
 
-@every("code", CODES.values())
+@pytest.mark.parametrize("code", CODES.values())
 def test_a_code_owns_numbers_that_every_door_can_use(code: Code) -> None:
     assert re.fullmatch(r"TL[1234569]\d\d|USER\.MCP_PROXY\.[A-Z_]+", code.id)
     assert code.title

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.core.names import (
     exposed_name,
@@ -13,17 +13,17 @@ from trunkline.core.names import (
 )
 
 
-@every("name", ["a", "A-b_9", "-", "_", "server-1"])
+@pytest.mark.parametrize("name", ["a", "A-b_9", "-", "_", "server-1"])
 def test_letters_digits_dash_and_underscore_make_a_source_name(name: str) -> None:
     assert is_source_name(name)
 
 
-@every("name", ["", "a.b", "a b", "a/b", "ä", "a\n", "a:b", "٣"])
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "a/b", "ä", "a\n", "a:b", "٣"])
 def test_anything_else_is_no_source_name(name: str) -> None:
     assert not is_source_name(name)
 
 
-@every(
+@pytest.mark.parametrize(
     "text, made",
     [
         ("My Server", "My_Server"),
@@ -39,7 +39,7 @@ def test_any_text_gives_a_source_name(text: str, made: str) -> None:
     assert is_source_name(made)
 
 
-@every(
+@pytest.mark.parametrize(
     "address, parts",
     [
         ("a.b", ("a", "b")),
@@ -57,7 +57,7 @@ def test_the_first_dot_ends_the_source(address: str, parts: tuple[str, str] | No
     assert split_address(address) == parts
 
 
-@every(
+@pytest.mark.parametrize(
     "given, left",
     [
         ("trunkline.a_b", "a_b"),

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.core.text_size import first_units, last_units, units
 
 
-@every("text, count", [("", 0), ("abc", 3), ("é…", 2), ("a😀", 3), ("\udc80", 1)])
+@pytest.mark.parametrize("text, count", [("", 0), ("abc", 3), ("é…", 2), ("a😀", 3), ("\udc80", 1)])
 def test_a_text_is_as_long_as_clients_find_it(text: str, count: int) -> None:
     assert units(text) == count
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.demo.calc import CALC, UNITS
 from trunkline.demo.toolbox import Answer, Refusal
@@ -16,7 +15,7 @@ def test_a_result_comes_as_text_and_as_data() -> None:
     assert answer == Answer("0.3", {"expression": "0.1 + 0.2", "value": 0.3})
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "source", "target", "expected"),
     [
         (72, "F", "C", 22.2222222222),
@@ -42,6 +41,6 @@ def test_what_cannot_be_converted_says_why() -> None:
         convert(1e200, "m", "km")
 
 
-@every("unit", UNITS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_a_unit_is_itself(unit: str) -> None:
     assert (convert(12.5, unit, unit).data or {})["value"] == 12.5

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import at_most
 
 from trunkline.demo.calc import CALC
@@ -65,7 +64,7 @@ def test_notifications_and_answers_are_accepted(wire: http.client.HTTPConnection
     assert send(wire, b'{"jsonrpc":"2.0","id":1,"result":{}}') == (202, b"")
 
 
-@every("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
 def test_there_is_nothing_but_post(wire: http.client.HTTPConnection, method: str) -> None:
     wire.request(method, "/mcp", headers={"Accept": "text/event-stream"})
     reply = wire.getresponse()
@@ -81,19 +80,19 @@ def test_bad_json_is_an_answer_too(wire: http.client.HTTPConnection) -> None:
 # What is refused ------------------------------------------------------------------------------------------------------
 
 
-@every("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
 def test_strangers_are_refused(wire: http.client.HTTPConnection, headers: dict[str, str]) -> None:
     assert send(wire, **headers)[0] == 403
     assert send(wire, b"", method="GET", **headers)[0] == 403
     assert send(wire)[0] == 200
 
 
-@every("origin", ["http://127.0.0.1:8000", "http://localhost", "http://[::1]:9"])
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:8000", "http://localhost", "http://[::1]:9"])
 def test_pages_of_this_machine_are_welcome(wire: http.client.HTTPConnection, origin: str) -> None:
     assert send(wire, Origin=origin)[0] == 200
 
 
-@every(
+@pytest.mark.parametrize(
     ("change", "status"),
     [
         ({"path": "/"}, 404),
@@ -108,7 +107,7 @@ def test_each_mistake_has_its_status(wire: http.client.HTTPConnection, change: d
     assert send(wire)[0] == 200
 
 
-@every(
+@pytest.mark.parametrize(
     ("head", "status"),
     [
         (f"Content-Length: {LARGEST_BYTES + 1}", b"413"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.demo.clock import CLOCK_LIBRARY
 from trunkline.demo.library import Library
@@ -27,14 +26,14 @@ def test_what_there_is_is_declared() -> None:
     assert Library().capabilities == {}
 
 
-@every(("zone", "offset"), [("UTC", "+00:00"), ("Asia/Tokyo", "+09:00")])
+@pytest.mark.parametrize(("zone", "offset"), [("UTC", "+00:00"), ("Asia/Tokyo", "+09:00")])
 def test_a_resource_and_those_of_a_template_are_read(zone: str, offset: str) -> None:
     uri = f"clock://now/{zone}"
     (content,) = CLOCK_LIBRARY.answer("resources/read", {"uri": uri})["contents"]
     assert content["uri"] == uri and content["text"].endswith(offset)
 
 
-@every("uri", ["clock://now/Nowhere", "clock://then", None])
+@pytest.mark.parametrize("uri", ["clock://now/Nowhere", "clock://then", None])
 def test_a_resource_that_there_is_not_is_named_in_the_error(uri: str | None) -> None:
     with pytest.raises(RpcError) as refused:
         CLOCK_LIBRARY.answer("resources/read", {"uri": uri})
@@ -53,7 +52,7 @@ def test_words_are_proposed_for_prompts_and_templates() -> None:
     assert len(completed(CLOCK_LIBRARY, ZONES, "timezone", "")) == 100
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "params", "code"),
     [
         ("prompts/get", {"name": "proofread"}, INVALID_PARAMS),

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.demo.__main__ import TOOLBOXES, load_toolbox
 
 
-@every("name", TOOLBOXES)
+@pytest.mark.parametrize("name", TOOLBOXES)
 def test_every_server_of_the_table_is_complete(name: str) -> None:
     box = load_toolbox(name)
     assert box.name == name

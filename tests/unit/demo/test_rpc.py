@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.cases import every
 
 from trunkline.demo.calc import CALC
 from trunkline.demo.rpc import VERSIONS, RpcServer
@@ -32,7 +32,7 @@ def call(name: str, arguments: Any) -> dict[str, Any]:
 # The handshake --------------------------------------------------------------------------------------------------------
 
 
-@every("version", VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_with_a_handshake_is_spoken(version: str) -> None:
     result = ask(request("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": {}}))["result"]
     assert result["protocolVersion"] == version
@@ -41,7 +41,7 @@ def test_every_version_with_a_handshake_is_spoken(version: str) -> None:
     assert result["instructions"]
 
 
-@every("version", ["1999-01-01", None, 7, ["x"]])
+@pytest.mark.parametrize("version", ["1999-01-01", None, 7, ["x"]])
 def test_another_version_is_answered_with_the_newest(version: Any) -> None:
     assert ask(request("initialize", {"protocolVersion": version}))["result"]["protocolVersion"] == VERSIONS[-1]
 
@@ -68,7 +68,7 @@ def test_a_call_is_answered_in_text_and_data() -> None:
     }
 
 
-@every("arguments", [{}, {"expression": 7}, {"expression": "1/0"}, {"expression": "1", "x": 1}])
+@pytest.mark.parametrize("arguments", [{}, {"expression": 7}, {"expression": "1/0"}, {"expression": "1", "x": 1}])
 def test_what_a_model_got_wrong_is_told_to_the_model(arguments: dict[str, Any]) -> None:
     result = ask(call("calculate", arguments))["result"]
     assert result["isError"]
@@ -80,7 +80,7 @@ def test_a_tool_without_arguments_may_be_called_without_them() -> None:
     assert ask(request("tools/call", {"name": "calculate"}))["result"]["isError"]
 
 
-@every("params", [{}, {"name": "none"}, {"name": 7}, {"name": "calculate", "arguments": [1]}, []])
+@pytest.mark.parametrize("params", [{}, {"name": "none"}, {"name": 7}, {"name": "calculate", "arguments": [1]}, []])
 def test_what_a_program_got_wrong_is_an_error_of_the_protocol(params: Any) -> None:
     assert ask(request("tools/call", params))["error"]["code"] == -32602
 
@@ -97,12 +97,12 @@ def test_a_tool_that_breaks_is_reported_and_survived() -> None:
 # Everything else ------------------------------------------------------------------------------------------------------
 
 
-@every("method", ["resources/list", "server/discover", "logging/setLevel", "", "Ping"])
+@pytest.mark.parametrize("method", ["resources/list", "server/discover", "logging/setLevel", "", "Ping"])
 def test_unknown_methods_are_said_to_be(method: str) -> None:
     assert ask(request(method))["error"]["code"] == -32601
 
 
-@every(
+@pytest.mark.parametrize(
     ("data", "code"),
     [
         (b"", -32700),
@@ -123,7 +123,7 @@ def test_what_is_no_request_is_refused(data: bytes, code: int) -> None:
     assert ask(data)["error"]["code"] == code
 
 
-@every(
+@pytest.mark.parametrize(
     "message",
     [
         {"jsonrpc": "2.0", "method": "notifications/initialized"},

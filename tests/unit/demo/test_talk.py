@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.demo.clock import CLOCK
 from trunkline.demo.rpc import RpcServer
@@ -56,7 +55,7 @@ def test_the_user_is_asked_and_what_comes_meanwhile_waits_for_its_turn() -> None
     assert (pipes.wire.next_line(), pipes.wire.next_line()) == (b"no json\n", b"")
 
 
-@every(
+@pytest.mark.parametrize(
     "answers",
     [
         [],

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.demo.toolbox import Answer, Arguments, Refusal, Tool, toolbox
 
@@ -30,7 +29,7 @@ def test_a_whole_number_written_as_a_fraction_is_an_integer() -> None:
     assert "'times': 3," in TOOL.call({"name": "a", "times": 3.0}).text
 
 
-@every(
+@pytest.mark.parametrize(
     ("arguments", "about"),
     [
         ({}, "name"),

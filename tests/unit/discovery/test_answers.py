@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.unit.discovery.rig import Registry, offer_of, parameters, tool
 
 from trunkline.core.source import Health, State
@@ -58,7 +57,7 @@ async def test_health_of_one_server_tells_everything_about_it(tmp_path: Path) ->
     assert sick["stderrTail"] == SICK.stderr_tail
 
 
-@every("arguments", [{}, {"server": None}, {"server": ""}])
+@pytest.mark.parametrize("arguments", [{}, {"server": None}, {"server": ""}])
 async def test_health_of_all_servers_keeps_to_what_matters(tmp_path: Path, arguments: dict[str, object]) -> None:
     registry = Registry(tmp_path)
     registry.add("good", "a")
@@ -179,7 +178,7 @@ async def test_what_a_caller_may_not_call_is_neither_listed_nor_found(tmp_path: 
     assert (await registry.ask("registry_summary"))["tools"] == 1
 
 
-@every("state", ["starting", "down", "auth_required"])
+@pytest.mark.parametrize("state", ["starting", "down", "auth_required"])
 async def test_servers_whose_tools_may_be_missing_are_named(tmp_path: Path, state: State) -> None:
     registry = Registry(tmp_path)
     registry.add("good", "a")
@@ -213,7 +212,7 @@ async def test_the_best_finds_come_with_their_input_schema(tmp_path: Path) -> No
     assert len((await registry.ask("find_tool", {"query": "read", "limit": 2}))["tools"]) == 2
 
 
-@every("query", ["b.get", "b_get", " b_get ", "b:get", "trunkline.b.get"])
+@pytest.mark.parametrize("query", ["b.get", "b_get", " b_get ", "b:get", "trunkline.b.get"])
 async def test_a_tool_asked_for_by_its_name_comes_first(tmp_path: Path, query: str) -> None:
     registry = Registry(tmp_path)
     registry.add("a", "get", "get_b", "b_get_b")

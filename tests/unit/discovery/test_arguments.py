@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.discovery.arguments import BadArgument, Execute, Page, Query, known_server, read_arguments
 
@@ -21,7 +20,7 @@ def test_text_for_a_number_and_null_for_nothing_will_do() -> None:
     assert read_arguments(b'{"name":"x"}', Query) == Query()
 
 
-@every(
+@pytest.mark.parametrize(
     "arguments, words",
     [
         ({}, "`tool_id` is missing; it takes `tool_id`, `arguments`, `session`"),

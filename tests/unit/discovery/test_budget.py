@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.unit.discovery.rig import Registry, parameters, tool
 
 from trunkline.discovery.budget import budget
@@ -92,7 +92,7 @@ async def test_without_our_own_tools_there_is_nothing_to_search_with(tmp_path: P
     assert "nothing to search with" in found["modes"]["auto"]["why"]
 
 
-@every("setting", ["all", "search"])
+@pytest.mark.parametrize("setting", ["all", "search"])
 async def test_a_mode_that_is_set_is_shown_whatever_auto_would_choose(tmp_path: Path, setting: str) -> None:
     registry = Registry(tmp_path, gateway={"disclosure": setting})
     serve_many(registry, 40 if setting == "all" else 1)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.discovery.rig import Registry, offer_of, parameters, tool
 
 from trunkline.config.gateway import GatewaySettings, SearchSettings
@@ -78,7 +77,7 @@ async def test_search_shows_the_tools_to_search_with_however_few_there_are(tmp_p
     assert names(here) == SEARCHING
 
 
-@every("client", ["claude-code", "Claude-Code", "trunkline", "trunkline-cli"])
+@pytest.mark.parametrize("client", ["claude-code", "Claude-Code", "trunkline", "trunkline-cli"])
 async def test_clients_that_search_themselves_get_everything_in_auto(tmp_path: Path, client: str) -> None:
     here = registry(tmp_path)
     here.serve("s", *many("s", 100))

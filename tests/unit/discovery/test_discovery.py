@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.discovery.rig import Registry, parameters, tool
 
@@ -127,7 +126,7 @@ async def test_taking_back_says_what_was_not_held(tmp_path: Path) -> None:
     assert listed(here) == []
 
 
-@every("session, handle", [("a", {}), (None, {"session": "job-1"})])
+@pytest.mark.parametrize("session, handle", [("a", {}), (None, {"session": "job-1"})])
 async def test_what_a_server_says_of_itself_comes_once_in_a_session(
     tmp_path: Path, session: str | None, handle: dict[str, str]
 ) -> None:
@@ -147,7 +146,7 @@ async def test_who_has_no_session_hears_each_time_what_a_server_says_of_itself(t
         assert (await ask(here, "discover_tools", {"query": "paint"}))["servers"] == {"s": "Mind the floor"}
 
 
-@every(
+@pytest.mark.parametrize(
     "name, arguments",
     [
         ("discover_tools", {}),
@@ -211,7 +210,7 @@ async def test_the_gateways_own_tools_are_neither_found_nor_given(tmp_path: Path
 TAGGED = {"_meta": {"tags": ["Paper"]}}
 
 
-@every(
+@pytest.mark.parametrize(
     "asked, found",
     [
         ({"query": "page", "tags": ["post"]}, []),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.unit.discovery.rig import Registry, tool
 from tests.unit.router.fakes import OK
 
@@ -46,7 +46,9 @@ async def test_the_call_is_one_of_the_inner_tool(tmp_path: Path) -> None:
     assert here.ended == [call]
 
 
-@every("tool_id", ["git_hub_create_issue", "git_hub.create_issue", "git_hub:create_issue", "create_issue"])
+@pytest.mark.parametrize(
+    "tool_id", ["git_hub_create_issue", "git_hub.create_issue", "git_hub:create_issue", "create_issue"]
+)
 async def test_every_name_of_a_tool_will_do(tmp_path: Path, tool_id: str) -> None:
     here = stocked(tmp_path)
     held(here, "git_hub.create_issue")
@@ -55,7 +57,7 @@ async def test_every_name_of_a_tool_will_do(tmp_path: Path, tool_id: str) -> Non
     assert json.loads(bytes(sent.params)) == {"name": "create_issue", "arguments": {}}
 
 
-@every("written", [{"a": 1}, '{"a": 1}', ' {"a": 1}\n'])
+@pytest.mark.parametrize("written", [{"a": 1}, '{"a": 1}', ' {"a": 1}\n'])
 async def test_arguments_may_be_written_as_text(tmp_path: Path, written: Any) -> None:
     here = stocked(tmp_path)
     held(here, "git_hub.create_issue")
@@ -72,7 +74,7 @@ async def test_what_was_not_provisioned_is_refused_in_the_agreed_words(tmp_path:
     assert not here.sources["git_hub"].held
 
 
-@every("tool_id", ["", "nothing", "a b_c", "x\ny_z", "_", "a_" + "x" * 400])
+@pytest.mark.parametrize("tool_id", ["", "nothing", "a b_c", "x\ny_z", "_", "a_" + "x" * 400])
 async def test_what_cannot_be_an_id_is_refused_in_the_agreed_words(tmp_path: Path, tool_id: str) -> None:
     here = stocked(tmp_path)
     refused = problem(here.start("execute_tool", {"tool_id": tool_id}))
@@ -80,7 +82,7 @@ async def test_what_cannot_be_an_id_is_refused_in_the_agreed_words(tmp_path: Pat
     assert (refused.code.id, refused.code.jsonrpc, refused.code.http) == ("TL319", -32602, 400)
 
 
-@every("required", [True, False])
+@pytest.mark.parametrize("required", [True, False])
 async def test_a_made_up_id_reaches_no_server(tmp_path: Path, required: bool) -> None:
     here = Registry(tmp_path, gateway={"require_provisioning": required})
     here.serve("git_hub", tool("git_hub", "create_issue"))
@@ -128,7 +130,7 @@ async def test_the_read_only_form_runs_only_what_says_that_it_only_reads(tmp_pat
     assert [call.tool for call in here.sources["git_hub"].held] == ["get_issue"]
 
 
-@every(
+@pytest.mark.parametrize(
     "arguments",
     [
         {},

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import at_most
 from tests.unit.discovery.rig import Registry, offer_of, tool
 from tests.unit.router.fakes import problem_of
@@ -25,13 +24,15 @@ async def test_our_own_tools_come_first_in_the_list_under_their_bare_names(tmp_p
     assert registry.listed() == [*NAMES, "s_echo"]
 
 
-@every("name", ["list_servers", "trunkline.list_servers", "trunkline_list_servers", "toolhive-gateway.list_servers"])
+@pytest.mark.parametrize(
+    "name", ["list_servers", "trunkline.list_servers", "trunkline_list_servers", "toolhive-gateway.list_servers"]
+)
 async def test_they_are_called_by_any_of_their_names(tmp_path: Path, name: str) -> None:
     registry = Registry(tmp_path)
     assert await registry.read("list_servers", registry.start(name, {})) == {"servers": []}
 
 
-@every("naming, prefix", [("original", "s"), ("prefixed", "")])
+@pytest.mark.parametrize("naming, prefix", [("original", "s"), ("prefixed", "")])
 async def test_they_keep_their_names_from_a_server_that_wants_them(tmp_path: Path, naming: str, prefix: str) -> None:
     registry = Registry(tmp_path, naming=naming)
     registry.add("s", "find_tool", "other", rules=NameRules(prefix=prefix))
@@ -94,7 +95,7 @@ async def test_they_answer_no_more_once_the_gateway_drains(tmp_path: Path) -> No
     assert problem_of(registry.start("list_servers")).code is DRAINING
 
 
-@every("arguments", [None, {}, {"random_string": "dummy"}])
+@pytest.mark.parametrize("arguments", [None, {}, {"random_string": "dummy"}])
 async def test_a_tool_without_arguments_does_not_mind_some(tmp_path: Path, arguments: Any) -> None:
     registry = Registry(tmp_path)
     assert await registry.ask("list_servers", arguments) == {"servers": []}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.core.call import Caller
 from trunkline.discovery.arguments import BadArgument
@@ -143,7 +142,7 @@ def test_of_many_handles_the_one_not_used_for_longest_is_forgotten() -> None:
     assert provisioning.seen_by(Caller("you"), "h") is not None
 
 
-@every("handle", ["a\nb", "x" * 201, "\x00"])
+@pytest.mark.parametrize("handle", ["a\nb", "x" * 201, "\x00"])
 def test_a_handle_is_a_short_printable_name(handle: str) -> None:
     with pytest.raises(BadArgument, match="`session`"):
         Provisioning(100).of(Caller("me"), handle)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
 from tests.support.pipes import Pipes
 from tests.support.waiting import at_most, until
@@ -98,7 +97,7 @@ async def test_answers_come_as_they_are_ready_and_each_is_one_line(tmp_path: Pat
         assert [answer["id"] for answer in answers] == [2, "1", 1]
 
 
-@every(
+@pytest.mark.parametrize(
     ("line", "number", "given"),
     [
         (b"{", -32700, None),
@@ -125,8 +124,8 @@ async def test_what_is_no_request_is_refused_and_the_next_one_served(
         assert (await talk.pipes.next())["id"] == 10
 
 
-@every("request_id", ["[]", "{}", "1e400", "null", "true", "1.5", '"nobody"', "99"])
-@every("meta", ["", f',"_meta":{json.dumps(modern_meta())}'])
+@pytest.mark.parametrize("request_id", ["[]", "{}", "1e400", "null", "true", "1.5", '"nobody"', "99"])
+@pytest.mark.parametrize("meta", ["", f',"_meta":{json.dumps(modern_meta())}'])
 async def test_cancelling_nonsense_changes_nothing(tmp_path: Path, request_id: str, meta: str) -> None:
     async with conversation(tmp_path) as talk:
         params = f'{{"requestId":{request_id}{meta}}}'
@@ -135,7 +134,7 @@ async def test_cancelling_nonsense_changes_nothing(tmp_path: Path, request_id: s
         assert (await talk.pipes.next())["id"] == 1
 
 
-@every("wrapped", [dict, modern])
+@pytest.mark.parametrize("wrapped", [dict, modern])
 async def test_a_cancelled_call_ends_without_an_answer(tmp_path: Path, wrapped: Any) -> None:
     async with conversation(tmp_path) as talk:
         talk.pipes.send(wrapped(call(5)), wrapped(call("5")))
@@ -313,7 +312,7 @@ def subscribe(era: str) -> dict[str, Any]:
 
 
 @both_loops
-@every("era", ["legacy", "modern"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_news_for_a_client_that_does_not_read_cost_little_and_come_once_it_reads(
     era: str, loop_factory: Loop, tmp_path: Path
 ) -> None:
@@ -364,7 +363,7 @@ def test_requests_may_come_from_a_file_and_answers_go_to_one(loop_factory: Loop,
 
 
 @both_loops
-@every("stdout", ["file", "/dev/null"])
+@pytest.mark.parametrize("stdout", ["file", "/dev/null"])
 def test_no_input_at_all_is_the_end(loop_factory: Loop, tmp_path: Path, stdout: str) -> None:
     async def main() -> None:
         path = tmp_path / "out" if stdout == "file" else Path(stdout)
@@ -424,7 +423,7 @@ async def test_a_batch_of_2025_03_26_is_answered_by_one_line_when_all_of_it_is(t
         assert {answer["id"] for answer in answers} == {None, 2, 3}
 
 
-@every("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2025-03-26"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2025-03-26"])
 async def test_what_is_no_batch_of_its_version_is_refused(tmp_path: Path, version: str) -> None:
     async with conversation(tmp_path) as talk:
         talk.pipes.send(greeting(version))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, modern_meta
 from tests.support.waiting import at_most, until
 from tests.unit.doors.rig import House, Loop, both_loops, run_on, wait_for_last_answers
@@ -109,7 +108,7 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": LEGACY, "capabilities": {"elicitation": {}}, "clientInfo": CLIENT_INFO},
 }
-BOTH = every("wrapped", [dict, modern])
+BOTH = pytest.mark.parametrize("wrapped", [dict, modern])
 
 
 @pytest.mark.law

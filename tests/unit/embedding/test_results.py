@@ -7,7 +7,6 @@ import json
 import pickle
 
 import pytest
-from tests.support.cases import every
 
 from trunkline import CallError, ConfigurationError, ServerError, TrunklineError
 from trunkline.core.call import Call, Caller, Failure, NeedsInput, RemoteError, Result
@@ -39,13 +38,15 @@ def test_a_result_is_read_and_kept_as_it_was() -> None:
     assert len(result.content) == 3
 
 
-@every("raw", [b"{}", b'{"content":3}', b'{"content":[1,null]}', b'{"isError":"yes","_meta":[]}', b'{"content":null}'])
+@pytest.mark.parametrize(
+    "raw", [b"{}", b'{"content":3}', b'{"content":[1,null]}', b'{"isError":"yes","_meta":[]}', b'{"content":null}']
+)
 def test_a_result_with_nonsense_in_it_is_an_empty_one(raw: bytes) -> None:
     result = result_of(ended(Result(raw)))
     assert (result.content, result.text, result.is_error, result.meta) == ([], "", False, {})
 
 
-@every("raw", [b"[]", b"nonsense", b'{"a":' * 100_000, b'{"a":"\xff"}'])
+@pytest.mark.parametrize("raw", [b"[]", b"nonsense", b'{"a":' * 100_000, b'{"a":"\xff"}'])
 def test_a_result_that_cannot_be_read_is_an_error_of_its_server(raw: bytes) -> None:
     with pytest.raises(CallError) as failed:
         result_of(ended(Result(raw)))
@@ -106,7 +107,7 @@ def test_progress_is_read_where_it_can_be() -> None:
     assert read_progress(b"[]") is None
 
 
-@every("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_errors_may_travel_to_other_processes(travel) -> None:
     problem = Problem(code=SOURCE_DOWN, message="Server s is down", source="s", tool="t", hint="wait")
     for error in (CallError(problem), ServerError("s", "t", -32050, "no", {"why": [1]}), ConfigurationError([problem])):

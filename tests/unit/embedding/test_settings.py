@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 import pytest
-from tests.support.cases import every
 
 from trunkline import ConfigurationError
 from trunkline.embedding.settings import read_config
@@ -66,7 +65,7 @@ def test_every_problem_is_told_with_its_place() -> None:
     assert '"naming": "odd"' in str(error)
 
 
-@every("config", [{"gateway": object()}, {"gateway": {"start_wait": float("nan")}}])
+@pytest.mark.parametrize("config", [{"gateway": object()}, {"gateway": {"start_wait": float("nan")}}])
 def test_a_dict_that_no_file_could_hold_is_refused(config) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read_config(config)

@@ -9,14 +9,14 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
+import pytest
 import uvloop
-from tests.support.cases import every
 from tests.support.waiting import at_most
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
 uvloop.new_event_loop().close()
 
-both_loops = every("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+both_loops = pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 
 
 def run_on(loop_factory: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[Any, Any, None]) -> None:

@@ -6,13 +6,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, linux_calls, refuse_kernel_files
 
 pytestmark = pytest.mark.law
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])
-EITHER_WAY = every("walk_only", [False, True])
+EITHER_WAY = pytest.mark.parametrize("walk_only", [False, True])
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def content(home: Path, path: str, walk_only: bool) -> str:
 
 
 @EITHER_WAY
-@every(
+@pytest.mark.parametrize(
     "path", ["a/b/file", "./a//b/./file", "a/../a/b/file", "a/b/../../a/b/file", "{root}/a/b/file", "{root}//a/b/file"]
 )
 def test_what_lies_beneath_is_opened_however_it_is_spelled(home: Path, path: str, walk_only: bool) -> None:
@@ -47,7 +46,7 @@ def test_what_lies_beneath_is_opened_however_it_is_spelled(home: Path, path: str
 
 
 @EITHER_WAY
-@every(
+@pytest.mark.parametrize(
     "path",
     [
         "..",
@@ -73,7 +72,7 @@ def test_what_lies_elsewhere_is_an_escape(home: Path, path: str, walk_only: bool
 
 
 @EITHER_WAY
-@every("target", ["b/file", "../a/b/file", "{root}/a/b/file", "{root}/a/../a/b/file"])
+@pytest.mark.parametrize("target", ["b/file", "../a/b/file", "{root}/a/b/file", "{root}/a/../a/b/file"])
 def test_links_that_stay_inside_are_followed(home: Path, target: str, walk_only: bool) -> None:
     (home / "a" / "link").symlink_to(target.format(root=home))
     assert content(home, "a/link", walk_only) == "inside"
@@ -81,7 +80,9 @@ def test_links_that_stay_inside_are_followed(home: Path, target: str, walk_only:
 
 
 @EITHER_WAY
-@every("target", ["../../secret", "{root}/../secret", "{root}-evil/file", "/etc/passwd", "/", "../../root/a/b/file"])
+@pytest.mark.parametrize(
+    "target", ["../../secret", "{root}/../secret", "{root}-evil/file", "/etc/passwd", "/", "../../root/a/b/file"]
+)
 def test_links_that_lead_out_are_escapes_even_where_they_lead_back(home: Path, target: str, walk_only: bool) -> None:
     (home / "a" / "link").symlink_to(target.format(root=home))
     with pytest.raises(Escape):
@@ -112,7 +113,7 @@ def test_a_root_that_is_a_link_itself_goes_by_both_names(home: Path, walk_only: 
 
 
 @EITHER_WAY
-@every(
+@pytest.mark.parametrize(
     ("path", "number"),
     [
         ("nothing", errno.ENOENT),
@@ -155,7 +156,7 @@ def test_a_look_opens_nothing(home: Path, walk_only: bool) -> None:
 
 
 @EITHER_WAY
-@every(
+@pytest.mark.parametrize(
     "path", ["self/environ", "self/root/etc/passwd", "self/cwd", "self/fd/0", "1/root", "thread-self/root/etc/passwd"]
 )
 def test_links_of_the_kernel_lead_nowhere_and_its_files_are_known(path: str, walk_only: bool) -> None:
@@ -268,7 +269,7 @@ def state(home: Path) -> Path:
 
 
 @EITHER_WAY
-@every(
+@pytest.mark.parametrize(
     "path",
     [
         *("a/state", "a/state/", "a/state/inner", "a/state/inner/token", "a/b/../state/inner/token"),
@@ -318,7 +319,7 @@ def test_hidden_folders_elsewhere_cost_nothing_and_hide_nothing(home: Path) -> N
         os.close(beneath.open("a/b/file", os.O_RDONLY))
 
 
-@every("root", ["a/state", "a/state/inner", "link", "deep"])
+@pytest.mark.parametrize("root", ["a/state", "a/state/inner", "link", "deep"])
 def test_nothing_is_opened_from_within_a_hidden_folder(home: Path, state: Path, root: str) -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(OfTheGateway):

@@ -9,7 +9,6 @@ from itertools import product
 
 import pytest
 import uvloop
-from tests.support.cases import every
 from tests.support.child_trees import (
     PLAIN_TREE,
     PLAIN_TREE_SIZE,
@@ -48,9 +47,9 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 WAYS = [LINUX, PORTABLE]
 # The loop is ours; the way is known to the supervisor only, which is another process and has no loop.
 APART = list(product(LOOPS, WAYS)) if IN_FULL else list(zip(LOOPS, reversed(WAYS), strict=True))
-on_both_loops = every("loop_factory", LOOPS)
-in_both_ways = every("portable", WAYS)
-on_both_loops_and_in_both_ways = every(("loop_factory", "portable"), APART)
+on_both_loops = pytest.mark.parametrize("loop_factory", LOOPS)
+in_both_ways = pytest.mark.parametrize("portable", WAYS)
+on_both_loops_and_in_both_ways = pytest.mark.parametrize(("loop_factory", "portable"), APART)
 
 
 async def shell(children: Children, script: str, mark: str) -> Child:
@@ -439,7 +438,7 @@ def test_life_after_life_leaves_nothing_behind():
 
 
 @on_both_loops
-@every("turns", [0, 1, 2, 3, 5, 8])
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
 def test_a_cancelled_spawn_leaves_nothing_behind(loop_factory, turns):
     async def main():
         mark = new_mark()

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.support.cases import every
 from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.waiting import wait_until
 
@@ -63,7 +62,7 @@ def test_what_has_a_session_of_its_own_is_counted_too() -> None:
     wait_until(lambda: not exceeds(0, leader=mine, supervisor=os.getpid(), others={}), "none of them is counted")
 
 
-@every("tag", ["outer.1/run.2", "outer.1/run.2/inner.1"])
+@pytest.mark.parametrize("tag", ["outer.1/run.2", "outer.1/run.2/inner.1"])
 def test_an_orphan_is_counted_unless_its_tag_names_another_command(tag: str) -> None:
     own = os.getpid()
     gone = 1 << 30  # no process has such a number

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.links.environment import child_environment
 
@@ -48,7 +47,7 @@ def test_inherit_all_passes_everything_but_our_own_variables():
     assert child_environment(parent | SECRETS, extra={}, inherit="all") == parent
 
 
-@every("inherit", [(), ("TRUNKLINE_TOKEN", "TRUNKLINE_OPERATOR_TOKEN"), "all"])
+@pytest.mark.parametrize("inherit", [(), ("TRUNKLINE_TOKEN", "TRUNKLINE_OPERATOR_TOKEN"), "all"])
 def test_our_own_tokens_never_pass(inherit):
     assert child_environment(SECRETS, extra={}, inherit=inherit) == {}
 

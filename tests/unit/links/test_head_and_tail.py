@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import tracemalloc
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.links.head_and_tail import HeadAndTail
 
 
-@every("chunk", [1, 3, 7, 64, 1000])
-@every("size", [0, 1, 9, 10, 11, 29, 30, 31, 59, 60, 61, 500])
+@pytest.mark.parametrize("chunk", [1, 3, 7, 64, 1000])
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 29, 30, 31, 59, 60, 61, 500])
 def test_the_beginning_and_the_end_are_kept_and_the_rest_is_counted(chunk: int, size: int) -> None:
     data = bytes(n % 251 for n in range(size))
     output = HeadAndTail(head_bytes=10, tail_bytes=20)

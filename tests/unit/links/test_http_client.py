@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.waiting import at_most, until
 from tests.unit.links.scripted_server import Peer, Scripted, both_loops, http, run_on, scripted
@@ -81,7 +80,7 @@ async def done(exchange: Asked) -> bytes:
 # Targets -------------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("url", "authority", "path"),
     [
         ("http://h", b"h", b"/"),
@@ -137,7 +136,7 @@ def test_a_unix_socket_is_dialled_like_a_port(loop_factory: Loop, tmp_path: Path
 
 
 @both_loops
-@every("name", ["missing", "nul\0", "x" * 200])
+@pytest.mark.parametrize("name", ["missing", "nul\0", "x" * 200])
 def test_a_unix_socket_that_cannot_be_dialled_fails_the_exchange(loop_factory: Loop, tmp_path: Path, name: str) -> None:
     async def main() -> None:
         pool = HttpPool(
@@ -221,7 +220,7 @@ def test_requests_at_the_same_time_each_have_a_connection(loop_factory: Loop) ->
 
 @pytest.mark.law
 @both_loops
-@every(
+@pytest.mark.parametrize(
     "answer",
     [
         http(b"hello", Connection="close"),
@@ -308,7 +307,7 @@ def test_an_answer_may_come_in_any_pieces_and_framings(loop_factory: Loop) -> No
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     ("answer", "too_large", "malformed"),
     [
         (b"nonsense\r\n\r\n", False, True),
@@ -381,7 +380,7 @@ def test_a_stream_of_events_has_no_limit_once_it_is_lifted(loop_factory: Loop) -
 
 
 @both_loops
-@every("limit", [1, 2, 512])
+@pytest.mark.parametrize("limit", [1, 2, 512])
 def test_every_request_to_a_closed_port_fails_unwritten(loop_factory: Loop, limit: int) -> None:
     async def main() -> None:
         async with pool_to(f"http://127.0.0.1:{free_port()}/", max_connections=limit) as pool:
@@ -394,7 +393,7 @@ def test_every_request_to_a_closed_port_fails_unwritten(loop_factory: Loop, limi
 
 
 @both_loops
-@every("host", ["no-such-host.invalid", "a..b", "x" * 64 + ".invalid", "-"])
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 64 + ".invalid", "-"])
 def test_a_host_that_cannot_be_found_fails_in_order(loop_factory: Loop, host: str) -> None:
     async def main() -> None:
         async with pool_to(f"http://{host}/") as pool:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.cases import every
 from tests.support.child_trees import PLAIN_TREE, WILD_TREE, marked, new_mark, survivors
 from tests.support.waiting import at_most, wait_until
 
@@ -39,7 +38,7 @@ def test_a_gateway_behind_a_gateway_keeps_the_outer_tag(monkeypatch):
     assert (child_in_tag(tag, "outer"), child_in_tag(tag, "inner")) == (3, 1)
 
 
-@every("tag", ["", "run", "run.", "run.x", "/", "run.1x", "xrun.1"])
+@pytest.mark.parametrize("tag", ["", "run", "run.", "run.x", "/", "run.1x", "xrun.1"])
 def test_a_tag_that_is_not_one_names_nothing(tag):
     assert child_in_tag(tag, "run") is None
 
@@ -51,7 +50,7 @@ def test_the_tag_is_read_from_the_environment_of_a_process_however_large():
     assert tag_of(process.pid) == ""
 
 
-@every(("cut", "found"), [(0, "run.21"), (1, ""), (2, ""), (30, "")])
+@pytest.mark.parametrize(("cut", "found"), [(0, "run.21"), (1, ""), (2, ""), (30, "")])
 def test_a_tag_that_is_cut_where_the_reading_ends_is_none_at_all(cut, found):
     page = 4096
     behind_filler = len(f"\0{TAG}=run.21\0") - cut

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.processes import peak_memory_mib
 from tests.support.waiting import at_most, wait_until
 
@@ -131,7 +130,7 @@ def _write_all(fd: int, data: bytes) -> None:
         left = left[os.write(fd, left) :]
 
 
-@every("silent", ["router", "agent"])
+@pytest.mark.parametrize("silent", ["router", "agent"])
 def test_a_side_that_does_not_read_holds_up_its_own_direction_only(router: Router, silent: str) -> None:
     with pump(router.config) as agent, router.accept() as connection:
         connection.setblocking(False)
@@ -212,8 +211,8 @@ def test_an_agent_that_reads_no_more_ends_it(router: Router) -> None:
         assert agent.stderr.read() == b""
 
 
-@every("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@every("busy", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("busy", [False, True])
 def test_signals_end_it_at_once_in_order(router: Router, number: int, busy: bool) -> None:
     with pump(router.config) as agent, router.accept() as connection:
         agent.stdin.write(b"x")
@@ -245,7 +244,7 @@ def test_closed_standard_streams_are_no_trouble(router: Router) -> None:
 # A router that is not there -------------------------------------------------------------------------------------------
 
 
-@every("how", ["deaf", "removed", "too long"])
+@pytest.mark.parametrize("how", ["deaf", "removed", "too long"])
 def test_the_first_request_is_answered_where_the_router_cannot_be_reached(router: Router, how: str) -> None:
     router.close()
     if how == "removed":
@@ -261,7 +260,7 @@ def test_the_first_request_is_answered_where_the_router_cannot_be_reached(router
         assert b"TL207" in line
 
 
-@every("said", [b"", b"nonsense\n", b'{"jsonrpc":"2.0","method":"x"}\n', b"[]\n", b"[" * 100_000])
+@pytest.mark.parametrize("said", [b"", b"nonsense\n", b'{"jsonrpc":"2.0","method":"x"}\n', b"[]\n", b"[" * 100_000])
 def test_where_nothing_was_asked_nothing_is_answered(router: Router, said: bytes) -> None:
     router.close()
     with pump(router.config) as agent:
@@ -321,7 +320,7 @@ def test_the_installed_script_joins_too_and_loads_next_to_nothing(router: Router
     assert not {"click", "asyncio", "json", "socket", "msgspec", "trunkline.cli.main"} & loaded
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "path"),
     [
         ('{"socket": "/a"}', "/a"),

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import at_most
 
 from trunkline.links.running import (
@@ -108,7 +107,7 @@ def test_all_that_run_are_listed_the_oldest_first(tmp_path: Path) -> None:
     assert all_running(tmp_path) == []
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     [
         b"",
@@ -134,8 +133,8 @@ def test_a_record_that_others_can_write_is_not_believed(folder: Path, held: Anno
     assert find_running(folder) is None
 
 
-@every("name", [RECORD, LOCK])
-@every("obstacle", ["pipe", "folder", "link", "dangling"])
+@pytest.mark.parametrize("name", [RECORD, LOCK])
+@pytest.mark.parametrize("obstacle", ["pipe", "folder", "link", "dangling"])
 def test_odd_things_in_the_folder_never_stop_or_delay_a_start(folder: Path, name: str, obstacle: str) -> None:
     folder = folder / f"{name} {obstacle}"
     folder.mkdir(parents=True)

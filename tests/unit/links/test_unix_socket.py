@@ -8,7 +8,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
 from trunkline.links.unix_socket import UnixSocket
@@ -43,7 +42,7 @@ def test_a_socket_on_which_somebody_listens_is_left_alone(tmp_path: Path) -> Non
         assert path.is_socket()
 
 
-@every("what", ["file", "folder", "pipe", "link"])
+@pytest.mark.parametrize("what", ["file", "folder", "pipe", "link"])
 def test_what_is_no_socket_is_left_alone(tmp_path: Path, what: str) -> None:
     path = tmp_path / f"{what}.sock"
     if what == "file":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.mcpserver.arguments import fault_in
 
@@ -20,7 +20,7 @@ SCHEMA = {
 }
 
 
-@every(
+@pytest.mark.parametrize(
     "arguments",
     [{"n": 1}, {"n": 2.0, "x": None}, {"n": 1, "x": 0.5, "unit": "km", "flag": False}, {"n": 1, "all": object()}],
 )
@@ -28,7 +28,7 @@ def test_good_arguments_are_let_through(arguments) -> None:
     assert fault_in(arguments, SCHEMA) == ""
 
 
-@every(
+@pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ({}, "`n` is missing"),
@@ -45,7 +45,7 @@ def test_the_fault_is_named(arguments, named) -> None:
     assert named in fault_in(arguments, SCHEMA)
 
 
-@every(
+@pytest.mark.parametrize(
     "schema",
     [
         {},

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 
-from tests.support.cases import every
+import pytest
 from tests.support.mcp_dialogue import Dialogue, talking_to
 from tests.support.waiting import at_most, until
 
@@ -69,7 +69,9 @@ async def test_a_call_that_is_taken_back_is_cancelled_and_not_answered() -> None
         assert all(message.get("id") != number for message in client.writer.messages)
 
 
-@every("params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}])
+@pytest.mark.parametrize(
+    "params", [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}]
+)
 async def test_taking_back_what_is_not_there_does_nothing(params) -> None:
     async with talking_to(Gates().server) as client:
         client.notify("notifications/cancelled", params)
@@ -178,7 +180,7 @@ async def test_a_batch_without_requests_is_not_answered_and_an_empty_one_is_refu
         ]
 
 
-@every("version", ["2024-11-05", "2025-06-18", "2025-11-25", ""])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", ""])
 async def test_other_versions_have_no_batches(version: str) -> None:
     async with talking_to(Gates().server, greeted=version) as client:
         client.say([ping(1)])
@@ -188,7 +190,7 @@ async def test_other_versions_have_no_batches(version: str) -> None:
 # -- broken clients ---------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("line", "code"),
     [
         (b"nonsense", PARSE_ERROR),
@@ -212,7 +214,7 @@ async def test_nonsense_is_answered_and_the_next_message_understood(line: bytes,
         assert (await client.ask("ping"))["result"] == {}
 
 
-@every(
+@pytest.mark.parametrize(
     ("message", "code", "number"),
     [
         (1, INVALID_REQUEST, None),
@@ -233,14 +235,14 @@ async def test_what_is_no_message_is_refused_with_its_id_where_that_can_be_read(
         assert (await client.answer_to(number))["error"]["code"] == code
 
 
-@every("params", [None, {}, {"_meta": 3}, {"_meta": {"a": 1}}])
+@pytest.mark.parametrize("params", [None, {}, {"_meta": 3}, {"_meta": {"a": 1}}])
 async def test_parameters_and_meta_may_be_missing(params) -> None:
     async with talking_to(Server()) as client:
         client.say({"jsonrpc": "2.0", "id": "1", "method": "ping", "params": params})
         assert await client.answer_to("1") == {"jsonrpc": "2.0", "id": "1", "result": {}}
 
 
-@every("piece", [1, 99, 100, 101, 1000])
+@pytest.mark.parametrize("piece", [1, 99, 100, 101, 1000])
 async def test_a_line_over_the_limit_is_told_of_once_and_the_next_one_is_read(piece: int) -> None:
     message = b'{"jsonrpc":"2.0","id":"%b","method":"ping"}'
     lines = [(message % name).ljust(size) for name, size in ((b"fits", 100), (b"over", 101), (b"long", 900), (b"x", 9))]
@@ -266,7 +268,7 @@ async def test_a_message_in_pieces_is_one_message() -> None:
         assert (await client.answer_to("pieces"))["result"] == {}
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "params", "code"),
     [
         ("no/such", {}, METHOD_NOT_FOUND),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.mcpserver import audio, image, text
 from trunkline.mcpserver.content import failed, result_of
@@ -15,7 +14,7 @@ def words(*texts: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": one} for one in texts]
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "result"),
     [
         (None, {"content": []}),
@@ -53,7 +52,7 @@ def test_pictures_and_sound_are_base64_with_their_type() -> None:
     assert result_of(image(b"x"))["content"][0]["type"] == "image"
 
 
-@every("value", [b"raw", {1, 2}, object(), float("nan"), {"a": float("inf")}])
+@pytest.mark.parametrize("value", [b"raw", {1, 2}, object(), float("nan"), {"a": float("inf")}])
 def test_what_no_json_can_be_made_of_is_refused(value) -> None:
     with pytest.raises((TypeError, ValueError)):
         result_of(value)

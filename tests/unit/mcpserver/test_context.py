@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import at_most
 
 from trunkline.mcpserver.context import Client, Context
@@ -29,7 +28,7 @@ class Call:
         return [message["params"] for message in self.said]
 
 
-@every("token", ["p", 0, 7])
+@pytest.mark.parametrize("token", ["p", 0, 7])
 def test_progress_goes_to_whoever_gave_a_token(token) -> None:
     call = Call(progressToken=token)
     call.context.progress(1, 4, "begun")
@@ -40,7 +39,7 @@ def test_progress_goes_to_whoever_gave_a_token(token) -> None:
     ]
 
 
-@every("meta", [{}, {"progressToken": None}, {"progressToken": True}, {"progressToken": [1]}])
+@pytest.mark.parametrize("meta", [{}, {"progressToken": None}, {"progressToken": True}, {"progressToken": [1]}])
 def test_nobody_else_hears_of_it(meta) -> None:
     call = Call(**meta)
     call.context.progress(1)
@@ -69,7 +68,7 @@ def test_progress_told_from_many_threads_only_ever_grows() -> None:
     assert [params["progress"] for params in call.params()] == sorted({p["progress"] for p in call.params()})
 
 
-@every("wanted", ["", "debug"])
+@pytest.mark.parametrize("wanted", ["", "debug"])
 def test_a_log_level_that_does_not_exist_is_an_error_whoever_listens(wanted: str) -> None:
     with pytest.raises(ValueError, match="`loud`"):
         Call(level=wanted).context.log("x", "loud")

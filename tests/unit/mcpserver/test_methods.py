@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 from tests.support.mcp_dialogue import MODERN_META, talking_to
 from tests.support.waiting import until
 
@@ -35,7 +34,7 @@ async def chat(arguments, context):
     return context.client.name
 
 
-@every("version", LEGACY)
+@pytest.mark.parametrize("version", LEGACY)
 async def test_a_handshake_agrees_on_the_clients_version(version: str) -> None:
     async with talking_to(calculator(), greeted="") as client:
         hello = await client.greet(version)
@@ -50,13 +49,13 @@ async def test_a_handshake_agrees_on_the_clients_version(version: str) -> None:
         assert result == {"content": [{"type": "text", "text": '{"sum":3}'}], "structuredContent": {"sum": 3}}
 
 
-@every("version", ["1.0", "2026-07-28", "2030-01-01", None, 3])
+@pytest.mark.parametrize("version", ["1.0", "2026-07-28", "2030-01-01", None, 3])
 async def test_a_version_nobody_knows_is_answered_with_the_latest_of_them(version) -> None:
     async with talking_to(calculator(), greeted="") as client:
         assert (await client.greet(version))["protocolVersion"] == LEGACY[-1]
 
 
-@every("info", [None, 3, {}, {"name": 3, "version": []}])
+@pytest.mark.parametrize("info", [None, 3, {}, {"name": 3, "version": []}])
 async def test_what_a_client_says_of_itself_may_be_anything(info) -> None:
     async with talking_to(calculator(), greeted="") as client:
         await client.ask("initialize", {"protocolVersion": LEGACY[-1], "clientInfo": info, "capabilities": 7})
@@ -102,13 +101,13 @@ async def test_a_modern_client_needs_no_handshake() -> None:
         assert (failed["resultType"], failed["isError"]) == ("complete", True)
 
 
-@every("method", ["ping", "logging/setLevel", "resources/subscribe", "no/such"])
+@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "no/such"])
 async def test_what_2026_07_28_has_no_longer_is_unknown_there(method: str) -> None:
     async with talking_to(calculator()) as client:
         assert (await client.ask_modern(method))["error"]["code"] == METHOD_NOT_FOUND
 
 
-@every("version", ["2031-01-01", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2031-01-01", "2025-11-25"])
 async def test_a_version_that_is_not_served_is_refused_with_those_that_are(version: str) -> None:
     async with talking_to(calculator(), greeted="") as client:
         error = (await client.ask_modern("tools/list", **{PROTOCOL_VERSION: version}))["error"]
@@ -116,7 +115,7 @@ async def test_a_version_that_is_not_served_is_refused_with_those_that_are(versi
         assert error["data"] == {"supported": list(SUPPORTED), "requested": version}
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "meta"),
     [
         ("server/discover", {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 from tests.support.mcp_dialogue import MODERN_META, Dialogue, talking_to
 from tests.support.waiting import until
 
@@ -47,7 +47,7 @@ async def test_one_that_was_cancelled_hears_nothing_more() -> None:
         assert client.notices(CHANGED) == []
 
 
-@every("wanted", [None, [], "all"])
+@pytest.mark.parametrize("wanted", [None, [], "all"])
 async def test_a_wish_that_is_no_object_is_refused(wanted) -> None:
     async with talking_to(Server(), greeted="") as client:
         answer = await client.ask_modern("subscriptions/listen", {"notifications": wanted})

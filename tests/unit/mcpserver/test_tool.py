@@ -7,13 +7,12 @@ import functools
 import sys
 
 import pytest
-from tests.support.cases import every
 from tests.support.mcp_dialogue import talking_to
 
 from trunkline.mcpserver import Context, Server, ToolError
 
 
-@every(
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("", {}, print), "name"),
@@ -85,7 +84,7 @@ async def with_context(arguments, context):
     return f"{context.tool} for {context.client.name} {context.client.version} in {context.protocol_version}"
 
 
-@every(
+@pytest.mark.parametrize(
     ("handler", "text"),
     [
         (lambda arguments: "plain", "plain"),
@@ -141,7 +140,7 @@ async def is_unusual(arguments):
     raise Unusual("here")
 
 
-@every(
+@pytest.mark.parametrize(
     ("handler", "text"),
     [
         (refuses, "there is no such invoice"),

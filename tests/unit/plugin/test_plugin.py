@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.plugin_rig import JOBS, House, housed, jobs_entry, value
 from tests.support.servers import Records
 from tests.support.waiting import at_most
@@ -84,7 +83,7 @@ async def test_a_start_that_is_refused_is_told_with_its_words(tmp_path: Path) ->
         assert '"@level": "error"' in health.stderr_tail
 
 
-@every(
+@pytest.mark.parametrize(
     ("environ", "words"),
     [
         ({}, "this is a plugin, which a host starts"),

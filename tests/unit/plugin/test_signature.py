@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.plugin import Email, Url
 from trunkline.plugin.signature import WrongInput, inputs_of, read_inputs
@@ -81,7 +80,9 @@ def unwritable(x: list[int] = {1}) -> None: ...  # type: ignore[assignment]  # n
 def endless(x: float = float("inf")) -> None: ...
 
 
-@every("function", [untyped, strange, either, mixed, many, named, placed, mistaken, unwritable, endless])
+@pytest.mark.parametrize(
+    "function", [untyped, strange, either, mixed, many, named, placed, mistaken, unwritable, endless]
+)
 def test_what_cannot_be_an_input_is_said_when_it_is_offered(function: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match="x"):
         inputs_of(function)
@@ -105,7 +106,7 @@ def test_values_are_read_and_what_is_not_given_is_left_to_the_default() -> None:
     }
 
 
-@every(
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"text": 1}, "`text` must be of type string"),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.fault.tools import FANCY
 
 from trunkline.core.errors import NAME_COLLISION
@@ -217,7 +217,7 @@ def test_a_hashed_name_that_another_tool_really_has_is_a_collision_too() -> None
 # Spellings -----------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     "name",
     [
         "p_tool",
@@ -236,7 +236,7 @@ def test_every_accepted_spelling_finds_the_tool(name: str) -> None:
     assert found(catalog_of({"src": ["tool"], "other": ["else"]}, {"src": {"prefix": "p"}}), name) == "src.tool"
 
 
-@every("name", ["", ".", "src.", "src", "src.tool.x", "SRC.tool", "src/tool", "x.src.tool", "p.tool"])
+@pytest.mark.parametrize("name", ["", ".", "src.", "src", "src.tool.x", "SRC.tool", "src/tool", "x.src.tool", "p.tool"])
 def test_other_spellings_find_nothing(name: str) -> None:
     assert catalog_of({"src": ["tool"], "other": ["else"]}, {"src": {"prefix": "p"}}).find(name) is None
 
@@ -268,7 +268,7 @@ def test_an_address_wins_over_a_bare_name_with_a_dot() -> None:
 # Names that are not known yet ----------------------------------------------------------------------------------------
 
 
-@every("name", ["s.t", "s_t", "s__t", "s:t", "p_t", "trunkline.s.t"])
+@pytest.mark.parametrize("name", ["s.t", "s_t", "s__t", "s:t", "p_t", "trunkline.s.t"])
 def test_a_source_that_may_have_an_unknown_name_is_told_by_how_it_begins(name: str) -> None:
     catalog = Catalog("prefixed", 48, lambda: None)
     catalog.add_source("s", NameRules(prefix="p"))

@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.cases import every
 
 from trunkline.router.content_uris import map_error_uri, map_uris
 
@@ -18,7 +18,7 @@ def renamed(text: str) -> str:
     return text.replace('"uri": "x://1", "', '"uri": "new", "')
 
 
-@every(
+@pytest.mark.parametrize(
     "result",
     [
         {"content": [TEXT, LINK, EMBEDDED], "isError": False},
@@ -42,7 +42,7 @@ def test_uris_are_changed_where_a_result_has_them(result: dict[str, Any]) -> Non
     assert map_uris(raw, lambda uri: uri) is raw
 
 
-@every(
+@pytest.mark.parametrize(
     "raw",
     [
         b'{"content":[{"type":"text","text":"x"}]}',
@@ -93,7 +93,7 @@ def test_no_result_makes_it_fail(result: object) -> None:
     json.loads(map_uris(raw, lambda uri: uri + "!"))
 
 
-@every(
+@pytest.mark.parametrize(
     "block",
     [
         b'{"type":"\\u0072esource_link","uri":"x://1"}',
@@ -104,14 +104,14 @@ def test_no_result_makes_it_fail(result: object) -> None:
         b'{"type":"\\u0072esource","\\u0072esource":{"uri":"z://1","uri":"x://1"}}',
     ],
 )
-@every("member", [b'"content"', b'"c\\u006fntent"', b'"content":[],"content"'])
+@pytest.mark.parametrize("member", [b'"content"', b'"c\\u006fntent"', b'"content":[],"content"'])
 def test_no_spelling_hides_a_uri(member: bytes, block: bytes) -> None:
     changed = map_uris(b"{%b:[%b]}" % (member, block), lambda uri: "new" if uri == "x://1" else "other")
     assert b"x://1" not in changed
     assert json.loads(changed)["content"][0].get("uri", "new") == "new"
 
 
-@every(
+@pytest.mark.parametrize(
     "odd",
     [
         b'{"type":"resource_link","uri":1e999}',

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.cases import every
 from tests.support.fault.tools import FANCY
 
 from trunkline.core.tool import Item, Snapshot, Tool
@@ -80,7 +79,7 @@ def test_the_sample_file_of_the_next_test_is_good_before_it_is_damaged(tmp_path:
     assert Definitions(tmp_path).load("s", "key") is not None
 
 
-@every(
+@pytest.mark.parametrize(
     "content",
     [
         b"",
@@ -120,7 +119,7 @@ def test_the_same_configuration_has_the_same_fingerprint() -> None:
     assert fingerprint("s", STDIO) == fingerprint("s", again)
 
 
-@every(
+@pytest.mark.parametrize(
     "other",
     [
         replace(STDIO, command="walk"),

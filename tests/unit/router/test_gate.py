@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 from tests.unit.router.fakes import OK, Desk, FakeSource, problem_of
 
 from trunkline.core.call import Call, Failure
@@ -76,7 +76,7 @@ async def test_calls_wait_while_the_source_starts_and_go_in_order_when_it_is_rea
     entrance.leave()
 
 
-@every(
+@pytest.mark.parametrize(
     "state, code",
     [("down", SOURCE_DOWN), ("disabled", SOURCE_DISABLED), ("auth_required", SOURCE_AUTH_REQUIRED)],
 )
@@ -108,7 +108,7 @@ async def test_the_last_error_serves_as_reason_where_there_is_none(tmp_path: Pat
     entrance.leave()
 
 
-@every("state", ["down", "auth_required"])
+@pytest.mark.parametrize("state", ["down", "auth_required"])
 async def test_those_that_wait_are_refused_when_the_source_goes_down(tmp_path: Path, state: State) -> None:
     entrance = Entrance(tmp_path, "starting")
     calls = [entrance.enter() for _ in range(2)]

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller
@@ -24,7 +23,7 @@ def place(arguments: str) -> str:
     return "" if problem is None else problem.message.removesuffix(" climbs out of a folder")
 
 
-@every(
+@pytest.mark.parametrize(
     "arguments, where",
     [
         ('{"path":"../x"}', "`arguments.path`"),
@@ -70,7 +69,7 @@ async def test_a_guarded_source_never_sees_a_call_that_climbs(tmp_path: Path) ->
     assert desk.replies == desk.ended == [call]
 
 
-@every("members", [{"Arguments": {"path": "../x"}}, {"inputResponses": {"a": "../x"}}])
+@pytest.mark.parametrize("members", [{"Arguments": {"path": "../x"}}, {"inputResponses": {"a": "../x"}}])
 async def test_nothing_that_is_sent_beside_the_arguments_climbs_either(tmp_path: Path, members: dict[str, Any]) -> None:
     desk = Desk(tmp_path)
     source = desk.add("files", "read", guards_paths=True)
@@ -103,7 +102,7 @@ async def test_switching_the_guard_on_counts_from_the_next_call_on(tmp_path: Pat
     assert problem_of(desk.call("files.read", {"arguments": {"path": "../x"}})).code is PATH_TRAVERSAL
 
 
-@every(
+@pytest.mark.parametrize(
     "method, params",
     [
         ("prompts/get", {"name": "review", "arguments": {"file": "../x"}}),

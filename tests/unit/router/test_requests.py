@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import Desk, problem_of, whole_offer
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -73,7 +72,7 @@ async def test_a_prompt_of_a_server_that_is_down_says_so(tmp_path: Path) -> None
     assert problem_of(desk.request(GET, {"name": "b_p"})).code is SOURCE_DOWN
 
 
-@every(
+@pytest.mark.parametrize(
     "method, given",
     [
         (GET, {}),
@@ -100,7 +99,7 @@ async def test_a_method_that_is_not_routed_is_unknown(tmp_path: Path) -> None:
 # Resources -----------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     "uri, source, own_uri",
     [
         ("x://1", "a", "x://1"),
@@ -184,7 +183,7 @@ async def test_what_one_client_is_offered_alone_is_read_there(tmp_path: Path) ->
 # Completions ---------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     "reference, source, own",
     [
         ({"type": "ref/prompt", "name": "b_p", "title": "t"}, "b", {"name": "p", "type": "ref/prompt", "title": "t"}),
@@ -222,7 +221,9 @@ async def test_a_server_that_completes_nothing_is_not_asked(tmp_path: Path) -> N
 # The path of every call ----------------------------------------------------------------------------------------------
 
 
-@every("method, given", [(GET, {"name": "b_p"}), (READ, {"uri": "y://1"}), (READ, {"uri": "trunkline://b/y://1"})])
+@pytest.mark.parametrize(
+    "method, given", [(GET, {"name": "b_p"}), (READ, {"uri": "y://1"}), (READ, {"uri": "trunkline://b/y://1"})]
+)
 async def test_a_request_waits_for_a_server_that_is_still_starting(
     tmp_path: Path, method: str, given: dict[str, Any]
 ) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from tests.support.cases import every
+import pytest
 from tests.unit.router.fakes import item, whole_offer
 from tests.unit.router.test_prompts import catalog_of
 
@@ -55,7 +55,7 @@ def test_a_server_without_resources_has_no_addresses_unless_it_was_not_heard_of(
     assert catalog.resources.by_address("trunkline://a/x://1") == ("a", "x://1")
 
 
-@every("inner", ["trunkline://a/test://x", "TrunkLine://A/test://x"])
+@pytest.mark.parametrize("inner", ["trunkline://a/test://x", "TrunkLine://A/test://x"])
 def test_a_uri_that_looks_like_an_address_of_ours_is_listed_as_one(inner: str) -> None:
     """As when a server is a gateway of the same kind."""
     catalog = catalog_of(a=whole_offer("a", resources=["test://x"]), b=whole_offer("b", resources=[inner]))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import OK, Desk, FakeSource, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -112,7 +111,7 @@ async def test_the_second_equal_call_is_answered_without_the_server(tmp_path: Pa
     assert (server.desk.router.in_flight, second.timer) == (0, None)
 
 
-@every(
+@pytest.mark.parametrize(
     "annotations, rules, kept",
     [
         ({"readOnlyHint": True}, CacheRules(tools=("th*",)), True),
@@ -137,7 +136,7 @@ async def test_a_tool_is_named_and_says_that_it_only_reads_or_is_vouched_for(
     assert server.is_kept("s_thing") == kept
 
 
-@every(
+@pytest.mark.parametrize(
     "definition, kept",
     [
         (b'{"name":"t","annotations":{"r\\u0065adOnlyHint": true, "title": "T"}}', True),
@@ -192,7 +191,9 @@ async def test_what_one_principal_was_told_is_not_told_to_another(tmp_path: Path
 
 
 @pytest.mark.law
-@every("scope, shared", [("public", True), ("private", False), ("PUBLIC", False), ("", False), (None, False)])
+@pytest.mark.parametrize(
+    "scope, shared", [("public", True), ("private", False), ("PUBLIC", False), ("", False), (None, False)]
+)
 async def test_only_a_result_that_calls_itself_public_is_shared(tmp_path: Path, scope: Any, shared: bool) -> None:
     server = Server(tmp_path)
     server.outcome = result(cacheScope=scope)
@@ -201,7 +202,7 @@ async def test_only_a_result_that_calls_itself_public_is_shared(tmp_path: Path, 
 
 
 @pytest.mark.law
-@every(
+@pytest.mark.parametrize(
     "version, per_client, shared",
     [(LEGACY, True, False), (LEGACY, False, True), (MODERN, True, True), ("", True, False)],
 )
@@ -219,7 +220,7 @@ async def test_sessions_share_results_unless_each_has_a_server_that_may_remember
 # Which calls are equal --------------------------------------------------------------------------------------------
 
 
-@every("arguments", [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2.0}, {}, None])
+@pytest.mark.parametrize("arguments", [{"b": 2, "a": 1}, {"a": 1}, {"a": 1, "b": 2.0}, {}, None])
 async def test_other_arguments_are_another_question(tmp_path: Path, arguments: Any) -> None:
     server = Server(tmp_path)
     server.call(arguments={"a": 1, "b": 2})
@@ -253,7 +254,7 @@ async def test_what_a_client_says_of_whom_it_asks_for_is_part_of_the_question(tm
     assert server.is_kept(_meta=ann, caller=BOB)
 
 
-@every("member", ["inputResponses", "requestState", "task", "InputResponses", "Arguments", "else"])
+@pytest.mark.parametrize("member", ["inputResponses", "requestState", "task", "InputResponses", "Arguments", "else"])
 async def test_a_call_that_says_more_than_a_name_and_arguments_goes_to_the_server(tmp_path: Path, member: str) -> None:
     server = Server(tmp_path)
     assert not server.is_kept(**{member: {}})
@@ -279,7 +280,7 @@ async def test_two_equal_calls_at_once_both_go_to_the_server(tmp_path: Path) -> 
 # Which results are kept -------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     "outcome",
     [
         result(isError=True),
@@ -434,7 +435,7 @@ async def test_a_call_that_only_reads_drops_nothing_whether_it_is_kept_or_not(tm
     assert server.is_kept()
 
 
-@every(
+@pytest.mark.parametrize(
     "end, kept",
     [
         (OK, False),

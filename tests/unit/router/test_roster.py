@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -71,7 +70,7 @@ async def test_calls_that_waited_at_the_old_gate_move_to_the_new_one(tmp_path: P
     assert town.router.in_flight == 0
 
 
-@every("state", ["down", "auth_required"])
+@pytest.mark.parametrize("state", ["down", "auth_required"])
 async def test_a_successor_that_fails_takes_over_with_its_reason(tmp_path: Path, state: Any) -> None:
     town, _ = await town_with(tmp_path)
     _, sink = town.replace("s")
@@ -80,7 +79,7 @@ async def test_a_successor_that_fails_takes_over_with_its_reason(tmp_path: Path,
     assert "no such file" in problem_of(town.call("s_a")).message
 
 
-@every("state", ["down", "starting", "disabled"])
+@pytest.mark.parametrize("state", ["down", "starting", "disabled"])
 async def test_a_source_that_does_not_serve_is_replaced_at_once(tmp_path: Path, state: Any) -> None:
     town, _ = await town_with(tmp_path)
     town.health("s", state)

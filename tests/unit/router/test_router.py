@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import OK, Desk, offer, problem_of
 from tests.unit.router.virtual_clock import run_with_clock
 
@@ -582,7 +581,7 @@ def test_a_call_without_arguments_has_none() -> None:
     assert params_for() == b'{"name":"t"}'
 
 
-@every("name", ["github_a", "github.a", "github:a", "gh_a", "trunkline.gh_a"])
+@pytest.mark.parametrize("name", ["github_a", "github.a", "github:a", "gh_a", "trunkline.gh_a"])
 async def test_a_server_that_never_told_its_tools_is_named_as_the_reason_whatever_its_prefix(
     tmp_path: Path, name: str
 ) -> None:

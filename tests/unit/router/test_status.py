@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 from tests.support.waiting import until
 from tests.unit.router.fakes import Desk, whole_offer
 
@@ -41,7 +41,7 @@ async def test_a_server_with_tools_alone_is_told_as_ever(tmp_path: Path) -> None
     assert not status_json(status).keys() & {"prompts", "resources", "resourceTemplates"}
 
 
-@every("grace_s, prompts", [(0, 0), (60, 2)])
+@pytest.mark.parametrize("grace_s, prompts", [(0, 0), (60, 2)])
 async def test_a_server_that_is_away_offers_what_clients_still_see(
     tmp_path: Path, grace_s: float, prompts: int
 ) -> None:

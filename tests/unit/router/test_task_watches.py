@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.test_task_watches import Server
 from tests.unit.router.fakes import Desk, FakeSource, offer
@@ -178,7 +177,7 @@ async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed
     assert [task_id for _, task_id, _ in listener.told] == [a]
 
 
-@every("state", ["down", "auth_required", "disabled"])
+@pytest.mark.parametrize("state", ["down", "auth_required", "disabled"])
 async def test_what_was_promised_waits_at_a_successor_that_refuses_until_that_tells(
     tmp_path: Path, state: State
 ) -> None:
@@ -192,7 +191,7 @@ async def test_what_was_promised_waits_at_a_successor_that_refuses_until_that_te
     assert listener.settled == [({a}, {a})]
 
 
-@every("end", ["closed", "let go", "removed"])
+@pytest.mark.parametrize("end", ["closed", "let go", "removed"])
 async def test_nothing_waits_at_a_successor_that_stays_down_once_nobody_listens_or_it_is_removed(
     tmp_path: Path, end: str
 ) -> None:

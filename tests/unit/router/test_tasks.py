@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller, Result
@@ -55,7 +54,7 @@ async def test_a_task_is_asked_of_the_server_that_made_it_under_its_own_id(tmp_p
 
 
 @pytest.mark.law
-@every("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_an_id_of_somebody_else_or_of_nobody_is_unknown(tmp_path: Path, method: str) -> None:
     desk = desk_with_tool(tmp_path)
     task_id = make_task(desk)
@@ -115,7 +114,7 @@ async def test_an_id_of_one_session_is_unknown_in_another(tmp_path: Path) -> Non
     assert problem_of(asked).code is UNKNOWN_TASK
 
 
-@every("method, caller", [("tasks/list", LEGACY), ("tasks/update", LEGACY), ("tasks/result", MODERN)])
+@pytest.mark.parametrize("method, caller", [("tasks/list", LEGACY), ("tasks/update", LEGACY), ("tasks/result", MODERN)])
 async def test_each_era_has_its_own_methods(tmp_path: Path, method: str, caller: Caller) -> None:
     desk = desk_with_tool(tmp_path)
     assert problem_of(desk.request(method, {"taskId": "1"}, caller=caller)).code is UNKNOWN_METHOD
@@ -168,7 +167,7 @@ def test_ids_of_another_gateway_or_of_one_before_mean_nothing() -> None:
     assert Tasks().place(LEGACY, Tasks().shown(LEGACY, TaskPlace("a", "1"))) is None
 
 
-@every("raw", [b'{"taskId":5}', b'{"tasks":{"taskId":1}}', b'["taskId"]', b'{"task":["taskId"]}'])
+@pytest.mark.parametrize("raw", [b'{"taskId":5}', b'{"tasks":{"taskId":1}}', b'["taskId"]', b'{"task":["taskId"]}'])
 def test_what_cannot_be_read_stays_as_it_is(raw: bytes) -> None:
     assert Tasks().to_caller(LEGACY, "a", raw) == raw
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.router.fakes import Desk, offer
 
 from trunkline.core.source import Health
@@ -28,7 +27,7 @@ def hints(desk: Desk, name: str) -> list[str]:
 # A tool that is there -------------------------------------------------------------------------------------------------
 
 
-@every("name", ["git_log", "git.log", "git:log", "git__log", "log", "trunkline.git_log"])
+@pytest.mark.parametrize("name", ["git_log", "git.log", "git:log", "git__log", "log", "trunkline.git_log"])
 async def test_a_tool_is_told_by_every_name_it_answers_to(tmp_path: Path, name: str) -> None:
     desk = Desk(tmp_path)
     desk.add("git", "log")
@@ -68,7 +67,7 @@ async def test_a_tool_of_a_server_that_went_down_says_so_first(tmp_path: Path) -
 # A tool that is not ---------------------------------------------------------------------------------------------------
 
 
-@every("name", ["git.lgo", "git_lgo", "git:lgo", "git__lgo"])
+@pytest.mark.parametrize("name", ["git.lgo", "git_lgo", "git:lgo", "git__lgo"])
 async def test_a_slip_of_the_keyboard_is_told_with_what_was_meant(tmp_path: Path, name: str) -> None:
     desk = Desk(tmp_path)
     desk.add("git", "log", "status")
@@ -84,7 +83,7 @@ async def test_one_tool_is_not_many(tmp_path: Path) -> None:
     assert hints(desk, "git.push") == []
 
 
-@every("name", ["git.push", "git_push", "push"])
+@pytest.mark.parametrize("name", ["git.push", "git_push", "push"])
 async def test_a_tool_that_the_configuration_hides_says_so(tmp_path: Path, name: str) -> None:
     desk = Desk(tmp_path)
     desk.add("git", "log", "push", rules=NameRules(prefix="git", deny=["push"]))
@@ -106,7 +105,7 @@ async def test_a_name_that_several_have_asks_which(tmp_path: Path) -> None:
     assert hints(desk, "search") == ["say which: a.search, b.search"]
 
 
-@every(
+@pytest.mark.parametrize(
     "health, what, hint",
     [
         (Health(state="starting"), "Server `git` is starting", None),

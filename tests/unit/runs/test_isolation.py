@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.agents.installed import Installed
 from trunkline.agents.plan import Mode
@@ -48,7 +47,7 @@ def codes(isolation: Isolation) -> list[Code]:
     return [warning.code for warning in isolation.warnings]
 
 
-@every("name", ["claude", "codex", "opencode"])
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
 async def test_a_verified_version_is_not_tried(tmp_path: Path, name: str) -> None:
     assert await judged(tmp_path, name, "1.0.0") == (Isolation(), 0)
 
@@ -75,7 +74,7 @@ async def test_a_version_that_showed_tools_of_its_own_is_not_started(tmp_path: P
         assert refused.value.problem.code is NATIVE_TOOL
 
 
-@every(("name", "code"), [("codex", PROXY_PROVIDER), ("claude", ISOLATION_UNVERIFIED)])
+@pytest.mark.parametrize(("name", "code"), [("codex", PROXY_PROVIDER), ("claude", ISOLATION_UNVERIFIED)])
 async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools(
     tmp_path: Path, name: str, code: Any
 ) -> None:
@@ -86,6 +85,6 @@ async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools
         assert isolation.warnings[0].message.startswith(COEXISTENCE) == (name == "codex")
 
 
-@every("mode", ["additive", "native"])
+@pytest.mark.parametrize("mode", ["additive", "native"])
 async def test_an_agent_that_keeps_its_own_tools_is_not_tried(tmp_path: Path, mode: Mode) -> None:
     assert await judged(tmp_path, "codex", "5.0.0", mode=mode) == (Isolation(), 0)

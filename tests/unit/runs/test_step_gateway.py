@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S
 
@@ -103,7 +102,7 @@ def test_a_plugin_may_be_called_as_the_built_in_source_is(tmp_path: Path) -> Non
     assert (gateway.meta_tools, gateway.disclosure, gateway.naming) == (False, "all", "prefixed")
 
 
-@every(
+@pytest.mark.parametrize(
     ("content", "structured", "text"),
     [
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], {"x": 1}, "a\nb"),

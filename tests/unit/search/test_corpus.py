@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import at_most
 
 from trunkline.core.tool import Tool
@@ -99,7 +98,7 @@ def test_words_of_server_instructions_tags_and_shown_name_are_found() -> None:
         assert found(collection, query) == [1]
 
 
-@every("query", ["files.read", "read", "files__read", "Read", " files.read ", "filesRead"])
+@pytest.mark.parametrize("query", ["files.read", "read", "files__read", "Read", " files.read ", "filesRead"])
 def test_a_tool_that_is_named_comes_first(query: str) -> None:
     others = tuple(entry("other", f"read_all_{number}", "read read read files files") for number in range(5))
     collection = built(Corpus(), [Group("other", "", others), Group("files", "", (entry("files", "read"),))])
@@ -153,7 +152,7 @@ def test_a_search_before_the_last_step_finishes_the_index() -> None:
     assert found(Corpus().begin(groups), "list invoices") == found(built(Corpus(), groups), "list invoices")
 
 
-@every(
+@pytest.mark.parametrize(
     "query", ["issue " * 200_000, "i" * 1_000_000, "issue\ud800\x00\x1f\x7f", "\u202eissue " * 50_000, "天" * 1_000_000]
 )
 def test_any_query_is_answered(query: str) -> None:

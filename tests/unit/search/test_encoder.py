@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.search.encoder import DATA, MODEL_ID, Encoder, EncoderUnavailable
 from trunkline.search.numerics import np
@@ -53,7 +52,7 @@ def test_a_request_is_nearer_to_the_tool_that_serves_it_than_to_others(encoder):
     assert query @ screenshot > max(query @ weather, query @ pull_request) + 0.2
 
 
-@every("text", ["", "   ", "\x00\x01\n", "\u200b"])
+@pytest.mark.parametrize("text", ["", "   ", "\x00\x01\n", "\u200b"])
 def test_a_text_without_a_word_is_zeros(encoder, text):
     assert not encoder.encode([text]).any()
 
@@ -62,7 +61,7 @@ def test_no_text_at_all_is_no_vector(encoder):
     assert encoder.encode([]).shape == (0, 384)
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     [
         "a" * 1_000_000,
@@ -99,7 +98,7 @@ def broken(folder: Path, name: str, data: bytes | None) -> Path:
     return folder
 
 
-@every(
+@pytest.mark.parametrize(
     "name, data",
     [
         ("weights.npz", None),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.core.tool import Tool
 from trunkline.search.facts import MAX_TAGS, SHORT, Facts, facts_of, shortened
@@ -20,7 +20,7 @@ def test_a_title_may_stand_among_the_annotations() -> None:
     assert facts(b'{"annotations":{"title":"U"}}').title == "U"
 
 
-@every(
+@pytest.mark.parametrize(
     "definition",
     [
         b"{}",
@@ -56,7 +56,7 @@ def test_tags_and_keywords_are_read_wherever_servers_put_them() -> None:
     assert facts(definition).tags == ("a", "b", "c", "d", "e")
 
 
-@every("tags", [b"7", b'"a"', b"[1,null,{}]", b'["", "%b"]' % (b"x" * 100), b'{"a":1}'])
+@pytest.mark.parametrize("tags", [b"7", b'"a"', b"[1,null,{}]", b'["", "%b"]' % (b"x" * 100), b'{"a":1}'])
 def test_tags_of_another_shape_were_not_said(tags: bytes) -> None:
     assert facts(b'{"tags":%b,"_meta":%b}' % (tags, tags)).tags == ()
     assert facts(b'{"_meta":{"tags":%b,"more":{"tags":%b}}}' % (tags, tags)).tags == ()
@@ -67,7 +67,7 @@ def test_there_is_a_bound_on_tags() -> None:
     assert len(facts(b'{"tags":[%b]}' % many).tags) == MAX_TAGS
 
 
-@every(
+@pytest.mark.parametrize(
     "annotations, read_only",
     [
         (b'{"readOnlyHint":true}', True),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.core.tool import Tool
 from trunkline.search.documents import document_of
@@ -46,7 +45,7 @@ def found(index: LexicalIndex, query: str) -> list[str]:
     return [TOOLS[position][0] for position in np.argsort(-scores, kind="stable") if scores[position] > 0]
 
 
-@every(
+@pytest.mark.parametrize(
     "query, first",
     [
         ("what will the weather be like?", "get_weather"),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.search.numerics import np
 from trunkline.search.ranking import Fused, standing_out
@@ -50,7 +50,7 @@ def test_scores_stay_narrow_numbers() -> None:
     assert Fused().scores(floats(1, 2), floats(0.1, 0.2), np.ones(2, dtype=np.bool_)).dtype == np.float32
 
 
-@every("values", [(), (0.0,), (2.0, 2.0, 2.0)])
+@pytest.mark.parametrize("values", [(), (0.0,), (2.0, 2.0, 2.0)])
 def test_where_all_are_alike_none_stands_out(values: tuple[float, ...]) -> None:
     assert not standing_out(floats(*values)).any()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.search.schemas import MAX_NAMES, MAX_TEXT, SchemaWords, parameters_of
 
@@ -39,7 +39,7 @@ def test_deep_ones_too() -> None:
     assert len(words_of(schema).inner_names) < 10
 
 
-@every(
+@pytest.mark.parametrize(
     "schema",
     [
         b"",

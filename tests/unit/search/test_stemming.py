@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.search.stemming import stem
 
 
-@every(
+@pytest.mark.parametrize(
     "forms",
     [
         "issue issues issued issuing",
@@ -29,7 +29,7 @@ def test_different_words_stay_apart() -> None:
     assert len({stem(word) for word in words}) == len(words)
 
 
-@every("word", ["", "a", "db", "v2", "été", "天气", "x" * 5000, "s", "ss", "ing", "eed", "yyy"])
+@pytest.mark.parametrize("word", ["", "a", "db", "v2", "été", "天气", "x" * 5000, "s", "ss", "ing", "eed", "yyy"])
 def test_odd_words_do_no_harm(word: str) -> None:
     assert len(stem(word)) <= len(word)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.search.tokens import LIST_ERROR, TOOL_ERROR, tokens_of, tokens_of_text
 
@@ -16,19 +15,19 @@ TEXTS = [(sample["text"], sample["counts"]) for sample in SAMPLES["texts"]]
 TOKENIZERS = ("o200k", "claude", "llama3")
 
 
-@every("definition, counts", TOOLS)
+@pytest.mark.parametrize("definition, counts", TOOLS)
 def test_a_tool_costs_about_what_real_tokenizers_count(definition: bytes, counts: dict[str, int]):
     for tokenizer in TOKENIZERS:
         assert tokens_of(definition) == pytest.approx(counts[tokenizer], rel=TOOL_ERROR)
 
 
-@every("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_a_list_of_tools_costs_about_what_real_tokenizers_count(tokenizer: str):
     truth = sum(counts[tokenizer] for _, counts in TOOLS)
     assert sum(tokens_of(definition) for definition, _ in TOOLS) == pytest.approx(truth, rel=LIST_ERROR)
 
 
-@every("text, counts", TEXTS)
+@pytest.mark.parametrize("text, counts", TEXTS)
 def test_other_scripts_numbers_and_encoded_data_are_within_a_factor_of_two(text: str, counts: dict[str, int]):
     estimate = tokens_of_text(text)
     for tokenizer in TOKENIZERS:
@@ -48,7 +47,7 @@ def test_how_a_server_writes_its_json_makes_no_difference():
     assert tokens_of(spread.encode()) == tokens_of(compact.encode())
 
 
-@every(
+@pytest.mark.parametrize(
     "definition",
     [b"", b"[]", b"not json", b"\xff\xfe\xfd", b'{"name":', b'{"inputSchema":' + b"[" * 5_000 + b"]" * 5_000 + b"}"],
 )

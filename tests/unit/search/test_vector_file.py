@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.search.vector_file import VectorFile
 from trunkline.search.vector_records import NOTHING, text_key
@@ -82,7 +81,7 @@ def changed(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
-@every(
+@pytest.mark.parametrize(
     "spoil",
     [
         lambda data: b"",

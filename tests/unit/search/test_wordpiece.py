@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.search.encoder import DATA
 from trunkline.search.wordpiece import MAX_PIECES, WordPieces, words
@@ -19,7 +18,7 @@ def pieces() -> WordPieces:
     return WordPieces.load(DATA / "vocab.txt")
 
 
-@every("sample", SAMPLES)
+@pytest.mark.parametrize("sample", SAMPLES)
 def test_pieces_are_those_the_encoder_was_trained_with(pieces, sample):
     assert pieces.numbers(sample["text"]) == sample["pieces"]
 
@@ -32,7 +31,7 @@ def test_a_word_that_no_pieces_make_is_one_unknown_piece():
     assert SMALL.numbers("filex read") == [BEGIN, UNKNOWN, 4, END]
 
 
-@every(
+@pytest.mark.parametrize(
     "text, expected",
     [
         ("read.file", ["read", ".", "file"]),
@@ -55,7 +54,7 @@ def test_a_text_without_words_has_the_two_marks_only():
     assert SMALL.numbers(" \x07 ") == [BEGIN, END]
 
 
-@every(
+@pytest.mark.parametrize(
     "text", ["read " * 200_000, "s" * 1_000_000, "\u0301" * 1_000_000, "文" * 1_000_000, "\ud800" * 1000, "😀" * 1000]
 )
 def test_a_text_of_any_size_gives_a_bounded_number_of_pieces(pieces, text):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.search.words import (
     MAX_QUERY_TERMS,
@@ -14,7 +14,7 @@ from trunkline.search.words import (
 )
 
 
-@every(
+@pytest.mark.parametrize(
     "name, expected",
     [
         ("getWeatherByCity", ["get", "weather", "by", "citi", "getweatherbyc"]),
@@ -64,7 +64,9 @@ def test_words_written_apart_or_together() -> None:
     assert list(halves("x" * 1000)) == []
 
 
-@every("query", ["x " * 500_000, "x" * 1_000_000, "\x00\x1f\ud800", "\ud800" * 100_000, "🙂" * 9999, ""])
+@pytest.mark.parametrize(
+    "query", ["x " * 500_000, "x" * 1_000_000, "\x00\x1f\ud800", "\ud800" * 100_000, "🙂" * 9999, ""]
+)
 def test_any_query_gives_a_bounded_number_of_terms(query: str) -> None:
     assert len(query_words(query)) <= MAX_QUERY_TERMS
     assert len(list(joined_words(query))) <= 2 * MAX_QUERY_TERMS

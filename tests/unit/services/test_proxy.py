@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.services import TOKEN, ServiceProcess
 from tests.support.traversal import ACCEPTED, REFUSED
@@ -117,7 +116,7 @@ async def test_a_call_that_climbs_or_has_no_token_is_never_sent(service: Service
 
 
 @pytest.mark.law
-@every("token", ["two\r\nlines: x", "a\0b"])
+@pytest.mark.parametrize("token", ["two\r\nlines: x", "a\0b"])
 async def test_a_token_cannot_break_out_of_its_header(service: ServiceProcess, token: str) -> None:
     async with proxy_to(service, token) as proxy:
         with pytest.raises(ToolExecutionError) as caught:
@@ -140,7 +139,7 @@ async def test_what_a_service_refuses_comes_with_its_status_and_body(service: Se
         assert await proxy.route(call(text="still there")) == ToolResult("still there")
 
 
-@every("body", ["", "[]", "{}", '"text"', '{"outputs": 1}', '{"output": 1, "metadata": []}', "<p>"])
+@pytest.mark.parametrize("body", ["", "[]", "{}", '"text"', '{"outputs": 1}', '{"output": 1, "metadata": []}', "<p>"])
 async def test_a_good_status_without_a_result_is_an_error_too(service: ServiceProcess, body: str) -> None:
     async with proxy_to(service) as proxy:
         with pytest.raises(ToolExecutionError) as caught:
@@ -148,7 +147,7 @@ async def test_a_good_status_without_a_result_is_an_error_too(service: ServicePr
         assert caught.value.status == 200
 
 
-@every("tool", ["rst", "fin", "half", "huge", "deep", "bad_utf8", "nan", "gzip_bomb"])
+@pytest.mark.parametrize("tool", ["rst", "fin", "half", "huge", "deep", "bad_utf8", "nan", "gzip_bomb"])
 async def test_whatever_happens_on_the_wire_is_one_kind_of_error(service: ServiceProcess, tool: str) -> None:
     async with proxy_to(service) as proxy:
         with pytest.raises(ToolExecutionError) as caught:
@@ -248,7 +247,9 @@ def test_one_proxy_serves_one_loop_after_the_other(service: ServiceProcess) -> N
     assert [asyncio.run(once()) for _ in range(2)] == ["x", "x"]
 
 
-@every("endpoint", ["", "ftp://x", "http://", "http://user@host", "http://h?x", "http://h/#x", "h:80"])
+@pytest.mark.parametrize(
+    "endpoint", ["", "ftp://x", "http://", "http://user@host", "http://h?x", "http://h/#x", "h:80"]
+)
 def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="endpoint"):
         ProjectServerRecord("svc", endpoint)
@@ -258,7 +259,7 @@ class Folder(enum.Enum):
     ABOVE = "../above"
 
 
-@every("value", [*REFUSED[::9], Folder.ABOVE, {"deep": ["../x"]}, ("../x",)])
+@pytest.mark.parametrize("value", [*REFUSED[::9], Folder.ABOVE, {"deep": ["../x"]}, ("../x",)])
 def test_what_would_be_sent_is_what_is_checked(value: Any) -> None:
     with pytest.raises(PathTraversalError):
         sanitize_tool_args({"value": value})

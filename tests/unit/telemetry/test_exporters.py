@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 from tests.support.collector import Collector, attributes_of
 
 from trunkline.config.gateway import TelemetrySettings
@@ -17,7 +17,7 @@ from trunkline.telemetry.tracing import make_tracer
 ENDPOINT, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
-@every(
+@pytest.mark.parametrize(
     ("endpoint", "environ", "url"),
     [
         ("", {}, "http://127.0.0.1:4318/v1/traces"),
@@ -75,7 +75,7 @@ async def test_a_tracer_sends_where_the_settings_say_and_tells_of_trouble() -> N
     assert notes == [("warning", "telemetry")]
 
 
-@every("path", ["no/such/folder/spans.jsonl", "~nobody-of-that-name/spans.jsonl"])
+@pytest.mark.parametrize("path", ["no/such/folder/spans.jsonl", "~nobody-of-that-name/spans.jsonl"])
 async def test_a_file_that_cannot_be_written_is_told_to_whoever_listens_once_everything_is_made(
     tmp_path: Path, path: str
 ) -> None:

@@ -9,7 +9,6 @@ import tty
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.unit.telemetry.held import texts_held
 from tests.unit.telemetry.sample_calls import CALLER, LogFile, failed, finished, ok
 
@@ -74,7 +73,7 @@ def test_each_way_to_end_has_its_word_and_level(tmp_path):
 
 
 @pytest.mark.law
-@every("form", ["json", "human"])
+@pytest.mark.parametrize("form", ["json", "human"])
 def test_arguments_results_and_error_texts_are_never_logged(tmp_path, form):
     with LogFile(tmp_path / "log", format=form) as log:
         log.events.call_ended(ok(), 0.1)
@@ -85,8 +84,8 @@ def test_arguments_results_and_error_texts_are_never_logged(tmp_path, form):
     assert CALLER.session is not None and CALLER.session.encode() not in log.raw
 
 
-@every("name", HOSTILE_NAMES)
-@every("form", ["json", "human"])
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+@pytest.mark.parametrize("form", ["json", "human"])
 def test_a_hostile_name_stays_on_one_line_without_control_characters(tmp_path, form, name):
     caller = Caller(principal=name, session=name, client=name)
     with LogFile(tmp_path / "log", format=form) as log:
@@ -159,7 +158,7 @@ def test_a_note_keeps_the_types_of_its_fields(tmp_path):
 
 
 @pytest.mark.law
-@every("form", ["json", "human"])
+@pytest.mark.parametrize("form", ["json", "human"])
 def test_planted_secrets_reach_no_line(tmp_path, form):
     secrets = [f"canary-{number}-s3cr3t" for number in range(30)]
     with LogFile(tmp_path / "log", format=form, redactor=Redactor(secrets)) as log:
@@ -225,7 +224,7 @@ def test_calls_go_on_when_the_stream_fails_and_the_loss_is_counted():
 IDS = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 
-@every("log_format", ["json", "human"])
+@pytest.mark.parametrize("log_format", ["json", "human"])
 def test_a_call_that_is_traced_says_where_its_trace_is(tmp_path: Path, log_format: LogFormat) -> None:
     events = Events()
     path = tmp_path / "log"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.collector import Behaviour, Collector, attributes_of
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, at_most, until
@@ -80,7 +80,7 @@ async def test_what_is_left_at_the_end_leaves_then() -> None:
         assert len(collector.spans) == 2 * BATCH + 10
 
 
-@every("status", [429, 502, 503, 504])
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_a_collector_that_is_busy_is_asked_again(status: int) -> None:
     with Collector(Behaviour(status), Behaviour(status)) as collector:
         async with rig(collector.url) as here:
@@ -131,7 +131,7 @@ async def test_a_collector_that_refuses_is_not_asked_again() -> None:
         assert len(collector.paths) == 3
 
 
-@every(("rejected", "counts"), [(b'"2"', (3, 2)), (b"-3", (5, 0)), (b"99", (0, 5)), (b"{}", (5, 0))])
+@pytest.mark.parametrize(("rejected", "counts"), [(b'"2"', (3, 2)), (b"-3", (5, 0)), (b"99", (0, 5)), (b"{}", (5, 0))])
 async def test_spans_that_a_collector_rejects_are_counted_as_dropped(rejected: bytes, counts: tuple[int, int]) -> None:
     body = b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no"}}' % rejected
     with Collector(Behaviour(200, body)) as collector:

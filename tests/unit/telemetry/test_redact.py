@@ -4,7 +4,6 @@ import json
 from urllib.parse import quote
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.telemetry.redact import Redactor
 
@@ -15,7 +14,7 @@ def test_a_configured_secret_is_replaced_wherever_it_stands():
     assert Redactor(["hunter2!"])("a hunter2! b (hunter2!)") == "a *** b (***)"
 
 
-@every("spell", [str, lambda text: quote(text, safe=""), json.dumps, repr])
+@pytest.mark.parametrize("spell", [str, lambda text: quote(text, safe=""), json.dumps, repr])
 def test_a_secret_is_found_in_the_spellings_programs_print_it_in(spell):
     secret = 'pä/ss "wörd"\nwith a second line'
     shown = Redactor([secret])(f"before {spell(secret)} after")
@@ -44,7 +43,7 @@ def test_short_values_are_settings_and_stay_readable():
     assert Redactor(["1", "no", "", "   "])("no 1 is left") == "no 1 is left"
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("Authorization: Bearer eyJhbGciOi.x-y_z", "Authorization: Bearer ***"),

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.telemetry.trace_context import RemoteParent, read_parent, read_state
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-@every(
+@pytest.mark.parametrize(
     ("said", "sampled"),
     [
         (f"00-{TRACE}-{SPAN}-01", True),
@@ -21,7 +21,7 @@ def test_a_parent_is_read(said: str, sampled: bool) -> None:
     assert read_parent({"traceparent": f'"{said}"'.encode()}) == RemoteParent(TRACE, SPAN, sampled)
 
 
-@every(
+@pytest.mark.parametrize(
     "said",
     [
         b'""',

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.collector import attributes_of
 from tests.unit.router.fakes import OK
 from tests.unit.telemetry.held import texts_held
@@ -191,7 +190,7 @@ LONG = b'{"content":[{"type":"text","text":"%b"}],"isError":true}' % (b"x" * 50_
 QUOTED = b'{"content":[{"type":"text","text":"{\\"isError\\":true}"}],"structuredContent":{"isError":true}}'
 
 
-@every(
+@pytest.mark.parametrize(
     ("outcome", "error", "number", "word"),
     [
         (OK, "", None, "ok"),
@@ -223,7 +222,7 @@ async def test_how_it_ended_is_said(
     assert "secret words" not in "".join(here.kept.sent)
 
 
-@every(
+@pytest.mark.parametrize(
     ("kind", "source"),
     [
         ("builtin", "builtin"),

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.dialin import (
     BadLine,
@@ -53,7 +52,7 @@ def test_an_object_is_shown_as_text_and_is_structured_too() -> None:
     assert "isError" not in result
 
 
-@every(
+@pytest.mark.parametrize(
     ("data", "text"),
     [(b'"plain"', "plain"), (b"[1, 2]", "[1, 2]"), (b"null", "null"), (b"true", "true"), (b"1e400", "1e400")],
 )
@@ -68,7 +67,7 @@ def test_an_mcp_result_passes_unchanged() -> None:
     assert mcp(b'{"success":true,"data":%b}' % image) == json.loads(image)
 
 
-@every(
+@pytest.mark.parametrize(
     ("result", "text"),
     [
         (b'{"success":false,"data":null,"error":"no such window"}', "no such window"),
@@ -89,7 +88,7 @@ def test_a_result_without_success_has_succeeded_if_it_has_no_error() -> None:
     assert text_of(mcp(b'{"data":"fine"}')) == "fine"
 
 
-@every(
+@pytest.mark.parametrize(
     "line",
     [
         b'{"Type":"ToolResponse","CorrelationId":7,"Result":{"Success":true,"Data":"x","Error":null}}',
@@ -109,7 +108,7 @@ def test_half_a_character_is_replaced_and_costs_nothing_else() -> None:
     assert text_of(mcp(b'{"success":true,"data":"cut \\ud83d"}')) == "cut \ufffd"
 
 
-@every(
+@pytest.mark.parametrize(
     "result",
     [
         b'{"success":true,"data":NaN}',
@@ -135,7 +134,7 @@ def test_an_answer_without_a_result_names_its_call() -> None:
     assert broken.value.correlation_id == 7
 
 
-@every(
+@pytest.mark.parametrize(
     "line",
     [b"hello", b"{", b"[]", b"1", b'"x"', b"\xff\xfe\x00", b'{"type":"register","type":"register"}', b"{}}", b"null"],
 )
@@ -154,7 +153,7 @@ def test_an_id_is_read_only_where_an_answer_begins() -> None:
     assert readable_id(b'{"correlationId":"12",') is None
 
 
-@every("number", [b"null", b"1.5", b'"x"', b"[]", b"{}"])
+@pytest.mark.parametrize("number", [b"null", b"1.5", b'"x"', b"[]", b"{}"])
 def test_a_response_whose_id_is_none_belongs_to_nobody(number: bytes) -> None:
     with pytest.raises(BadLine) as broken:
         read_line(response(b'{"success":true}', number))
@@ -181,7 +180,7 @@ def test_an_app_that_does_not_count_is_counted_for() -> None:
     assert progress(progress="half", total="all", message=None) == {"progress": 4}
 
 
-@every(("data", "text"), [("so far", "so far"), ({"n": 1}, '{"n": 1}'), ([1], "[1]")])
+@pytest.mark.parametrize(("data", "text"), [("so far", "so far"), ({"n": 1}, '{"n": 1}'), ([1], "[1]")])
 def test_a_part_of_the_result_is_shown_as_the_message(data: Any, text: str) -> None:
     assert progress(progress=1, data=data) == {"progress": 1, "message": text}
     assert progress(progress=1, message="words", data=data) == {"progress": 1, "message": "words"}
@@ -205,7 +204,7 @@ def test_a_registration_in_any_case() -> None:
     assert (pascal.app_name, pascal.tools, pascal.token, pascal.acknowledge) == ("A", [], "", False)
 
 
-@every(
+@pytest.mark.parametrize(
     ("members", "word"),
     [
         ({}, "appName"),
@@ -226,7 +225,7 @@ def test_a_registration_that_cannot_be_taken_says_why(members: dict[str, Any], w
     assert wrong.value.acknowledge is True
 
 
-@every("line", [b"{}", b'{"type":"hello"}', b'{"type":5}', b'{"type":"registered"}'])
+@pytest.mark.parametrize("line", [b"{}", b'{"type":"hello"}', b'{"type":5}', b'{"type":"registered"}'])
 def test_a_message_of_another_type_is_just_unknown(line: bytes) -> None:
     assert isinstance(read_line(line), Unknown)
 

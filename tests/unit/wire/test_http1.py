@@ -5,7 +5,6 @@ import tracemalloc
 import weakref
 
 import pytest
-from tests.support.cases import every
 from tests.support.smuggling import NASTY_REQUESTS
 
 from trunkline.wire.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser
@@ -132,7 +131,7 @@ def test_mid_message_tells_a_begun_request_from_an_idle_connection() -> None:
     assert door.parser.mid_message
 
 
-@every(
+@pytest.mark.parametrize(
     ("head", "keep_alive", "http10"),
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", False, False),
@@ -266,7 +265,7 @@ def test_an_http10_client_is_not_asked_for_its_body() -> None:
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
 
 
-@every(
+@pytest.mark.parametrize(
     "framed",
     [b"Content-Length: 4\r\n\r\nbody", b"Transfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"],
 )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpRequest, RequestParser, request_head, response_head
 
@@ -26,7 +25,7 @@ def test_a_request_head_is_read_back_as_it_was_written() -> None:
 
 
 @pytest.mark.law
-@every("text", BREAKS)
+@pytest.mark.parametrize("text", BREAKS)
 def test_nothing_can_break_out_of_a_header(text: bytes) -> None:
     for headers in ([(b"a", text)], [(text, b"a")], [(b"a", b"b"), (b"c", text)]):
         with pytest.raises(ValueError):
@@ -35,19 +34,19 @@ def test_nothing_can_break_out_of_a_header(text: bytes) -> None:
             request_head(b"GET", b"/", headers)
 
 
-@every("name", [b"", b"a b", b"a:", b"\xe9", b"a "])
+@pytest.mark.parametrize("name", [b"", b"a b", b"a:", b"\xe9", b"a "])
 def test_a_name_that_is_no_token_is_refused(name: bytes) -> None:
     with pytest.raises(ValueError):
         response_head(200, [(name, b"x")])
 
 
-@every("target", [b"", b"mcp", b"/a b", b"/a\r\nb", b"/\xff", b"/a#b", b"*"])
+@pytest.mark.parametrize("target", [b"", b"mcp", b"/a b", b"/a\r\nb", b"/\xff", b"/a#b", b"*"])
 def test_a_target_that_is_no_path_is_refused(target: bytes) -> None:
     with pytest.raises(ValueError):
         request_head(b"GET", target, [])
 
 
-@every("method", [b"", b"GET /x", b"G\r\n"])
+@pytest.mark.parametrize("method", [b"", b"GET /x", b"G\r\n"])
 def test_a_method_that_is_no_token_is_refused(method: bytes) -> None:
     with pytest.raises(ValueError):
         request_head(method, b"/", [])

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Mapping
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.http1 import HttpProblem, ResponseParser
 
@@ -71,7 +70,7 @@ def with_coding(body: bytes, coding: str = "gzip") -> bytes:
     )
 
 
-@every(
+@pytest.mark.parametrize(
     "data",
     [
         OK,
@@ -100,7 +99,7 @@ def test_repeated_headers_are_joined() -> None:
     assert Client().feed(head).heads[0][1][b"set-cookie"] == b"a=1, b=2"
 
 
-@every("status", [204, 304])
+@pytest.mark.parametrize("status", [204, 304])
 def test_an_answer_that_never_has_a_body_ends_with_its_head(status: int) -> None:
     client = Client(10).feed(b"HTTP/1.1 %d X\r\nContent-Length: 5000\r\n\r\n" % status)
     assert (client.bodies, client.kept) == ([b""], [True])
@@ -114,7 +113,7 @@ def test_an_answer_without_a_length_ends_with_the_connection() -> None:
         assert (client.bodies, client.kept) == ([b"body"], [False])
 
 
-@every(
+@pytest.mark.parametrize(
     "data",
     [
         b"H",
@@ -142,7 +141,7 @@ def test_a_connection_that_closes_between_answers_is_none() -> None:
 
 
 @pytest.mark.law
-@every("surplus", [b"x", b"HTTP/1.1 ", OK, b"\0"])
+@pytest.mark.parametrize("surplus", [b"x", b"HTTP/1.1 ", OK, b"\0"])
 def test_bytes_after_an_answer_are_nobodys_and_end_the_connection(surplus: bytes) -> None:
     client = Client().feed(OK + surplus)
     assert (client.bodies, client.kept) == ([b"body"], [False])
@@ -155,7 +154,7 @@ def test_a_server_that_closes_says_so() -> None:
     assert Client().feed(closing + b"surplus").kept == [False]
 
 
-@every(
+@pytest.mark.parametrize(
     "data",
     [
         b"<html>",
@@ -219,8 +218,8 @@ def test_a_stream_has_no_total_cap() -> None:
 # Content codings
 
 
-@every("coding", ["gzip", "x-gzip", "deflate", "raw deflate"])
-@every("text", [b"", b"body", b"abc" * 300])
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "deflate", "raw deflate"])
+@pytest.mark.parametrize("text", [b"", b"body", b"abc" * 300])
 def test_compressed_bodies_are_decoded(coding: str, text: bytes) -> None:
     data = with_coding(compressed(text, coding), coding.removeprefix("raw "))
     for chunks in ([data], single_bytes(data)):
@@ -233,7 +232,7 @@ def test_identity_and_an_empty_compressed_body_are_taken_as_they_are() -> None:
     assert Client().feed(with_coding(b"", "gzip")).kept == [True]
 
 
-@every(
+@pytest.mark.parametrize(
     "data",
     [
         with_coding(b"not gzip at all"),
@@ -304,7 +303,7 @@ def test_what_the_owner_raises_passes_through_and_closes_the_parser() -> None:
         assert not parser.keep_alive
 
 
-@every("event", ["head", "body"])
+@pytest.mark.parametrize("event", ["head", "body"])
 def test_an_owner_may_close_while_an_answer_is_reported(event: str) -> None:
     def note(name: str) -> None:
         seen.append(name)

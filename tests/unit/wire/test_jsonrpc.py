@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.support.cases import every
 
 from trunkline.core.errors import DEADLINE, INVALID_REQUEST, PARSE_ERROR, Code, Problem
 from trunkline.wire.jsonrpc import (
@@ -41,20 +40,20 @@ def test_a_request_a_notification_and_a_response_are_told_apart() -> None:
     assert error.result is None
 
 
-@every("id_json", [b"0", b"-1", b"1", b'"1"', b'""', b'"\\u00e9"', b"123456789012345678901234567890"])
+@pytest.mark.parametrize("id_json", [b"0", b"-1", b"1", b'"1"', b'""', b'"\\u00e9"', b"123456789012345678901234567890"])
 def test_an_id_is_kept_as_it_was_written(id_json: bytes) -> None:
     message = parse_message(b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % id_json)
     assert message.id_json == id_json
     assert message.id == json.loads(id_json)
 
 
-@every("id_json", [b"null", b"1.0", b"1e3", b"true", b"[]", b"{}", b"1.5"])
+@pytest.mark.parametrize("id_json", [b"null", b"1.0", b"1e3", b"true", b"[]", b"{}", b"1.5"])
 def test_an_id_is_a_string_or_an_integer(id_json: bytes) -> None:
     error = refusal(b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % id_json)
     assert (error.code, error.id_json) == (INVALID_REQUEST, b"null")
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "code"),
     [
         (b"", PARSE_ERROR),
@@ -87,7 +86,7 @@ def test_what_is_no_message_is_refused_with_the_right_code(text: bytes, code: Co
     assert refusal(text).code is code
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     [
         b'{"jsonrpc":"2.0","id":7}',
@@ -99,7 +98,7 @@ def test_a_refusal_carries_the_id_where_it_could_be_read(text: bytes) -> None:
     assert refusal(text).id_json == b"7"
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     [
         b'{"a":1,"a":2}',
@@ -118,7 +117,9 @@ def test_a_name_that_comes_twice_is_refused_however_it_is_spelled(text: bytes) -
     assert refused.value.code is INVALID_REQUEST
 
 
-@every("text", [b'{"a":1,"A":1}', b'{"a":{"a":1,"a":2}}', b'{"a":"a","b":"\\"a\\":1"}', b"{ }", b"{}"])
+@pytest.mark.parametrize(
+    "text", [b'{"a":1,"A":1}', b'{"a":{"a":1,"a":2}}', b'{"a":"a","b":"\\"a\\":1"}', b"{ }", b"{}"]
+)
 def test_names_that_only_look_alike_are_taken(text: bytes) -> None:
     assert isinstance(members_of(text, "it"), dict)
 
@@ -140,7 +141,7 @@ def test_a_text_member_is_a_string_or_absent() -> None:
         text_member(members, "b")
 
 
-@every(
+@pytest.mark.parametrize(
     ("head", "found"),
     [
         (b'{"jsonrpc":"2.0","id":12,"result":{"a', 12),
@@ -179,7 +180,7 @@ def test_a_problem_becomes_an_error_object() -> None:
 
 
 @pytest.mark.law
-@every("method", ['x","id":1,"result":{},"z":"', "x\r\n{}", 'x"}\n{"jsonrpc":"2.0"', "\\", "é"])
+@pytest.mark.parametrize("method", ['x","id":1,"result":{},"z":"', "x\r\n{}", 'x"}\n{"jsonrpc":"2.0"', "\\", "é"])
 def test_a_method_that_a_peer_chose_stays_one_string_on_one_line(method: str) -> None:
     for message in (encode_notification(method), encode_notification(method, b'{"a":1}')):
         assert b"\n" not in message

@@ -3,7 +3,6 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.lines import LineFramer, LineTooLong
 
@@ -45,7 +44,7 @@ def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_does_not() -> None
         LineFramer(5).feed(b"123456\n")
 
 
-@every("size", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_the_limit_does_not_depend_on_chunking(size: int) -> None:
     framer = LineFramer(5)
     data = b"abc\nde\n0123456789\n"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.plain_result import error_result, result_of
 
@@ -11,7 +11,7 @@ def text(value: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": value}]
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "result"),
     [
         (b'"hello \\u00e9"', {"content": text("hello é")}),
@@ -48,7 +48,7 @@ def test_a_result_of_mcp_is_left_as_it_is() -> None:
     assert json.loads(result_of(json.dumps(image).encode())) == image
 
 
-@every(
+@pytest.mark.parametrize(
     "document",
     [
         {"content": [{"type": "paragraph", "text": "of a document"}]},

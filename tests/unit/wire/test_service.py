@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.service import BadAnswer, Executed, execute_body, read_executed, read_tools
 
@@ -14,7 +13,7 @@ def test_arguments_are_spliced_in_as_they_were_written() -> None:
     assert json.loads(body) == {"serviceId": 's"1', "sessionId": "é", "tool": "tool", "args": {"n": 1.5}}
 
 
-@every(
+@pytest.mark.parametrize(
     ("body", "executed"),
     [
         (b'{"output":1.50}', Executed(b"1.50", None)),
@@ -26,7 +25,7 @@ def test_the_output_is_taken_out_as_it_was_written(body: bytes, executed: Execut
     assert read_executed(body) == executed
 
 
-@every(
+@pytest.mark.parametrize(
     "body",
     [
         b"",
@@ -57,7 +56,7 @@ def test_tools_are_listed_bare_or_as_a_member() -> None:
         assert listed.warnings == ()
 
 
-@every("body", [b"", b"null", b"{}", b'{"tools":{}}', b"7", b"\xff", b"[" * 50_000])
+@pytest.mark.parametrize("body", [b"", b"null", b"{}", b'{"tools":{}}', b"7", b"\xff", b"[" * 50_000])
 def test_what_is_no_list_is_refused(body: bytes) -> None:
     with pytest.raises(BadAnswer):
         read_tools(body)

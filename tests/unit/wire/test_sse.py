@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.sse import COMMENT, SseEvent, SseParser, SseTooLarge, encode_event
 
@@ -10,7 +9,7 @@ def parse(data: bytes, limit_bytes: int = 1000) -> list[SseEvent]:
     return SseParser(limit_bytes).feed(data)
 
 
-@every("end", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_each_kind_of_line_end_is_understood(end: bytes) -> None:
     parser = SseParser(1000)
     events = parser.feed(end.join([b"event: message", b"data: {}", b"", b"data: 2", b"", b""]))
@@ -58,7 +57,7 @@ def test_an_id_with_nul_is_ignored() -> None:
     assert parser.last_event_id == "good"
 
 
-@every(("value", "expected"), [(b"1500", 1500), (b"-1", None), (b"1.5", None), (b"", None)])
+@pytest.mark.parametrize(("value", "expected"), [(b"1500", 1500), (b"-1", None), (b"1.5", None), (b"", None)])
 def test_retry_takes_digits_only(value: bytes, expected: int | None) -> None:
     parser = SseParser(1000)
     [event] = parser.feed(b"retry: " + value + b"\ndata: x\n\n")
@@ -89,7 +88,7 @@ def test_a_name_that_is_not_utf8_does_not_break_the_parser() -> None:
     assert (event.event, event.id, event.data) == ("\ufffd", "\ufffd", b"\xfd")
 
 
-@every("size", [1, 3, 8, 1000])
+@pytest.mark.parametrize("size", [1, 3, 8, 1000])
 def test_the_cap_on_an_event_does_not_depend_on_chunking(size: int) -> None:
     parser = SseParser(20)
     data = b"data: fits\n\ndata: 12345678\ndata: 123\n\n"
@@ -100,7 +99,7 @@ def test_the_cap_on_an_event_does_not_depend_on_chunking(size: int) -> None:
     assert events + caught.value.events == [SseEvent("message", b"fits")]
 
 
-@every("size", [1, 5, 1000])
+@pytest.mark.parametrize("size", [1, 5, 1000])
 def test_an_event_of_exactly_the_cap_passes(size: int) -> None:
     parser = SseParser(20)
     data = b"\xef\xbb\xbfdata: 12345678901\n\n"
@@ -131,14 +130,14 @@ def test_an_encoded_event_is_one_event() -> None:
     assert encode_event(b"/x", event=b"endpoint") == b"event: endpoint\ndata: /x\n\n"
 
 
-@every("data", [b"{\n}", b"{\r}", b"\n", b"{}\r\n"])
+@pytest.mark.parametrize("data", [b"{\n}", b"{\r}", b"\n", b"{}\r\n"])
 def test_data_with_line_breaks_is_refused(data: bytes) -> None:
     for form in (data, memoryview(data)):
         with pytest.raises(ValueError):
             encode_event(form)
 
 
-@every("text", [b"a\nb", b"a\rb", b"a\0b"])
+@pytest.mark.parametrize("text", [b"a\nb", b"a\rb", b"a\0b"])
 def test_names_and_ids_with_line_breaks_are_refused(text: bytes) -> None:
     with pytest.raises(ValueError):
         encode_event(b"{}", event=text)

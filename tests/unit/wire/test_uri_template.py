@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.uri_template import MOST_CHARACTERS, Subject, UriTemplate
 
 
-@every(
+@pytest.mark.parametrize(
     ("template", "uri"),
     [
         ("test://template/{id}/data", "test://template/123/data"),
@@ -32,7 +32,7 @@ def test_expansions_match(template: str, uri: str) -> None:
     assert UriTemplate(template).matches(uri)
 
 
-@every(
+@pytest.mark.parametrize(
     ("template", "uri"),
     [
         ("test://template/{id}/data", "test://template/1/2/data"),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.workflow.duration import parse_duration
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "seconds"),
     [
         ("1s", 1),
@@ -33,7 +32,7 @@ def test_durations_are_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 from tests.support.workflow_files import codes, found, good, load_states
 
 from trunkline.core.errors import GatewayError
@@ -31,7 +30,7 @@ def test_inputs_have_types_and_defaults() -> None:
     assert bind_inputs(workflow, {"r": "x"}) == {"s": "5", "i": "-3", "f": "1.5", "b": "true", "r": "x", "e": ""}
 
 
-@every(
+@pytest.mark.parametrize(
     ("inputs", "code"),
     [
         ("[{name: i, type: integer, default: 1.5}]", "TL603"),
@@ -61,7 +60,7 @@ def test_a_wrong_declaration_is_no_reason_to_call_its_references_wrong() -> None
     assert codes(loaded) == ["TL603"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("kind", "text", "bound"),
     [
         ("string", "", ""),
@@ -76,7 +75,9 @@ def test_what_is_given_is_taken_as_it_is_written(kind: str, text: str, bound: st
     assert bind_inputs(declared(f"[{{name: x, type: {kind}}}]"), {"x": text}) == {"x": bound}
 
 
-@every(("kind", "text"), [("integer", "1.0"), ("integer", ""), ("integer", "x"), ("number", "nan"), ("boolean", "yes")])
+@pytest.mark.parametrize(
+    ("kind", "text"), [("integer", "1.0"), ("integer", ""), ("integer", "x"), ("number", "nan"), ("boolean", "yes")]
+)
 def test_what_is_of_another_type_is_refused(kind: str, text: str) -> None:
     with pytest.raises(GatewayError) as caught:
         bind_inputs(declared(f"[{{name: x, type: {kind}}}]"), {"x": text})

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.workflow_files import codes
 
 from trunkline.config.render import render, render_json, summarize
@@ -36,7 +35,7 @@ def test_programs_are_told_the_step_of_each_problem() -> None:
     assert list(dict.fromkeys(steps)) == [None, "start", "fix", "tell", "all", "done"]
 
 
-@every("content", [None, b"\xff", b"name: '" + b"x" * 2**20])
+@pytest.mark.parametrize("content", [None, b"\xff", b"name: '" + b"x" * 2**20])
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "w.yaml"
     if content is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 from tests.support.workflow_files import codes, load_agent, load_states, severities, state
 
 from trunkline.config.render import render, render_json
@@ -70,7 +69,7 @@ def test_a_key_that_is_not_set_is_a_warning_and_another_is_never_used_instead() 
         assert len(options(loaded).lacking) == 1
 
 
-@every("written", ["base_url: '${NOPE}'", "headers: {A: '${NOPE}'}"])
+@pytest.mark.parametrize("written", ["base_url: '${NOPE}'", "headers: {A: '${NOPE}'}"])
 def test_other_variables_that_are_not_set_are_warnings_too(written: str) -> None:
     loaded = load(f"{{model: m, {written}}}", OPENAI_API_KEY="k")
     assert severities(loaded) == [("TL110", "warning")]
@@ -93,7 +92,7 @@ def test_what_one_step_lacks_is_not_said_of_the_next() -> None:
 
 
 @pytest.mark.law
-@every(
+@pytest.mark.parametrize(
     "written",
     [
         SECRET,
@@ -118,7 +117,7 @@ def test_a_secret_in_a_header_is_a_warning() -> None:
     assert SECRET not in render(loaded.problems, loaded.text)
 
 
-@every(
+@pytest.mark.parametrize(
     ("written", "code"),
     [
         ("base_url: ftp://x", "TL104"),

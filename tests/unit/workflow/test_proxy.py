@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 from tests.support.workflow_files import codes, found, load_agent, load_states, severities, state
 
 from trunkline.workflow.document import AgentState, PluginTools, Proxy
@@ -20,7 +20,7 @@ def proxy(loaded: LoadedWorkflow) -> Proxy | None:
     return state(loaded, "a", AgentState).proxy
 
 
-@every("block", ["", "{}", "null", "{enable: false}", "{enable: false, intercept_builtins: false}"])
+@pytest.mark.parametrize("block", ["", "{}", "null", "{enable: false}", "{enable: false, intercept_builtins: false}"])
 def test_without_enable_the_proxy_is_off(block: str) -> None:
     loaded = load(block)
     assert codes(loaded) == []
@@ -41,7 +41,7 @@ def test_a_block_says_what_it_wants() -> None:
     assert proxy(additive) == Proxy(intercept_builtins=False, plugin_tools=(PluginTools(plugin="p", expose=("x",)),))
 
 
-@every("enable", ["true", "false"])
+@pytest.mark.parametrize("enable", ["true", "false"])
 def test_unknown_keys_are_found_whether_it_is_enabled_or_not(enable: str) -> None:
     loaded = load(f"{{enable: {enable}, intercept: false, plugin_tools: [{{plugin: p, expose: [x], exposes: [z]}}]}}")
     assert codes(loaded) == [KEY, KEY]
@@ -54,7 +54,9 @@ def test_an_unknown_key_is_found_at_its_place_with_what_may_be_meant() -> None:
     assert loaded.problems[0].hint == "did you mean `enable`?"
 
 
-@every("tools", ["", ", plugin_tools: []", ", plugin_tools: null", ", plugin_tools: [{plugin: p, expose: []}]"])
+@pytest.mark.parametrize(
+    "tools", ["", ", plugin_tools: []", ", plugin_tools: null", ", plugin_tools: [{plugin: p, expose: []}]"]
+)
 def test_a_proxy_that_offers_nothing_is_an_error(tools: str) -> None:
     assert severities(load(f"{{enable: true, intercept_builtins: false{tools}}}")) == [(EMPTY, "error")]
 
@@ -65,7 +67,7 @@ def test_a_block_that_does_not_say_enable_is_a_warning() -> None:
     assert proxy(loaded) is None
 
 
-@every(
+@pytest.mark.parametrize(
     ("block", "code"),
     [
         ("[]", "TL103"),
@@ -87,7 +89,7 @@ def test_values_are_checked(block: str, code: str) -> None:
     assert codes(load(block)) == [code]
 
 
-@every(
+@pytest.mark.parametrize(
     "tools",
     [
         "[{plugin: p, expose: [x, x]}]",
@@ -98,13 +100,13 @@ def test_values_are_checked(block: str, code: str) -> None:
         "[{plugin: p, expose: ['ä']}, {plugin: p, expose: ['ö']}]",
     ],
 )
-@every("intercept", ["true", "false"])
+@pytest.mark.parametrize("intercept", ["true", "false"])
 def test_two_tools_with_one_name_are_a_collision(tools: str, intercept: str) -> None:
     loaded = load(f"{{enable: true, intercept_builtins: {intercept}, plugin_tools: {tools}}}")
     assert codes(loaded) == [COLLISION]
 
 
-@every(
+@pytest.mark.parametrize(
     "tools",
     [
         "[{plugin: p, expose: [x]}, {plugin: p, expose: [z]}]",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 from tests.support.workflow_files import codes, found, good, load, load_agent, load_states, state
 
 from trunkline.workflow.document import AgentState, CommandState, TerminalState
@@ -95,20 +95,20 @@ def test_the_timeout_of_a_step_with_an_agent_stands_at_either_place_but_not_at_b
     assert codes(both) == ["TL113"]
 
 
-@every("written", ["0", "-5", "1.5", '"5"', "1d", "25h", "[5]", "''", "true"])
+@pytest.mark.parametrize("written", ["0", "-5", "1.5", '"5"', "1d", "25h", "[5]", "''", "true"])
 def test_a_timeout_that_is_none_is_refused(written: str) -> None:
     (problem,) = load_agent(f"provider: claude\ntimeout: {written}").problems
     assert problem.code.id in ("TL103", "TL104")
     assert problem.span is not None and (problem.span.line, problem.span.column) == (9, 14)
 
 
-@every("written", ["openai_compatible", "openai-compatible"])
+@pytest.mark.parametrize("written", ["openai_compatible", "openai-compatible"])
 def test_a_provider_may_be_written_with_a_hyphen(written: str) -> None:
     loaded = load_agent(f"provider: {written}\noptions: {{model: m, base_url: 'http://h/v1'}}")
     assert state(loaded, "a", AgentState).provider == "openai_compatible"
 
 
-@every("kind", ["parallel", "loop", "for_each", "while", "operation", "call_workflow", "wait"])
+@pytest.mark.parametrize("kind", ["parallel", "loop", "for_each", "while", "operation", "call_workflow", "wait"])
 def test_other_types_of_states_are_refused_by_name(kind: str) -> None:
     loaded = load_states(f"a: {{type: {kind}, whatever: 1}}")
     (problem,) = loaded.problems
@@ -116,7 +116,7 @@ def test_other_types_of_states_are_refused_by_name(kind: str) -> None:
     assert f"`{kind}`" in problem.message
 
 
-@every(
+@pytest.mark.parametrize(
     ("state_text", "field"),
     [
         ("{type: step, command: x, retry: {max: 3}}", "retry"),
@@ -143,7 +143,7 @@ def test_keys_at_the_top_that_are_not_supported_are_refused_by_name() -> None:
     assert "did you mean `inputs`?" in loaded.problems[1].hint
 
 
-@every(
+@pytest.mark.parametrize(
     ("keys", "hint"),
     [
         ("provider: claude\nmodel: opus", "it belongs under `options`"),
@@ -178,7 +178,7 @@ def test_a_step_is_a_command_or_an_agent() -> None:
     assert codes(load_states("a: {type: step, command: x, agent: {provider: claude, prompt: x}}")) == ["TL113"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "code"),
     [
         ("", "TL103"),

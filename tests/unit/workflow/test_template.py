@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.workflow.template import Reference, Template, escape, parse_template
 
@@ -23,7 +23,7 @@ def test_a_state_that_said_nothing_is_empty() -> None:
     assert parsed("<{{.states.s.Output}}>").render({}, {}) == "<>"
 
 
-@every("text", ["", "plain", "{", "}", "}}", "a } b { c", "{ {x} }", "${HOME}", "$(x)", "{}}"])
+@pytest.mark.parametrize("text", ["", "plain", "{", "}", "}}", "a } b { c", "{ {x} }", "${HOME}", "$(x)", "{}}"])
 def test_text_without_double_braces_stands_as_it_is(text: str) -> None:
     assert parsed(text) == Template((text,) if text else ())
 
@@ -33,7 +33,7 @@ def test_double_braces_are_written_as_in_go() -> None:
     assert parsed(escape("{{.inputs.x}}{{{")).render({}, {}) == "{{.inputs.x}}{{{"
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "meant"),
     [
         ("{{}}", ""),

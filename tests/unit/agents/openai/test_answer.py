@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.cases import every
 from tests.support.models.chat import DONE, chunks, event, stream, whole_answer
 from tests.support.models.script import Use, calls, says
 
@@ -78,14 +77,16 @@ def test_a_stream_without_an_end_is_not_complete() -> None:
     assert read(begun, event(DONE)).is_complete
 
 
-@every("nothing", [b"", b"<html>Please log in</html>", b": comment\n\n", event(DONE), b"{}"])
+@pytest.mark.parametrize("nothing", [b"", b"<html>Please log in</html>", b": comment\n\n", event(DONE), b"{}"])
 def test_what_holds_no_answer_has_not_begun(nothing: bytes) -> None:
     reader = read(nothing)
     assert not reader.begun
     assert not reader.is_complete
 
 
-@every("broken", [b"data: {]\n\n", b"data: 3\n\n", b'{"choices": [', b"data: " + b"[" * 100_000 + b"\n\n"])
+@pytest.mark.parametrize(
+    "broken", [b"data: {]\n\n", b"data: 3\n\n", b'{"choices": [', b"data: " + b"[" * 100_000 + b"\n\n"]
+)
 def test_what_is_not_json_cannot_be_read(broken: bytes) -> None:
     with pytest.raises(Unreadable):
         read(broken, limit=1_000_000)
@@ -96,7 +97,7 @@ def test_an_event_over_the_limit_is_refused() -> None:
         read(b"data: " + b"x" * 2000, limit=1000)
 
 
-@every(
+@pytest.mark.parametrize(
     ("error", "message", "status"),
     [
         ({"error": {"message": "overloaded", "code": 503}}, "overloaded", 503),
@@ -113,13 +114,15 @@ def test_an_error_inside_the_stream_is_the_servers(error: dict[str, object], mes
     assert caught.value.status == status
 
 
-@every(("data", "message"), [(b'{"message": "overloaded"}', "overloaded"), (b"out of memory", "out of memory")])
+@pytest.mark.parametrize(
+    ("data", "message"), [(b'{"message": "overloaded"}', "overloaded"), (b"out of memory", "out of memory")]
+)
 def test_an_event_that_is_called_an_error_is_one(data: bytes, message: str) -> None:
     with pytest.raises(ServerError, match=message):
         read(b"event: error\ndata: " + data + b"\n\n")
 
 
-@every(
+@pytest.mark.parametrize(
     ("body", "said"),
     [
         ({"error": {"message": "one"}}, "one"),

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.models.chat import STYLES, chunks, whole_answer
 from tests.support.models.script import Turn, Use, calls, says, use_id
 
@@ -34,7 +33,7 @@ def called(turn: ModelTurn) -> list[tuple[str, Any]]:
     return [(call.name, json.loads(call.arguments or "{}")) for call in turn.calls]
 
 
-@every("style", STYLES)
+@pytest.mark.parametrize("style", STYLES)
 def test_two_calls_of_a_turn_come_out_of_every_shape(style: str) -> None:
     turn = turn_of(*chunks(TWO, 3, style), number=3)
     assert called(turn) == [("Read", {"path": "a.txt", "n": 1}), ("Bash", {"command": "ls -la"})]
@@ -44,7 +43,7 @@ def test_two_calls_of_a_turn_come_out_of_every_shape(style: str) -> None:
     assert (turn.input_tokens, turn.output_tokens) == (10, 5)
 
 
-@every("style", STYLES)
+@pytest.mark.parametrize("style", STYLES)
 def test_two_calls_of_the_same_tool_stay_two(style: str) -> None:
     turn = turn_of(*chunks(calls(Use("Read", {"n": 1}), Use("Read", {"n": 1})), 0, style))
     assert called(turn) == [("Read", {"n": 1}), ("Read", {"n": 1})]
@@ -126,7 +125,7 @@ def test_calls_that_share_an_id_are_told_apart_by_index_and_get_ids_of_their_own
     assert [call.id for call in turn.calls] == ["tl0000000", "same"]
 
 
-@every("answer", [TWO, says("Hello")])
+@pytest.mark.parametrize("answer", [TWO, says("Hello")])
 def test_a_message_that_says_once_more_what_was_streamed_adds_nothing(answer: Turn) -> None:
     turn = turn_of(*chunks(answer, 0), whole_answer(answer, 0))
     assert (turn.text, turn.calls) == ((alone := turn_of(*chunks(answer, 0))).text, alone.calls)
@@ -200,7 +199,7 @@ def test_of_several_choices_the_first_counts() -> None:
     assert (turn.text, turn.finish_reason) == ("first", "stop")
 
 
-@every(
+@pytest.mark.parametrize(
     "odd",
     [
         {},

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.models.chat import DONE, STYLES, chunks, event
 from tests.support.models.chat_server import (
     ChatServer,
@@ -112,7 +111,7 @@ async def test_what_happens_is_said_on_the_way() -> None:
     assert talk.said == [Offered(("echo",)), Spent(10, 5), Spoke("I look."), Spent(20, 10), Answered("Done.")]
 
 
-@every("style", STYLES)
+@pytest.mark.parametrize("style", STYLES)
 async def test_every_shape_of_deltas_makes_the_same_calls(style: str) -> None:
     async with serve(calls(Use("echo", {"n": 1}), Use("echo", {"n": 2})), says("Done."), style=style) as server:
         talk = Talk(server)
@@ -207,7 +206,7 @@ async def test_what_the_server_gave_with_a_call_goes_back_to_it() -> None:
 # Models that get it wrong ---------------------------------------------------------------------------------------------
 
 
-@every("finish_reason", ["tool_calls", "function_call"])
+@pytest.mark.parametrize("finish_reason", ["tool_calls", "function_call"])
 async def test_calls_that_are_announced_and_not_made_end_it_at_once(finish_reason: str) -> None:
     nothing = {"choices": [{"index": 0, "delta": {"content": "I will"}, "finish_reason": finish_reason}]}
     async with serve(manners=[sends(event(nothing) + event(DONE))] * 9) as server:
@@ -225,7 +224,7 @@ async def test_a_model_that_never_ends_is_ended_after_its_last_turn() -> None:
     assert len(talk.tools.called) == 2
 
 
-@every("written", ['{"n": ', "[1]", "not JSON", '{"n": 1}{"n": 1}'])
+@pytest.mark.parametrize("written", ['{"n": ', "[1]", "not JSON", '{"n": 1}{"n": 1}'])
 async def test_arguments_that_are_no_json_are_the_models_to_correct(written: str) -> None:
     call = {"index": 0, "id": "c", "function": {"name": "echo", "arguments": written}}
     bad = event({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
@@ -254,7 +253,7 @@ async def test_a_tool_that_is_not_there_is_said_with_those_that_are() -> None:
     assert all(name in talk.results()[0] for name in ("Bash", "echo", "other"))
 
 
-@every(
+@pytest.mark.parametrize(
     ("finish_reason", "delta", "code"),
     [
         ("length", {"tool_calls": [{"index": 0, "function": {"name": "echo", "arguments": '{"n'}}]}, MODEL_STREAM),
@@ -296,7 +295,7 @@ async def test_a_server_that_stays_busy_is_given_up() -> None:
 
 
 @pytest.mark.law
-@every("status", [400, 401, 404, 307])
+@pytest.mark.parametrize("status", [400, 401, 404, 307])
 async def test_a_refusal_is_told_at_once_and_without_the_key(status: int) -> None:
     async with serve(*ONE_CALL, manners=[refuses(status, f"wrong key {KEY}", Location="/elsewhere")]) as server:
         problem = await Talk(server).problem()
@@ -348,7 +347,7 @@ async def test_a_connection_lost_before_the_answer_is_made_again() -> None:
     assert len(server.received) == 4
 
 
-@every("after_bytes", [0, 40, 400])
+@pytest.mark.parametrize("after_bytes", [0, 40, 400])
 async def test_a_stream_that_broke_off_is_asked_for_again_and_no_call_of_it_runs(after_bytes: int) -> None:
     async with serve(*ONE_CALL, manners=[drops(after_bytes)]) as server:
         talk = Talk(server)
@@ -434,7 +433,7 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
     assert len(server.received) == 1
 
 
-@every(
+@pytest.mark.parametrize(
     ("error", "code", "requests"),
     [
         ({"error": {"message": f"overloaded, {KEY}", "code": 503}}, MODEL_STREAM, 3),
@@ -450,7 +449,9 @@ async def test_an_error_inside_the_stream_is_treated_like_one_before(
     assert len(server.received) == requests
 
 
-@every(("body", "requests"), [(b"<html>Log in</html>", 3), (b"data: {]\n\n", 3), (b"data: " + b"x" * 999, 1)])
+@pytest.mark.parametrize(
+    ("body", "requests"), [(b"<html>Log in</html>", 3), (b"data: {]\n\n", 3), (b"data: " + b"x" * 999, 1)]
+)
 async def test_what_is_no_answer_of_a_model_is_said(body: bytes, requests: int) -> None:
     patience = Patience(first_retry_s=0.01, event_bytes=500)
     async with serve(*ONE_CALL, manners=[sends(body)] * 9) as server:

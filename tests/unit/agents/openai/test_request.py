@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.agents.openai.conversed import ModelTurn, ToolCall
 from trunkline.agents.openai.endpoint import Endpoint
@@ -37,7 +36,7 @@ def call(arguments: str = "", **more: Any) -> ToolCall:
     return ToolCall(id="c1", name="Read", arguments=arguments, **more)
 
 
-@every(
+@pytest.mark.parametrize(
     ("base_url", "url"),
     [
         ("https://api.example.com/v1", "https://api.example.com/v1/chat/completions"),
@@ -52,7 +51,7 @@ def test_turns_are_asked_for_below_the_base_url(base_url: str, url: str) -> None
     assert target_of(base_url).url == url
 
 
-@every(
+@pytest.mark.parametrize(
     "base_url", ["", "api.example.com/v1", "ftp://x/v1", "http://", "http://x:port/v1", "http://x/a b", "http://[x/v1"]
 )
 def test_what_is_no_address_is_refused(base_url: str) -> None:
@@ -72,7 +71,7 @@ def test_the_key_is_a_bearer_token_and_headers_of_the_user_win() -> None:
 
 
 @pytest.mark.law
-@every("bad", ["line\r\nX-Evil: 1", "schl\u00fcssel\u2603"])
+@pytest.mark.parametrize("bad", ["line\r\nX-Evil: 1", "schl\u00fcssel\u2603"])
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(bad: str) -> None:
     with pytest.raises(GatewayError) as caught:
         head(api_key=bad)
@@ -126,7 +125,7 @@ def test_other_words_are_found_in_what_a_server_says_once_each() -> None:
     assert usual.after(500, "stream_options") == usual
 
 
-@every(
+@pytest.mark.parametrize(
     ("written", "read"),
     [
         ("", b"{}"),
@@ -167,7 +166,7 @@ def test_what_the_model_said_is_told_to_it_again() -> None:
     assert [call["function"]["arguments"] for call in message["tool_calls"]] == ["{}", "{}", '{"a":1}']
 
 
-@every("value", [{"half": "\ud83d"}, {"\ud83d": 1}, nested(2_000)])
+@pytest.mark.parametrize("value", [{"half": "\ud83d"}, {"\ud83d": 1}, nested(2_000)])
 def test_what_a_server_gave_and_cannot_be_sent_is_left_out(value: object) -> None:
     turn = ModelTurn(calls=(call("", extra={"extra_content": value}),), extra={"reasoning_content": "half \ud83d"})
     message = sent(assistant_message(turn))

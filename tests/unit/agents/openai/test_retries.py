@@ -3,7 +3,6 @@ from __future__ import annotations
 from email.utils import formatdate
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.agents.openai.endpoint import Patience
 from trunkline.agents.openai.retries import MOST_TRIES, Setback, Tries, broken_off, refused, unreachable, wait_asked
@@ -17,7 +16,7 @@ def answered(status: int, said: str = "", **headers: str) -> Setback:
     return refused("host", status, said, {name.replace("_", "-").encode(): v.encode() for name, v in headers.items()})
 
 
-@every(
+@pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({}, None),
@@ -36,7 +35,7 @@ def test_a_server_says_when_to_come_again(headers: dict[bytes, bytes], seconds: 
     assert wait_asked(headers, NOW) == seconds
 
 
-@every("status", [408, 429, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
 def test_what_passes_is_tried_again_after_growing_waits(status: int) -> None:
     tries = Tries(PATIENCE)
     waits = [tries.after(answered(status)) for _ in range(MOST_TRIES - 1)]
@@ -46,7 +45,7 @@ def test_what_passes_is_tried_again_after_growing_waits(status: int) -> None:
     assert caught.value.problem.code is MODEL_REFUSED
 
 
-@every("status", [301, 307, 400, 401, 403, 404, 409, 413, 422, 501])
+@pytest.mark.parametrize("status", [301, 307, 400, 401, 403, 404, 409, 413, 422, 501])
 def test_what_stays_is_not_tried_again(status: int) -> None:
     with pytest.raises(GatewayError) as caught:
         Tries(PATIENCE).after(answered(status, "no such model"))

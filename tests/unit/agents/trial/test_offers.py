@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.cases import every
 
 from trunkline.agents.trial.offers import tools_offered
 
@@ -25,7 +25,7 @@ UNREAD = {
 GEMINI = {"tools": [{"functionDeclarations": [{"name": "mcp_t_Read"}, {"name": "glob"}]}, {"googleSearch": {}}]}
 
 
-@every(
+@pytest.mark.parametrize(
     ("body", "names"),
     [
         (MESSAGES, ("Read", "web_search")),
@@ -57,6 +57,6 @@ def test_whatever_an_agent_sends_is_read_without_a_fault(body: object) -> None:
     tools_offered(json.dumps({"tools": body, "input": body}).encode())
 
 
-@every("body", [b"", b"{", b"\xff\x00", b"null"])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\x00", b"null"])
 def test_what_is_no_json_offers_nothing(body: bytes) -> None:
     assert tools_offered(body) == ()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tests.support.canned import Asked, canned
-from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults
 from tests.support.waiting import until
@@ -116,7 +115,9 @@ async def test_what_is_no_gateway_is_told(tmp_path: Path, fault: str) -> None:
     assert server.url in problem.message
 
 
-@every("page", [(200, b"<html>"), (200, b"{}"), (404, b"not here"), (200, b'{"jsonrpc":"2.0","id":1,"result":5}')])
+@pytest.mark.parametrize(
+    "page", [(200, b"<html>"), (200, b"{}"), (404, b"not here"), (200, b'{"jsonrpc":"2.0","id":1,"result":5}')]
+)
 async def test_any_other_page_is_no_gateway(page: tuple[int, bytes]) -> None:
     async with canned({"/mcp": page}) as server:
         assert (await problem_with(There(f"{server.url}/mcp"))).code is GATEWAY_UNREACHABLE
@@ -146,7 +147,7 @@ async def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert "within 0.3 seconds" in problem.message
 
 
-@every("token", ["two words", "é", "line\nfeed"])
+@pytest.mark.parametrize("token", ["two words", "é", "line\nfeed"])
 async def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
     assert (await problem_with(There("http://127.0.0.1:1/mcp", token=token))).code is BAD_VALUE
     assert (await problem_with(There("http://127.0.0.1:1/mcp", operator_token=token))).code is BAD_VALUE
@@ -240,7 +241,7 @@ async def test_an_operators_schema_is_found_by_asking() -> None:
         assert await desk.schema("old.name") == {"type": "object", "n": 1}
 
 
-@every(
+@pytest.mark.parametrize(
     ("page", "code"),
     [
         ((401, b"{}"), "TL401"),
@@ -283,7 +284,9 @@ async def test_who_is_no_operator_is_told_what_any_client_is() -> None:
         assert json.loads(server.asked[-1].body)["params"]["name"] == "trunkline.server_health"
 
 
-@every("answer", [{"content": []}, {"structuredContent": {"x": 1}}, {"structuredContent": {"servers": [5]}}])
+@pytest.mark.parametrize(
+    "answer", [{"content": []}, {"structuredContent": {"x": 1}}, {"structuredContent": {"servers": [5]}}]
+)
 async def test_another_answer_than_the_gateways_own_is_not_taken_for_it(answer: dict[str, Any]) -> None:
     async with canned({"/mcp": greeting()}) as server:
 
@@ -352,7 +355,7 @@ async def test_no_token_is_sent_where_there_is_none() -> None:
     assert "authorization" not in asked.headers
 
 
-@every(
+@pytest.mark.parametrize(
     ("page", "code", "words"),
     [
         ((404, b"not here"), GATEWAY_UNREACHABLE, "HTTP 404"),

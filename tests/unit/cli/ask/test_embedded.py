@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.config_files import load_json, settings_of
 from tests.support.servers import StdioFaults
 from tests.support.waiting import until
@@ -42,7 +41,7 @@ async def call(desk: EmbeddedDesk, name: str, **arguments: Any) -> Outcome:
 # Which servers --------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("tool", "servers"),
     [
         ("", {"git", "git_hub", "fs", "open"}),
@@ -65,7 +64,9 @@ def test_a_name_tells_which_servers_may_have_the_tool(tmp_path: Path, tool: str,
     assert list(narrowed(settings, tool).sources) == [name for name in sources if name in servers]
 
 
-@every(("tool", "servers"), [("git.log", ["git"]), ("git_log", ["git", "fs"]), ("log", ["git", "fs"])])
+@pytest.mark.parametrize(
+    ("tool", "servers"), [("git.log", ["git"]), ("git_log", ["git", "fs"]), ("log", ["git", "fs"])]
+)
 def test_names_without_prefixes_tell_less(tmp_path: Path, tool: str, servers: list[str]) -> None:
     settings = settings_for(tmp_path, {"git": entry(), "fs": entry()}, naming="original")
     assert list(narrowed(settings, tool).sources) == servers

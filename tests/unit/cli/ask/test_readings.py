@@ -3,14 +3,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.cli.ask.readings import input_schema, problem_in_error, problem_in_page, progress_line
 from trunkline.core.errors import HOST_REFUSED, UNAUTHORIZED
 from trunkline.core.tool import Tool
 
 
-@every(
+@pytest.mark.parametrize(
     ("params", "line"),
     [
         ({"progressToken": 1, "progress": 3, "total": 10, "message": "copying"}, "3 of 10 copying"),
@@ -25,7 +25,7 @@ def test_progress_is_told_in_words(params: dict[str, Any], line: str) -> None:
     assert progress_line(json.dumps(params).encode()) == line
 
 
-@every("params", [b"[]", b"{", b'{"progress":1e999}', b'{"a":' + b"[" * 100_000])
+@pytest.mark.parametrize("params", [b"[]", b"{", b'{"progress":1e999}', b'{"a":' + b"[" * 100_000])
 def test_progress_that_cannot_be_read_is_none(params: bytes) -> None:
     assert progress_line(params) == ""
 
@@ -49,7 +49,7 @@ def test_a_problem_of_a_gateway_is_known_by_its_code() -> None:
     assert (page.code, page.message, page.hint) == (UNAUTHORIZED, "No valid token", "")
 
 
-@every("raw", [b"", b"[]", b"{}", b'{"data":{"code":"E1"},"code":"E1"}', b'{"data":{"code":5}}'])
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"data":{"code":"E1"},"code":"E1"}', b'{"data":{"code":5}}'])
 def test_anybody_elses_error_is_none_of_ours(raw: bytes) -> None:
     assert problem_in_error(raw) is None
     assert problem_in_page(raw) is None

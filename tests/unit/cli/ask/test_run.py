@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 import pytest
-from tests.support.cases import every
 from tests.support.ports import free_port
 
 from trunkline.cli.ask.desk import Desk
@@ -67,7 +66,7 @@ def test_wrong_use_that_only_the_schema_shows_is_still_wrong_use(config: Path) -
         ask(question, lambda _: 0, config, None)
 
 
-@every(
+@pytest.mark.parametrize(
     ("problem", "status", "told"),
     [
         (Problem(code=BAD_VALUE, message="bad", where="f:1:2"), 2, "error: f:1:2: TL104: bad\n"),

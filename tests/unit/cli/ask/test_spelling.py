@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.cli.ask.spelling import spelled_alike
 
 EXPOSED = ["git_log", "git_get__x", "fs_read_file", "a_search", "b_search", "find_tool"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "meant"),
     [
         ("git.log", "git_log"),

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.config.state import gateway_key, gateways_folder
@@ -189,7 +188,7 @@ def test_a_url_needs_no_file_and_no_path(place: Place) -> None:
     assert whom_to_ask(None, "https://example.com/gw/mcp") == There("https://example.com/gw/mcp")
 
 
-@every("url", ["", "foo", "ftp://x", "http://", "http://[::1", "http://h:99999", "http://a b", "h:0"])
+@pytest.mark.parametrize("url", ["", "foo", "ftp://x", "http://", "http://[::1", "http://h:99999", "http://a b", "h:0"])
 def test_what_is_no_url_is_refused(place: Place, url: str) -> None:
     assert refused(url=url).problem.code is BAD_VALUE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 from tests.support.config_files import node_of
 
 from trunkline.config.dialects import DIALECTS, dialect_of, load_dialect
@@ -13,7 +13,7 @@ from trunkline.config.tree import Table
 OPENCODE = "mcp: {a: {type: local, command: [x]}}"
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "text", "dialect"),
     [
         (".mcp.json", "mcpServers: {}", "mcp_servers"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 from tests.support.editing import REMOTE, SERVER, added, config, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -11,7 +11,7 @@ from trunkline.config.edit.servers import add_server
 NEW = '  new:\n    command: npx\n    args: [-y, "@a/b"]\n'
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("", f"mcpServers:\n{NEW}"),
@@ -112,7 +112,7 @@ sources:
 """
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "gone"),
     [
         ("a", "  a:\n    command: cat   # why cat\n\n"),
@@ -126,7 +126,7 @@ def test_a_removed_server_takes_its_own_lines_and_no_others(name: str, gone: str
     assert removed(FIVE, name) == FIVE.replace(gone, "")
 
 
-@every("name", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("name", ["a", "b", "c", "d"])
 def test_a_replaced_server_stays_where_it_is(name: str) -> None:
     server = NewServer(name=name, command=("tac",))
     text = added(FIVE, server, force=True)

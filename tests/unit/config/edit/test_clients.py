@@ -7,7 +7,6 @@ import tomllib
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.editing import SERVER, added, config, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -49,7 +48,7 @@ def entry(text: str, path: tuple[str, ...], name: str) -> Any:
     return value
 
 
-@every("client", FILES)
+@pytest.mark.parametrize("client", FILES)
 def test_a_server_is_added_where_the_client_has_them_and_can_be_taken_back(client: str) -> None:
     name, text, path = FILES[client]
     for server in (LOCAL, REMOTE, OLD):
@@ -172,7 +171,7 @@ def test_what_codex_cannot_say_is_refused() -> None:
             added(CODEX, server, name="config.toml")
 
 
-@every(
+@pytest.mark.parametrize(
     ("client", "text"),
     [
         ("VS Code", "${KEY:-default}"),
@@ -219,7 +218,9 @@ def test_a_replaced_table_stays_where_it_is() -> None:
     )
 
 
-@every("text", ["", 'model = "x"', 'model = "x"\n', "# nothing\n\n", '[mcp_servers.z]\ncommand = "cat"\r\n'])
+@pytest.mark.parametrize(
+    "text", ["", 'model = "x"', 'model = "x"\n', "# nothing\n\n", '[mcp_servers.z]\ncommand = "cat"\r\n']
+)
 def test_a_table_can_be_taken_back(text: str) -> None:
     after = added(text, SERVER, name="config.toml")
     back = removed(after, "new", name="config.toml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 from tests.support.editing import REMOTE, SERVER, added, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -16,7 +16,7 @@ SHORT_ENTRIES = '{\n  "mcpServers": {\n    "a": {"command": "cat"}\n  }\n}'
 WINDOWS = TWO_SPACES.replace("\n", "\r\n")
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "new"),
     [
         (TWO_SPACES, ',\n    "new": {\n      "command": "npx",\n      "args": ["-y", "@a/b"]\n    }'),
@@ -39,7 +39,7 @@ def test_a_new_server_is_written_like_its_neighbour(before: str, new: str) -> No
     assert removed(after, "a", name="trunkline.json").count("{") == before.count("{")
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("", '{\n  "mcpServers": {\n    "web": {\n      "url": "https://x.example/mcp"\n    }\n  }\n}\n'),
@@ -75,7 +75,7 @@ THREE = """\
 """
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "gone"),
     [
         ("a", '    "a": {"command": "cat"}, // one\n'),
@@ -99,7 +99,9 @@ def test_a_new_one_goes_behind_the_comments_of_the_last_one() -> None:
     assert removed(after, "new", name="mcp.json") == THREE
 
 
-@every("text", ['{"servers": {"a": {"command": "cat"},}}', '{"servers": {"a": {"command": "cat"} , }}'])
+@pytest.mark.parametrize(
+    "text", ['{"servers": {"a": {"command": "cat"},}}', '{"servers": {"a": {"command": "cat"} , }}']
+)
 def test_a_final_comma_stays_a_final_comma(text: str) -> None:
     after = added(text, name="mcp.json")
     assert after.rstrip("} ").endswith(",")
@@ -107,7 +109,7 @@ def test_a_final_comma_stays_a_final_comma(text: str) -> None:
     assert added(removed(text, "a", name="mcp.json"), name="mcp.json").count('"new"') == 1
 
 
-@every("comma", ["", ","])
+@pytest.mark.parametrize("comma", ["", ","])
 def test_a_comment_about_the_server_before_stays_with_it(comma: str) -> None:
     servers = '{"mcpServers": {\n  "a": {"command": "cat"}'
     before = servers + ', // one, two\n  "b": {"command": "cat"}' + comma + "}}"

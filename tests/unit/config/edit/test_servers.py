@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 from tests.support.editing import REMOTE, SERVER, added, config, removed
 
 from trunkline.config.edit.new_server import NewServer
@@ -34,7 +33,7 @@ def problem_of_removing(text: str, server: str) -> Problem:
 # add -------------------------------------------------------------------------------------------------------------
 
 
-@every("name", ["files", "own", "My_Server"])
+@pytest.mark.parametrize("name", ["files", "own", "My_Server"])
 def test_a_name_that_is_taken_is_refused(name: str) -> None:
     problem = problem_of_adding(TEXT, NewServer(name=name, command=("cat",)))
     assert (problem.code.id, problem.code.exit) == ("TL106", 2)
@@ -46,17 +45,17 @@ def test_the_place_of_the_one_that_is_there_is_told() -> None:
     assert "on line 5" in problem_of_adding(TEXT, NewServer(name="own", command=("cat",))).message
 
 
-@every("name", ["a b", "a.b", "", "é", "trunkline"])
+@pytest.mark.parametrize("name", ["a b", "a.b", "", "é", "trunkline"])
 def test_names_that_cannot_be_a_source_s_are_refused(name: str) -> None:
     assert problem_of_adding("", NewServer(name=name, command=("cat",))).code.id == "TL111"
 
 
-@every("text", ["\x00", "\udc80"])
+@pytest.mark.parametrize("text", ["\x00", "\udc80"])
 def test_text_that_no_file_can_hold_is_refused(text: str) -> None:
     assert problem_of_adding("", NewServer(name="x", command=("cat", text))).code.id == "TL104"
 
 
-@every(
+@pytest.mark.parametrize(
     ("server", "code"),
     [
         (NewServer(name="x", url="http://"), "TL104"),
@@ -73,7 +72,7 @@ def test_a_server_with_errors_is_not_written(server: NewServer, code: str) -> No
     assert not problem.where, "it stands in no file"
 
 
-@every(
+@pytest.mark.parametrize(
     "server",
     [
         NewServer(name="me", command=("trunkline", "stdio")),
@@ -93,7 +92,7 @@ def test_a_file_that_cannot_be_read_is_not_edited() -> None:
     assert problem.where.startswith("/nowhere/trunkline.yaml:")
 
 
-@every(
+@pytest.mark.parametrize(
     "text",
     [
         "mcpServers: [a]\n",
@@ -166,7 +165,7 @@ def test_force_adds_what_is_not_there() -> None:
 # remove ----------------------------------------------------------------------------------------------------------
 
 
-@every("name", ["My Server", "My_Server"])
+@pytest.mark.parametrize("name", ["My Server", "My_Server"])
 def test_a_server_is_found_by_the_name_in_the_file_and_by_the_one_it_goes_by(name: str) -> None:
     assert removed(TEXT, name) == TEXT.replace("  My Server: {command: cat}\n", "")
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
 from trunkline.doors.http.access import ANONYMOUS, HOLDER, OPERATOR, Access, Credential, Denied
@@ -33,7 +32,7 @@ LOOPBACK = Access("127.0.0.1", ["Gateway.Example", "10.0.0.5"], "")
 EVERYWHERE = Access("0.0.0.0", ["gateway.example"], TOKEN)
 
 
-@every(
+@pytest.mark.parametrize(
     "host",
     [
         "127.0.0.1",
@@ -50,7 +49,7 @@ def test_our_own_names_are_served(host: str) -> None:
     assert LOOPBACK.check(asking(host=host)) == ANONYMOUS
 
 
-@every(
+@pytest.mark.parametrize(
     "host",
     [
         "evil.example",
@@ -76,13 +75,15 @@ def test_any_other_host_is_refused(host: str) -> None:
     assert refusal(LOOPBACK, asking(host=host)) is HOST_REFUSED
 
 
-@every("host", ["x/health", "localhost/../x", "localhost?x", "localhost#x", "a@localhost", "local host"])
+@pytest.mark.parametrize(
+    "host", ["x/health", "localhost/../x", "localhost?x", "localhost#x", "a@localhost", "local host"]
+)
 def test_a_host_with_more_than_a_name_never_gets_this_far(host: str) -> None:
     with pytest.raises(HttpProblem):
         asking(host=host)
 
 
-@every("host", ["192.168.1.1:4747", "[2001:db8::1]", "8.8.8.8", "gateway.example", "localhost"])
+@pytest.mark.parametrize("host", ["192.168.1.1:4747", "[2001:db8::1]", "8.8.8.8", "gateway.example", "localhost"])
 def test_beyond_loopback_any_address_is_ours_because_rebinding_needs_a_name(host: str) -> None:
     assert EVERYWHERE.check(asking(f"Authorization: Bearer {TOKEN}", host=host)) == HOLDER
 
@@ -91,7 +92,7 @@ def test_beyond_loopback_other_names_are_still_refused() -> None:
     assert refusal(EVERYWHERE, asking(f"Authorization: Bearer {TOKEN}", host="evil.example")) is HOST_REFUSED
 
 
-@every(
+@pytest.mark.parametrize(
     "origin",
     [
         "http://localhost",
@@ -105,7 +106,7 @@ def test_our_own_origins_are_served(origin: str) -> None:
     assert LOOPBACK.check(asking(f"Origin: {origin}")) == ANONYMOUS
 
 
-@every(
+@pytest.mark.parametrize(
     "origin",
     [
         "http://evil.example",
@@ -142,12 +143,12 @@ def test_a_program_sends_no_origin_and_is_served() -> None:
     assert LOOPBACK.check(asking()) == ANONYMOUS
 
 
-@every("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER   {TOKEN}", f"Bearer {TOKEN}\t"])
+@pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER   {TOKEN}", f"Bearer {TOKEN}\t"])
 def test_the_right_token_lets_in(header: str) -> None:
     assert EVERYWHERE.check(asking(f"Authorization: {header}")) == HOLDER
 
 
-@every(
+@pytest.mark.parametrize(
     "headers",
     [
         [],
@@ -205,7 +206,7 @@ def test_many_hosts_do_not_fill_memory() -> None:
 OPERATOR_TOKEN = "0perator-tökën"
 
 
-@every("access", [Access("127.0.0.1", [], token, OPERATOR_TOKEN) for token in ("", TOKEN)])
+@pytest.mark.parametrize("access", [Access("127.0.0.1", [], token, OPERATOR_TOKEN) for token in ("", TOKEN)])
 def test_operator_routes_want_the_operators_token_also_on_loopback(access: Access) -> None:
     assert access.check(asking(f"Authorization: Bearer {OPERATOR_TOKEN}"), "operator") == OPERATOR
     for headers in (

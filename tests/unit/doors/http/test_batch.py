@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.client import HttpClient
 from tests.support.http_wire import Reply
 from tests.support.waiting import until
@@ -49,7 +49,7 @@ async def test_a_batch_that_asks_nothing_is_accepted(tmp_path: Path) -> None:
         assert (reply.status, reply.body) == (202, b"")
 
 
-@every("body", [b"[]", b"[ ]", encode([PING] * 101), b"[1", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"[]", b"[ ]", encode([PING] * 101), b"[1", b"[" * 100_000])
 async def test_what_is_no_batch_is_refused_as_a_whole(tmp_path: Path, body: bytes) -> None:
     async with house(tmp_path) as here, BatchClient(here.port) as client:
         reply = await client.post(body[:90_000])
@@ -57,7 +57,7 @@ async def test_what_is_no_batch_is_refused_as_a_whole(tmp_path: Path, body: byte
         assert json.loads(reply.body)["error"]["code"] in (-32600, -32700)
 
 
-@every("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
 async def test_other_versions_have_no_batches(tmp_path: Path, version: str) -> None:
     async with house(tmp_path) as here:
         client = HttpClient(here.port)

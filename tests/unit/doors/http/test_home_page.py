@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.doors.http.home_page import HEADERS, Home, render
 from trunkline.router.status import ServerStatus
@@ -109,7 +108,7 @@ def test_without_servers_the_page_says_how_to_add_one() -> None:
 
 
 @pytest.mark.law
-@every("text", HOSTILE)
+@pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_from_a_server_becomes_markup(text: str) -> None:
     harmless = _hostile_page("harmless")
     document = _hostile_page(text)
@@ -140,7 +139,7 @@ def _hostile_page(text: str) -> str:
     return page(server, tools={text: [tool(text, text)], "trunkline": [tool(text, text)]}, mcp_url=f"http://{text}/mcp")
 
 
-@every(
+@pytest.mark.parametrize(
     "definition",
     [b"", b"[]", b"null", b'{"description":1}', b'{"description":null}', b"\xff", b'{"description":"' + b"\xff" * 9],
 )

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, encode
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
@@ -51,7 +50,7 @@ async def test_http_around_the_protocol_is_checked(tmp_path: Path) -> None:
             assert (await posted(here, INITIALIZE, {"Content-Type": kind})).status == 200
 
 
-@every(
+@pytest.mark.parametrize(
     ("body", "status", "number"),
     [
         (b"", 400, -32700),
@@ -75,7 +74,7 @@ async def test_what_is_no_message_is_refused_with_its_code(
 # Legacy sessions -----------------------------------------------------------------------------------------------------
 
 
-@every("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_initialize_opens_a_session_of_the_version_asked_for(tmp_path: Path, version: str) -> None:
     async with house(tmp_path) as here:
         reply = await posted(here, INITIALIZE.replace(LEGACY.encode(), version.encode()))
@@ -95,14 +94,14 @@ async def test_initialize_opens_a_session_of_the_version_asked_for(tmp_path: Pat
         assert (await posted(here, PING, {"Mcp-Session-Id": session})).status == 200
 
 
-@every("version", ["2099-01-01", MODERN, "x"])
+@pytest.mark.parametrize("version", ["2099-01-01", MODERN, "x"])
 async def test_an_unknown_version_is_answered_with_our_latest_handshake_version(tmp_path: Path, version: str) -> None:
     async with house(tmp_path) as here:
         reply = await posted(here, INITIALIZE.replace(LEGACY.encode(), version.encode()))
         assert json.loads(reply.body)["result"]["protocolVersion"] == "2025-11-25"
 
 
-@every("version", [b"1", b"null", b"[]", b"1e400", b"9" * 5000, None])
+@pytest.mark.parametrize("version", [b"1", b"null", b"[]", b"1e400", b"9" * 5000, None])
 async def test_a_handshake_without_a_version_opens_no_session(tmp_path: Path, version: bytes | None) -> None:
     async with house(tmp_path) as here:
         member = b"" if version is None else b'"protocolVersion":%b,' % version
@@ -113,7 +112,7 @@ async def test_a_handshake_without_a_version_opens_no_session(tmp_path: Path, ve
         assert len(here.sessions) == 0
 
 
-@every("info", [b'{"name":1e400}', b'{"name":{}}', b"[]", b"null", b"1", b'{"name":"x","name":"y"}'])
+@pytest.mark.parametrize("info", [b'{"name":1e400}', b'{"name":{}}', b"[]", b"null", b"1", b'{"name":"x","name":"y"}'])
 async def test_whatever_a_client_calls_itself_it_is_served(tmp_path: Path, info: bytes) -> None:
     async with house(tmp_path) as here:
         reply = await posted(here, INITIALIZE.replace(encode(CLIENT_INFO), info))
@@ -243,7 +242,7 @@ async def test_arguments_and_unknown_members_reach_the_source_and_our_own_do_not
         assert call.caller.client == "test"
 
 
-@every(
+@pytest.mark.parametrize(
     ("params", "number"),
     [
         ("{}", -32602),
@@ -305,7 +304,7 @@ async def test_progress_with_doubtful_members_is_dropped_and_the_call_goes_on(tm
         assert answer.result == {"content": []}
 
 
-@every("accept", ["application/json", "*/*"])
+@pytest.mark.parametrize("accept", ["application/json", "*/*"])
 async def test_a_client_that_takes_no_events_gets_none(tmp_path: Path, accept: str) -> None:
     async with house(tmp_path) as here, here.client(Accept=accept) as client:
 

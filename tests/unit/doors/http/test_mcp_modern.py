@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import MODERN, encode, modern_headers, modern_meta
 from tests.support.http_wire import Wire, fetch
 from tests.support.waiting import until
@@ -34,7 +33,7 @@ async def test_a_modern_client_discovers_lists_and_calls_without_a_session(tmp_p
         assert len(here.sessions) == 0
 
 
-@every(
+@pytest.mark.parametrize(
     "result",
     [b'{"content":[],"a":1,"a":2,"x":{"resultType":1}}', b'{"\\u0061":1,"resultType":"input_required"}', b"{ }"],
 )
@@ -89,7 +88,7 @@ async def test_headers_that_do_not_say_what_the_body_says_are_refused(tmp_path: 
         assert (await client.post(encode(message), {**good, "Mcp-Name": "=?base64?c190?="})).status == 200
 
 
-@every("missing", ["protocolVersion", "clientCapabilities"])
+@pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 async def test_a_modern_request_without_what_it_must_carry_is_refused(tmp_path: Path, missing: str) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         meta = {name: value for name, value in modern_meta().items() if not name.endswith(missing)}
@@ -124,7 +123,7 @@ async def test_modern_notifications_are_accepted_and_cancel_nobody(tmp_path: Pat
         assert (await client.post(response, {"MCP-Protocol-Version": MODERN})).status == 400
 
 
-@every("given", [7, "seven"])
+@pytest.mark.parametrize("given", [7, "seven"])
 async def test_a_subscription_is_acknowledged_told_and_ended(tmp_path: Path, given: int | str) -> None:
     async with house(tmp_path) as here, here.modern() as client:
         message = client.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=given)

@@ -8,7 +8,6 @@ from typing import Any
 import jsonschema
 import pytest
 from openapi_pydantic import OpenAPI
-from tests.support.cases import every
 from tests.support.http_wire import fetch
 from tests.unit.doors.rig import house
 from tools.write_openapi import DOCUMENT, document, main
@@ -96,7 +95,7 @@ async def test_what_is_answered_fits_the_document(tmp_path: Path) -> None:
         validate(json.loads(wrong.body), "JsonRpcError")
 
 
-@every(
+@pytest.mark.parametrize(
     "body",
     [
         {"name": "tracker", "url": "https://tracker.example.com/mcp"},

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.unit.doors.rig import House, house
 
@@ -83,7 +82,7 @@ async def test_each_route_has_one_thing_done(tmp_path: Path) -> None:
         ]
 
 
-@every("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
 async def test_a_server_is_only_taken_as_json(tmp_path: Path, content_type: str) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
         headers = {**BEARER, **({"Content-Type": content_type} if content_type else {})}
@@ -99,7 +98,7 @@ async def test_json_may_come_with_a_charset(tmp_path: Path) -> None:
         assert (await asked(here, "POST", SERVERS, BODY, headers)).status == 201
 
 
-@every(
+@pytest.mark.parametrize(
     "query",
     [
         "presist=1",
@@ -121,7 +120,7 @@ async def test_a_query_that_is_not_understood_is_refused(tmp_path: Path, query: 
         assert here.operator.asked == []
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "path"),
     [("GET", SERVERS), ("DELETE", f"{SERVERS}/s"), ("POST", f"{SERVERS}/s/reconnect"), ("POST", "/api/reload")],
 )
@@ -131,7 +130,9 @@ async def test_where_no_query_is_known_none_is_taken(tmp_path: Path, method: str
         assert here.operator.asked == []
 
 
-@every("name", ["..", "%2e%2e", "a%2Fb", "a%20b", "%2570", "a.b", "%00", "%0a", "s%0A", "%C3%A9", "%FF", "%", "a%zz"])
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e", "a%2Fb", "a%20b", "%2570", "a.b", "%00", "%0a", "s%0A", "%C3%A9", "%FF", "%", "a%zz"]
+)
 async def test_a_path_that_names_no_possible_server_never_gets_further(tmp_path: Path, name: str) -> None:
     async with house(tmp_path, operator_token=TOKEN) as here:
         assert told(await asked(here, "DELETE", f"{SERVERS}/{name}")) == (404, "TL413")
@@ -139,7 +140,7 @@ async def test_a_path_that_names_no_possible_server_never_gets_further(tmp_path:
         assert here.operator.asked == []
 
 
-@every(
+@pytest.mark.parametrize(
     ("code", "status"), [(COMMAND_NOT_ALLOWED, 403), (SERVER_EXISTS, 409), (UNKNOWN_SERVER, 404), (RELOAD_REFUSED, 422)]
 )
 async def test_a_refusal_has_the_status_of_its_code(tmp_path: Path, code: Code, status: int) -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.http_wire import Reply, fetch
 from tests.unit.doors.rig import House, house
 
@@ -29,7 +28,7 @@ async def test_our_own_tools_are_no_server(tmp_path: Path) -> None:
         assert html.index("Tools of the gateway itself") > html.index("s_t")
 
 
-@every("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5", "*/*, text/html"])
+@pytest.mark.parametrize("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5", "*/*, text/html"])
 async def test_a_browser_gets_a_page(tmp_path: Path, accept: str) -> None:
     async with house(tmp_path) as here:
         reply = await home(here, accept)
@@ -39,7 +38,9 @@ async def test_a_browser_gets_a_page(tmp_path: Path, accept: str) -> None:
         assert reply.headers["cache-control"] == "no-store"
 
 
-@every("accept", [None, "*/*", "text/plain", "application/json", "text/html;q=0", "text/htmlx", "x-text/html", ""])
+@pytest.mark.parametrize(
+    "accept", [None, "*/*", "text/plain", "application/json", "text/html;q=0", "text/htmlx", "x-text/html", ""]
+)
 async def test_others_get_text(tmp_path: Path, accept: str | None) -> None:
     async with house(tmp_path) as here:
         reply = await home(here, accept)

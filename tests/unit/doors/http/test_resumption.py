@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import HttpClient
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
@@ -132,7 +131,7 @@ async def test_a_stream_that_is_paused_ends_without_the_answer_which_is_fetched_
         await again.close()
 
 
-@every("kind", [FirstClient, HttpClient])
+@pytest.mark.parametrize("kind", [FirstClient, HttpClient])
 async def test_before_2025_11_25_events_have_ids_and_streams_no_empty_first_event(
     tmp_path: Path, kind: type[HttpClient]
 ) -> None:
@@ -183,7 +182,7 @@ async def test_a_stream_that_the_gateway_thinks_open_is_taken_over(tmp_path: Pat
         await new.close()
 
 
-@every("event_id", ["nonsense", "7", "7-1", "0-", "-1", "a-b", "0-1-1", "9" * 30 + "-1", "0- 1"])
+@pytest.mark.parametrize("event_id", ["nonsense", "7", "7-1", "0-", "-1", "a-b", "0-1-1", "9" * 30 + "-1", "0- 1"])
 async def test_an_id_nobody_knows_opens_the_stream_of_the_session(tmp_path: Path, event_id: str) -> None:
     async with house(tmp_path) as here, LatestClient(here.port) as client:
         wire, events = await resume(client, event_id)

@@ -14,7 +14,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.http_wire import Wire
 from tests.support.pairs import pairs
 from tests.unit.doors.rig import house
@@ -142,7 +141,7 @@ def _rows(name: str) -> Iterator[tuple[str, str, str, dict[str, int]]]:
             yield title, method, path, dict(zip(CREDENTIALS, map(int, statuses), strict=True))
 
 
-@every("name", TOKENS)
+@pytest.mark.parametrize("name", TOKENS)
 def test_the_golden_files_keep_the_rules(name: str) -> None:
     credentials = {route.path: route.credential for route in ROUTES}
     seen = set()

@@ -5,7 +5,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import MODERN, HttpClient
 from tests.support.http_wire import Wire, fetch, request_bytes
 from tests.support.waiting import until
@@ -42,7 +41,7 @@ async def test_every_page_says_what_it_should(tmp_path: Path) -> None:
 
 
 @both_loops
-@every("route", ["/", "/healthz", "/readyz", "/metrics", "/nothing"])
+@pytest.mark.parametrize("route", ["/", "/healthz", "/readyz", "/metrics", "/nothing"])
 def test_head_is_get_without_the_body(loop_factory: Loop, tmp_path: Path, route: str) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
@@ -89,7 +88,7 @@ async def test_a_token_is_needed_everywhere_but_for_the_two_probes(tmp_path: Pat
 
 
 @pytest.mark.law
-@every("route", ROUTES)
+@pytest.mark.parametrize("route", ROUTES)
 async def test_host_and_origin_are_checked_on_every_route(tmp_path: Path, route: str) -> None:
     async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
         assert (await wire.ask(request_bytes("GET", route, host="evil.example"))).status == 421

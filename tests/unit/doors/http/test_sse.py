@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, HttpClient
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
@@ -137,7 +136,7 @@ async def test_a_session_belongs_to_whoever_opened_it(tmp_path: Path) -> None:
         await client.wire.close()
 
 
-@every(
+@pytest.mark.parametrize(
     ("path", "headers", "body", "status"),
     [
         ("/messages", JSON, b"{}", 400),

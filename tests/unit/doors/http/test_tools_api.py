@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import jsonschema
 import pytest
-from tests.support.cases import every
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
 from tests.support.waiting import until
 from tests.unit.discovery.rig import offer_of, parameters, tool
@@ -141,7 +140,7 @@ async def test_tools_are_told_why_they_were_found(tmp_path: Path) -> None:
         assert "why" not in told(await get(here, f"{DISCOVER}?query=screenshot"), 200)["tools"][0]
 
 
-@every("query", ["tags=a&tags=b", "tags=a,b", "tags=a%2C%20b", "tags=,a,&tags=b"])
+@pytest.mark.parametrize("query", ["tags=a&tags=b", "tags=a,b", "tags=a%2C%20b", "tags=,a,&tags=b"])
 async def test_tags_come_one_by_one_or_with_commas(tmp_path: Path, query: str) -> None:
     async with shop(tmp_path) as here:
         by_query = await get(here, f"{DISCOVER}?query=page&{query}")
@@ -150,7 +149,7 @@ async def test_tags_come_one_by_one_or_with_commas(tmp_path: Path, query: str) -
         assert by_query.body == by_body.body
 
 
-@every(
+@pytest.mark.parametrize(
     ("query", "words"),
     [
         ("", "`query` is missing"),
@@ -199,7 +198,7 @@ async def test_right_after_a_start_tools_are_waited_for(tmp_path: Path) -> None:
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     "headers",
     [
         {},
@@ -220,15 +219,15 @@ async def test_json_is_taken_as_curl_sends_it(tmp_path: Path, headers: dict[str,
             assert (await post(here, path, body, headers)).status == 200
 
 
-@every("media", ["text/plain", "multipart/form-data; boundary=x", "application/jsonx", "text/json"])
-@every("path", POSTS)
+@pytest.mark.parametrize("media", ["text/plain", "multipart/form-data; boundary=x", "application/jsonx", "text/json"])
+@pytest.mark.parametrize("path", POSTS)
 async def test_other_types_are_not_taken(tmp_path: Path, path: str, media: str) -> None:
     async with shop(tmp_path) as here:
         reply = await post(here, path, {"query": "page"}, {"Content-Type": media})
         assert refused(reply, 415)[0] == "TL410"
 
 
-@every(
+@pytest.mark.parametrize(
     ("path", "body", "code", "words"),
     [
         (DISCOVER, b"", "TL323", "The body is empty"),
@@ -275,7 +274,7 @@ async def test_a_body_that_is_not_understood_says_what_is_wrong(
         assert not here.desk.ended, "no server was asked"
 
 
-@every("path", POSTS)
+@pytest.mark.parametrize("path", POSTS)
 async def test_a_body_over_the_limit_is_refused_in_the_words_of_rest(tmp_path: Path, path: str) -> None:
     async with shop(tmp_path, body_bytes=100) as here:
         assert refused(await post(here, path, {"query": "x" * 100}), 413)[0] == "TL308"
@@ -283,7 +282,7 @@ async def test_a_body_over_the_limit_is_refused_in_the_words_of_rest(tmp_path: P
         assert json.loads(other.body)["error"]["data"]["code"] == "TL308"
 
 
-@every("path", POSTS)
+@pytest.mark.parametrize("path", POSTS)
 async def test_what_belongs_into_the_body_is_not_taken_from_the_query(tmp_path: Path, path: str) -> None:
     async with shop(tmp_path) as here:
         assert refused(await post(here, f"{path}?session=x", {"query": "page"}), 400)[0] == "TL323"
@@ -318,7 +317,7 @@ async def test_what_is_given_under_a_handle_is_kept_apart(tmp_path: Path) -> Non
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("tool_id", "status", "code", "detail"),
     [
         ("web_screenshot", 400, "TL318", "Tool web_screenshot not provisioned. Use provision_tools first."),
@@ -357,7 +356,7 @@ def failure(code: Any, message: str, **more: Any) -> Failure:
     return Failure(Problem(code=code, message=message, source="web", tool="screenshot", **more))
 
 
-@every(
+@pytest.mark.parametrize(
     ("outcome", "status", "expected"),
     [
         (failure(SOURCE_DOWN, "Server web is down: gone", hint="look"), 503, {"code": "TL201", "hint": "look"}),
@@ -499,7 +498,7 @@ EVERY = [("GET", f"{DISCOVER}?query=screenshot"), ("GET", BUDGET), *(("POST", pa
 
 
 @pytest.mark.law
-@every(("method", "path"), EVERY)
+@pytest.mark.parametrize(("method", "path"), EVERY)
 async def test_a_web_page_cannot_use_tools_behind_its_readers_back(tmp_path: Path, method: str, path: str) -> None:
     """What a browser sends for other sites without asking first: forms, plain text, pictures."""
     body = json.dumps({**SCREENSHOT, "tool_ids": ["web_screenshot"], "query": "screenshot"}).encode()

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.client import META, encode
 from tests.unit.doors.mcp.talks import Talk, legacy, modern
 from tests.unit.router.fakes import OK, whole_offer
@@ -29,7 +29,7 @@ async def ask(talk: Talk, method: str, params: dict[str, Any], outcome: Any = OK
 # -- what goes to the server ------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "params", "sent"),
     [
         ("prompts/get", {"name": "p", "arguments": {"a": "1"}}, {"name": "p", "arguments": {"a": "1"}}),
@@ -58,7 +58,7 @@ async def test_every_method_reaches_its_server_with_what_its_client_says(
         assert talk.pipes.lines[-1].endswith(b'"result":{"x":1.10}}\n')
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "params"),
     [
         ("tools/call", {}),
@@ -143,7 +143,7 @@ async def test_a_modern_client_hears_its_progress_and_the_log_it_asked_for(tmp_p
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("raw", "hints"),
     [
         (b'{"contents":[]}', (0, "private")),
@@ -163,7 +163,7 @@ async def test_a_modern_client_learns_how_long_what_it_read_holds(
         assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", *hints)
 
 
-@every(
+@pytest.mark.parametrize(
     ("version", "server", "structured"),
     [("2025-11-25", "2025-11-25", [1]), ("2025-11-25", NEW, None), ("2024-11-05", "2025-11-25", None)],
 )
@@ -203,7 +203,7 @@ async def test_a_missing_resource_has_the_number_of_its_clients_era(tmp_path: Pa
             assert (await answer).error == {"code": -32602, "message": "not here", "data": data}
 
 
-@every(("theirs", "ours"), [(-32020, -32603), (-32021, -32602), (-32022, -32603), (-32042, -32042)])
+@pytest.mark.parametrize(("theirs", "ours"), [(-32020, -32603), (-32021, -32602), (-32022, -32603), (-32042, -32042)])
 async def test_a_legacy_client_never_sees_codes_of_the_modern_era(tmp_path: Path, theirs: int, ours: int) -> None:
     async with legacy(tmp_path) as talk:
         error = {"message": "theirs", "data": {"requiredCapabilities": {}}}

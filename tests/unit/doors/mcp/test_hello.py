@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tests.support.answers import Answer
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, MODERN, HttpClient, encode, modern_headers, modern_meta
 from tests.unit.doors.rig import House, echo, house
 
@@ -100,7 +99,7 @@ async def test_a_greeting_waits_a_moment_for_servers_that_start_and_no_longer(
         assert "Here I am." in (await third).result["instructions"]
 
 
-@every("capabilities", [[], "all", 7, None])
+@pytest.mark.parametrize("capabilities", [[], "all", 7, None])
 async def test_capabilities_that_are_no_object_are_refused(tmp_path: Path, capabilities: Any) -> None:
     async with house(tmp_path) as here, here.modern() as modern:
         params = {**opening(), "capabilities": capabilities}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.client import META, encode
 from tests.unit.doors.mcp.talks import legacy, modern
 from tests.unit.router.fakes import OK
@@ -12,7 +12,7 @@ from tests.unit.router.fakes import OK
 MESSAGE = "notifications/message"
 
 
-@every("level", ["verbose", "", 3, None, "INFO"])
+@pytest.mark.parametrize("level", ["verbose", "", 3, None, "INFO"])
 async def test_only_levels_that_exist_can_be_set(tmp_path: Path, level: Any) -> None:
     async with legacy(tmp_path) as talk:
         talk.send({"id": 1, "method": "logging/setLevel", "params": {"level": level}})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.listening import listening
@@ -37,7 +36,7 @@ async def next_method(events: AsyncIterator[bytes]) -> str:
             return json.loads(event)["method"]
 
 
-@every(("offered", "method"), CHANGES)
+@pytest.mark.parametrize(("offered", "method"), CHANGES)
 async def test_legacy_clients_hear_of_the_list_that_changed_and_of_no_other(
     tmp_path: Path, offered: dict[str, Any], method: str
 ) -> None:
@@ -48,7 +47,7 @@ async def test_legacy_clients_hear_of_the_list_that_changed_and_of_no_other(
         assert await next_method(events) == method, "nothing else came in between"
 
 
-@every(("offered", "method"), CHANGES)
+@pytest.mark.parametrize(("offered", "method"), CHANGES)
 async def test_modern_clients_hear_of_the_lists_that_they_asked_for(
     tmp_path: Path, offered: dict[str, Any], method: str
 ) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import META, encode, modern_headers
 from tests.support.waiting import until
 from tests.unit.doors.mcp.talks import EVERYTHING, FORM, YES, Asking, Modern, make_modern, modern
@@ -97,7 +96,7 @@ async def test_of_two_at_once_only_one_waits(tmp_path: Path) -> None:
         assert asking.result == YES
 
 
-@every(
+@pytest.mark.parametrize(
     "params",
     [
         {"arguments": {"a": 2}},
@@ -344,7 +343,7 @@ async def test_urls_to_visit_become_questions_and_the_retry_calls_again(tmp_path
         assert (await retry).result["content"] == []
 
 
-@every(
+@pytest.mark.parametrize(
     ("capabilities", "data"),
     [
         ({"elicitation": {"form": {}}}, VISIT["data"]),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import encode
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
@@ -68,7 +67,7 @@ async def test_a_clients_error_passes_as_it_is(tmp_path: Path) -> None:
         assert asking.error == {"code": -1, "message": "no", "data": [1]}
 
 
-@every("result", [b"1", b"null", b"[]", b'"x"'])
+@pytest.mark.parametrize("result", [b"1", b"null", b"[]", b'"x"'])
 async def test_what_is_no_object_is_no_answer(tmp_path: Path, result: bytes) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(await talk.call())
@@ -88,7 +87,7 @@ async def test_answers_that_nobody_waits_for_are_ignored(tmp_path: Path) -> None
         assert asking.result == YES
 
 
-@every(
+@pytest.mark.parametrize(
     ("capabilities", "version", "method", "params", "code"),
     [
         ({"roots": {}}, "2025-11-25", ELICITATION, FORM, -32601),

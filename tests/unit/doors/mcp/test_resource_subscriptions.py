@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import CLIENT_INFO, META
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.listening import piped
@@ -137,7 +136,7 @@ async def test_refusals_pass_and_leave_nothing_behind(tmp_path: Path) -> None:
         assert (await client.request(SUBSCRIBE, {"uri": "y:1"})).result == {}
 
 
-@every("params", [None, {}, {"uri": 7}, {"uri": None}, {"uri": ["x:1"]}, {"uri": "x:" + "1" * 9000}])
+@pytest.mark.parametrize("params", [None, {}, {"uri": 7}, {"uri": None}, {"uri": ["x:1"]}, {"uri": "x:" + "1" * 9000}])
 async def test_a_uri_is_a_string_of_some_length(tmp_path: Path, params: dict[str, Any] | None) -> None:
     async with house(tmp_path) as here, here.client() as client:
         for method in (SUBSCRIBE, UNSUBSCRIBE):

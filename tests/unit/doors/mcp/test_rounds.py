@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import FORM, YES, Talk, legacy, make_modern
 from tests.unit.router.fakes import OK
@@ -105,7 +105,7 @@ async def test_a_server_that_never_has_enough_is_cut_off(tmp_path: Path) -> None
         assert len(talk.conversation.calls) == 0
 
 
-@every(
+@pytest.mark.parametrize(
     ("answer", "given"),
     [
         ({"result": {"action": "decline"}}, {"action": "decline"}),
@@ -135,7 +135,7 @@ async def test_without_a_models_answer_the_call_fails_and_the_rest_is_taken_back
         assert not talk.source.held
 
 
-@every(
+@pytest.mark.parametrize(
     "raw",
     [
         b'{"resultType":"input_required"}',

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.client import META, modern_meta
 from tests.support.waiting import until
 from tests.unit.doors.mcp.listening import listening, opened, piped
@@ -49,7 +48,7 @@ def watched(here: House) -> list[str]:
     return [watch.uri for watch in here.source.watches if not watch.closed]
 
 
-@every("id_of_listen", [7, "7", "seven", 0])
+@pytest.mark.parametrize("id_of_listen", [7, "7", "seven", 0])
 async def test_updates_come_under_the_id_of_the_listen(tmp_path: Path, id_of_listen: Any) -> None:
     async with house(tmp_path) as here:
         resourceful(here, "x:1", "x:2")
@@ -159,7 +158,7 @@ async def test_a_client_that_leaves_before_the_acknowledgement_leaves_nothing(tm
         assert not len(here.server.listens)
 
 
-@every(
+@pytest.mark.parametrize(
     "notifications",
     [
         {"toolsListChanged": 1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.doors.relay.messages import (
     answer_in,
@@ -26,7 +26,7 @@ def request(method: str, params: str = "{}", id: str = "7") -> bytes:  # noqa: A
     return f'{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}'.encode()
 
 
-@every(
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         (
@@ -70,7 +70,7 @@ def test_headers_repeat_what_the_body_says(line: bytes, expected: dict[str, str]
     assert headers == expected
 
 
-@every(
+@pytest.mark.parametrize(
     ("data", "kind"),
     [
         (b'{"jsonrpc":"2.0","id":7,"result":{}}', "answer"),

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 from tests.property.test_jsonrpc import Writer, read
-from tests.support.cases import every
 from tests.support.pairs import IN_FULL
 from tests.unit.links.mcp.memory_lane import MemoryLane
 
@@ -48,7 +47,7 @@ class Server:
         return data if self._random.random() < 0.9 else data[: self._random.randrange(len(data))]
 
 
-@every("seed", range(20 if IN_FULL else 5))
+@pytest.mark.parametrize("seed", range(20 if IN_FULL else 5))
 async def test_whatever_a_server_writes_every_request_ends_once(seed: int) -> None:
     lane, server, random = MemoryLane(), Server(seed), Random(seed)
     ends: dict[Request, list[Outcome | None]] = {}

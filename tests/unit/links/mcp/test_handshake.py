@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import PATIENCE_S
 from tests.unit.links.mcp.memory_lane import MemoryLane
 
@@ -67,13 +66,13 @@ async def test_a_legacy_server_is_initialized_after_the_probe() -> None:
     assert lane.stamp == b""
 
 
-@every("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_legacy_version_is_spoken(version: str) -> None:
     session = await shake_hands(server(initialize={**LEGACY, "protocolVersion": version}), "legacy", b"{}", PATIENCE_S)
     assert session.hello.protocol_version == version
 
 
-@every("era", ["legacy", "modern"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_whose_era_is_known_is_not_probed(era: Any) -> None:
     lane = server(discover=MODERN, initialize=LEGACY)
     session = await shake_hands(lane, era, b"{}", PATIENCE_S)
@@ -106,7 +105,7 @@ async def test_a_slow_modern_server_is_still_recognised() -> None:
     assert session.lane.stamp
 
 
-@every(
+@pytest.mark.parametrize(
     "discover",
     [
         {"supportedVersions": ["2099-01-01"]},
@@ -141,14 +140,16 @@ async def test_a_server_that_serves_only_versions_we_do_not_is_given_up() -> Non
     assert lane.methods() == ["server/discover"]
 
 
-@every("version", ["2026-07-28", "2099-01-01", ""])
+@pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", ""])
 async def test_an_initialize_answered_with_a_version_we_do_not_speak_fails(version: str) -> None:
     lane = server(initialize={**LEGACY, "protocolVersion": version})
     assert (await failure(lane, "legacy")).code is SOURCE_PROTOCOL
     assert "notifications/initialized" not in lane.methods()
 
 
-@every("result", [b'{"protocolVersion":1}', b'{"protocolVersion":"2025-06-18","instructions":1}', b"{}"])
+@pytest.mark.parametrize(
+    "result", [b'{"protocolVersion":1}', b'{"protocolVersion":"2025-06-18","instructions":1}', b"{}"]
+)
 async def test_an_initialize_result_that_is_none_fails(result: bytes) -> None:
     assert (await failure(server(initialize=result), "legacy")).code is SOURCE_PROTOCOL
 
@@ -160,7 +161,7 @@ async def test_a_refused_initialize_says_who_refused_what() -> None:
     assert "initialize" in problem.message
 
 
-@every(
+@pytest.mark.parametrize(
     "discover",
     [
         b'{"supportedVersions":["2026-07-28"],"x":1,"x":2}',
@@ -168,7 +169,7 @@ async def test_a_refused_initialize_says_who_refused_what() -> None:
         b'{"supportedVersions":["2026-07-28"],"_meta":{"a":1,"a":1}}',
     ],
 )
-@every("era", [None, "modern"])
+@pytest.mark.parametrize("era", [None, "modern"])
 async def test_doubtful_members_of_a_modern_hello_cost_only_the_servers_name(discover: bytes, era: Any) -> None:
     session = await shake_hands(server(discover=discover), era, b"{}", PATIENCE_S)
     assert session.era == "modern"
@@ -183,7 +184,7 @@ async def test_a_server_that_never_answers_fails_at_the_deadline() -> None:
     assert not lane.pending
 
 
-@every("era", [None, "legacy", "modern"])
+@pytest.mark.parametrize("era", [None, "legacy", "modern"])
 async def test_a_lane_that_is_lost_in_the_handshake_says_why(era: Any) -> None:
     lane = MemoryLane(lambda lane, _: lane.lose(lane.problem(SOURCE_LOST, "exited with status 3")))
     assert "exited with status 3" in (await failure(lane, era)).message

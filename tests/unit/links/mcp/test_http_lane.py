@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.waiting import at_most, until
 from tests.unit.links.mcp.memory_lane import new_call
@@ -135,7 +134,7 @@ def test_a_legacy_request_carries_version_session_and_our_own_headers(loop_facto
 
 
 @both_loops
-@every("name", ["t", "näme", "a b", " edge", "a\r\nX-Evil: 1", "=?base64?x?="])
+@pytest.mark.parametrize("name", ["t", "näme", "a b", " edge", "a\r\nX-Evil: 1", "=?base64?x?="])
 def test_a_modern_request_mirrors_method_and_name(loop_factory: Loop, name: str) -> None:
     from trunkline.wire.mcp.modern import decode_header
 
@@ -157,7 +156,7 @@ def test_a_modern_request_mirrors_method_and_name(loop_factory: Loop, name: str)
 
 
 @both_loops
-@every("arguments", [b'{"x":1e400}', b'{"x":%b}' % (b"9" * 3000)])
+@pytest.mark.parametrize("arguments", [b'{"x":1e400}', b'{"x":%b}' % (b"9" * 3000)])
 def test_numbers_of_any_size_reach_a_modern_server(loop_factory: Loop, arguments: bytes) -> None:
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:
@@ -195,7 +194,7 @@ def test_an_answer_may_come_as_a_stream_with_news_before_it(loop_factory: Loop) 
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     ("answer", "code", "says"),
     [
         (http(b"<html>", 200, Content_Type="text/html"), SOURCE_PROTOCOL, "<html>"),
@@ -240,7 +239,7 @@ def test_a_bad_answer_fails_that_call_and_the_next_one_works(
 
 
 @both_loops
-@every("status", [400, 404, 500])
+@pytest.mark.parametrize("status", [400, 404, 500])
 def test_a_servers_own_error_behind_an_error_status_is_passed_on(loop_factory: Loop, status: int) -> None:
     error = b'{"code":-32020,"message":"m", "data":[1.10]}'
 
@@ -328,7 +327,7 @@ def test_a_tool_that_speaks_of_a_session_has_run_and_is_not_repeated(loop_factor
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     "answer",
     [
         http(b"", 404),
@@ -418,7 +417,7 @@ GIVEN_UP = Failure(Problem(code=SOURCE_LOST, message="given up"))
 
 
 @both_loops
-@every("modern", [False, True])
+@pytest.mark.parametrize("modern", [False, True])
 def test_a_call_given_up_closes_its_stream_and_a_legacy_server_is_told(loop_factory: Loop, modern: bool) -> None:
     async def main() -> None:
         closed = asyncio.Event()
@@ -516,7 +515,7 @@ def test_news_on_the_standalone_stream_is_heard_and_the_stream_kept_open(loop_fa
 
 
 @both_loops
-@every("status", [405, 404, 400])
+@pytest.mark.parametrize("status", [405, 404, 400])
 def test_a_server_without_a_stream_is_asked_once(loop_factory: Loop, status: int) -> None:
     async def main() -> None:
         async with scripted(listening(http(b"", status))) as server, lane_to(server.url) as lane:
@@ -627,7 +626,7 @@ def test_headers_of_one_call_go_to_a_modern_server_with_that_call_alone(loop_fac
 
 
 @both_loops
-@every("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 def test_a_task_is_named_in_a_header_and_a_notification_says_its_method(loop_factory: Loop, method: str) -> None:
     async def main() -> None:
         async with scripted(answering(ok)) as server, lane_to(server.url) as lane:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.test_http_lane import event, failed, http, lane_to, outcome, parts, result, sent, stream
 from tests.unit.links.scripted_server import Peer, Scripted, both_loops, run_on, scripted
@@ -58,7 +57,7 @@ def gets(server: Scripted) -> list[dict[str, str]]:
 
 
 @both_loops
-@every("whole", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
 def test_an_answer_whose_stream_ended_early_is_fetched_from_the_last_event_on(loop_factory: Loop, whole: bool) -> None:
     async def main() -> None:
         async with scripted(Poller(stream(PRIMED, end=whole), rest)) as server, lane_to(server.url) as lane:
@@ -105,7 +104,7 @@ def test_the_server_says_how_long_to_wait(loop_factory: Loop) -> None:
 
 
 @both_loops
-@every("status", [405, 404, 400, 500])
+@pytest.mark.parametrize("status", [405, 404, 400, 500])
 def test_a_server_that_refuses_the_rest_may_have_run_the_call(loop_factory: Loop, status: int) -> None:
     async def main() -> None:
         refusal = lambda message: http(b"", status)  # noqa: E731

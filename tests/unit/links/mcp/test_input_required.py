@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Failure, NeedsInput, Request, Result
@@ -29,19 +29,19 @@ def answered(
     return call
 
 
-@every("method", ["tools/call", "prompts/get", "resources/read"])
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 async def test_a_result_that_asks_for_input_arrives_byte_for_byte(method: str) -> None:
     raw = b'{ "resultType": "input_required","requestState":"\\u00e9","inputRequests":{"a":%b},"x":1.10}'
     raw %= json.dumps(FORM).encode()
     assert answered(modern_lane(), raw, method).outcome == NeedsInput(raw)
 
 
-@every("result", [{"requestState": ""}, {"inputRequests": {}}, {"inputRequests": {"k": FORM}}])
+@pytest.mark.parametrize("result", [{"requestState": ""}, {"inputRequests": {}}, {"inputRequests": {"k": FORM}}])
 async def test_either_of_requests_and_state_is_enough(result: dict[str, Any]) -> None:
     assert isinstance(answered(modern_lane(), result).outcome, NeedsInput)
 
 
-@every(
+@pytest.mark.parametrize(
     ("result", "method"),
     [
         ({}, "tools/call"),
@@ -65,7 +65,7 @@ async def test_a_result_that_asks_what_it_may_not_fails_the_call(result: Any, me
     assert lane.counted == ["protocol_errors"]
 
 
-@every(
+@pytest.mark.parametrize(
     "result",
     [
         b'{"resultType":"complete","content":[{"type":"text","text":"input_required"}]}',
@@ -103,7 +103,7 @@ async def test_a_task_arrives_where_the_client_knows_tasks() -> None:
     assert bytes(outcome.raw) == TASK
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "capabilities"),
     [("tools/call", b"{}"), ("tools/call", b'{"extensions":{"x/y":{}}}'), ("prompts/get", KNOWS_TASKS)],
 )
@@ -115,7 +115,9 @@ async def test_a_task_that_the_client_cannot_expect_fails_the_call(method: str, 
     assert lane.counted == ["protocol_errors"]
 
 
-@every("result", [b'{"content":[],"x":"task"}', b'{"resultType":"complete","structuredContent":"task"}'])
+@pytest.mark.parametrize(
+    "result", [b'{"content":[],"x":"task"}', b'{"resultType":"complete","structuredContent":"task"}']
+)
 async def test_the_word_alone_makes_no_task(result: bytes) -> None:
     assert isinstance(answered(modern_lane(), result).outcome, Result)
     assert isinstance(answered(MemoryLane(), TASK).outcome, Result)

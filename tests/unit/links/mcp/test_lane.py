@@ -4,7 +4,6 @@ import asyncio
 import time
 
 import pytest
-from tests.support.cases import every
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import STREAM_CLOSED, Call, Failure, Outcome, RemoteError, Request, Result
@@ -26,7 +25,7 @@ def problem(outcome: Outcome | None) -> Problem:
 # Answers -------------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     "result", [b"{}", b'{"a":1.10,"b":[ ]}', b'{"id":7,"error":{}}', b'{"x":1e400,"x":2}', b'{"u":"\\u00e9\xc3\xa9"}']
 )
 async def test_a_result_arrives_byte_for_byte(result: bytes) -> None:
@@ -63,7 +62,7 @@ async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
     assert request.outcome == RemoteError(b'{"code":-1, "message":"m","data":[1.10]}')
 
 
-@every(
+@pytest.mark.parametrize(
     "answer",
     [
         b'{"jsonrpc":"2.0","id":1}',
@@ -93,7 +92,7 @@ async def test_an_answer_that_is_none_fails_its_own_request_and_no_other(answer:
     assert isinstance(other.outcome, Result)
 
 
-@every(
+@pytest.mark.parametrize(
     "noise",
     [
         b"Server listening on stdio",
@@ -118,7 +117,7 @@ async def test_noise_costs_nothing(noise: bytes) -> None:
     assert isinstance(request.outcome, Result)
 
 
-@every("answer_id", [b"2", b"0", b"-1", b'"1"', b"1.0", b"null", b"[]", b"9" * 5000, b"1e0"])
+@pytest.mark.parametrize("answer_id", [b"2", b"0", b"-1", b'"1"', b"1.0", b"null", b"[]", b"9" * 5000, b"1e0"])
 async def test_an_answer_to_nothing_we_asked_is_counted_and_dropped(answer_id: bytes) -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
@@ -160,7 +159,7 @@ async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
     assert seen == [b'{"progressToken":1,"progress":0.10}']
 
 
-@every(
+@pytest.mark.parametrize(
     ("params", "counter"),
     [
         (b'{"progressToken":2,"progress":1}', "unmatched_progress"),
@@ -231,7 +230,9 @@ async def test_a_call_that_takes_no_notices_leaves_them_to_the_lane() -> None:
     assert heard == ["notifications/message"]
 
 
-@every("method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"])
+@pytest.mark.parametrize(
+    "method", ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated"]
+)
 async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: str) -> None:
     lane, notices, heard = MemoryLane(), [], []
     lane.on_notification = lambda method, params: heard.append(method)
@@ -240,7 +241,7 @@ async def test_news_of_lists_and_resources_is_never_taken_for_a_calls(method: st
     assert (notices, heard) == ([], [f"notifications/{method}"])
 
 
-@every("params", [b"[1]", b"null", b'"x"'])
+@pytest.mark.parametrize("params", [b"[1]", b"null", b'"x"'])
 async def test_a_notification_without_an_object_is_counted_and_dropped(params: bytes) -> None:
     lane = MemoryLane()
     lane.on_notification = lambda method, params: pytest.fail("dropped")
@@ -279,7 +280,7 @@ async def test_what_is_no_message_in_a_batch_costs_nothing_else() -> None:
     assert lane.counted == ["noise_lines"] * 4
 
 
-@every("broken", [b'[{"jsonrpc":"2.0","id":1,"result":{}}', b'[{"id":1,"result":{}},\xff]'])
+@pytest.mark.parametrize("broken", [b'[{"jsonrpc":"2.0","id":1,"result":{}}', b'[{"id":1,"result":{}},\xff]'])
 async def test_a_broken_batch_is_noise(broken: bytes) -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
@@ -337,7 +338,7 @@ async def test_asking_in_vain_ends_at_its_deadline_and_is_cancelled() -> None:
     assert not lane.pending
 
 
-@every("method", ["initialize", "server/discover"])
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
 async def test_opening_requests_are_never_cancelled(method: str) -> None:
     lane = MemoryLane()
     await lane.ask(method, b"{}", 0.01)

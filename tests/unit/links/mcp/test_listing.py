@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
 from tests.unit.links.mcp.test_http_lane import lane_to
 from tests.unit.links.scripted_server import Peer, http, scripted
@@ -97,7 +96,7 @@ async def test_more_tools_than_anyone_needs_are_cut(monkeypatch: pytest.MonkeyPa
     assert len((await snapshot_of(*pages)).tools) == 4
 
 
-@every(
+@pytest.mark.parametrize(
     "bad",
     [
         b'{"description":"no name"}',
@@ -125,7 +124,9 @@ async def test_the_first_of_two_tools_with_one_name_holds() -> None:
     assert [tool.definition for tool in snapshot.tools] == [b'{"name":"a","n":1}']
 
 
-@every("page", [b"{}", b'{"tools":{}}', b'{"tools":null}', b'{"tools":[],"nextCursor":1}', b'{"tools":"x"}'])
+@pytest.mark.parametrize(
+    "page", [b"{}", b'{"tools":{}}', b'{"tools":null}', b'{"tools":[],"nextCursor":1}', b'{"tools":"x"}']
+)
 async def test_what_is_no_list_is_a_problem_of_the_server(page: bytes) -> None:
     with pytest.raises(GatewayError) as failed:
         await snapshot_of(page)

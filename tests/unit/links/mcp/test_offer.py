@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
 
@@ -100,7 +99,7 @@ async def test_all_four_lists_are_one_snapshot() -> None:
         assert snapshot.freshness == {}
 
 
-@every("capability", ["tools", "prompts", "resources"])
+@pytest.mark.parametrize("capability", ["tools", "prompts", "resources"])
 async def test_a_server_is_asked_only_for_what_it_declares(capability: str) -> None:
     server = Server({capability: {}})
     async with offered(server) as (_, kept):
@@ -117,7 +116,7 @@ async def test_a_server_without_templates_has_none_and_nothing_is_wrong() -> Non
         assert kept.snapshots[-1].warnings == ()
 
 
-@every("method", ["prompts/list", "resources/list", "resources/templates/list"])
+@pytest.mark.parametrize("method", ["prompts/list", "resources/list", "resources/templates/list"])
 async def test_a_list_that_fails_costs_the_others_nothing(method: str) -> None:
     server = Server()
     server.errors[method] = -32603
@@ -148,7 +147,7 @@ async def test_a_slow_list_delays_nothing_and_is_published_when_it_comes(monkeyp
         await until(lambda: kept.last == ALL, "so is the last one")
 
 
-@every("kind", ["tools", "prompts", "resources"])
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 async def test_a_change_that_is_announced_during_the_first_list_is_one_more_round(kind: str) -> None:
     server = Server()
     held = server.slow["tools/list"] = []
@@ -183,7 +182,7 @@ async def test_what_is_no_longer_declared_is_gone_at_once() -> None:
         assert kept.last == {"tools": ["t"], "prompts": [], "resources": [], "templates": []}
 
 
-@every(
+@pytest.mark.parametrize(
     ("said", "ttl_ms", "public"),
     [
         ({"ttlMs": 5000, "cacheScope": "public"}, 5000, True),
@@ -208,7 +207,7 @@ async def test_how_long_a_modern_list_holds_is_kept(said: dict[str, Any], ttl_ms
 # Changes -------------------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("kind", "methods"),
     [
         ("tools", {"tools/list"}),
@@ -300,7 +299,7 @@ async def test_nothing_is_fetched_twice_within_a_moment() -> None:
 
 
 @pytest.mark.usefixtures("nothing_holds")
-@every(("ttl_ms", "fetched"), [(1, 2), (60_000, 1), (0, 1)])
+@pytest.mark.parametrize(("ttl_ms", "fetched"), [(1, 2), (60_000, 1), (0, 1)])
 async def test_a_list_whose_time_is_over_is_fetched_even_if_changes_are_announced(ttl_ms: int, fetched: int) -> None:
     server = Server({"tools": {"listChanged": True}}, era="modern")
     server.extra = {"ttlMs": ttl_ms}

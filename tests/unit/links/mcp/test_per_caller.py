@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Caller, Request
@@ -44,7 +43,7 @@ def test_each_request_says_what_its_caller_can_be_asked_and_wants_to_hear() -> N
         assert own == quiet
 
 
-@every("tasks", [True, False])
+@pytest.mark.parametrize("tasks", [True, False])
 def test_our_own_requests_about_tasks_say_that_we_know_them_where_the_server_does(tasks: bool) -> None:
     stamps = Stamps(logs=False, tasks=tasks)
     known = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -59,7 +58,7 @@ def test_a_legacy_client_that_named_no_level_hears_what_is_worth_knowing() -> No
     assert stamped(Stamps(logs=True), call_of(version="2025-06-18", log_level="debug"))[LOG_LEVEL] == "debug"
 
 
-@every(("logs", "level"), [(False, "debug"), (True, "loud"), (True, "")])
+@pytest.mark.parametrize(("logs", "level"), [(False, "debug"), (True, "loud"), (True, "")])
 def test_no_level_is_named_to_a_server_that_keeps_none_or_where_it_is_none(logs: bool, level: str) -> None:
     assert LOG_LEVEL not in stamped(Stamps(logs=logs), call_of(log_level=level))
 
@@ -100,7 +99,7 @@ async def test_a_level_that_is_never_confirmed_does_not_keep_the_lane_busy(monke
     await until(lambda: lane.idle, "it is given up")
 
 
-@every(("declared", "told"), [(b'{"tools":{},"logging":{}}', ["debug"]), (b'{"tools":{}}', [])])
+@pytest.mark.parametrize(("declared", "told"), [(b'{"tools":{},"logging":{}}', ["debug"]), (b'{"tools":{}}', [])])
 async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[str]) -> None:
     hello = b'{"protocolVersion":"2025-06-18","capabilities":%b,"serverInfo":{"name":"m"}}' % declared
 
@@ -116,6 +115,8 @@ async def test_only_a_server_that_has_logs_is_told(declared: bytes, told: list[s
     assert levels_told(lane) == told
 
 
-@every(("params", "level"), [(b'{"level":"info"}', "info"), (b"{}", ""), (b"[]", ""), (b'{"level":1}', "")])
+@pytest.mark.parametrize(
+    ("params", "level"), [(b'{"level":"info"}', "info"), (b"{}", ""), (b"[]", ""), (b'{"level":1}', "")]
+)
 def test_the_level_of_a_request_to_set_it(params: bytes, level: str) -> None:
     assert level_in(params) == level

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call, session_on
 
@@ -80,7 +79,7 @@ def answer(opener: Opener, call: Call) -> None:
 # Who needs a seat ----------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("caller", "needs"),
     [
         (Caller(), False),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 from tests.support.ports import free_port
 from tests.support.waiting import at_most
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
@@ -57,7 +57,7 @@ async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_t
     assert len(lane.sent) == 1
 
 
-@every("id_json", [b"7", b'"7"', b"-1", b'"\\u00e9 \\n"', b"123456789012345678"])
+@pytest.mark.parametrize("id_json", [b"7", b'"7"', b"-1", b'"\\u00e9 \\n"', b"123456789012345678"])
 async def test_the_servers_id_comes_back_as_it_was_written(id_json: bytes) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -135,7 +135,7 @@ async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() ->
 # What may be asked ---------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("capabilities", "method", "params", "code"),
     [
         (b"{}", "elicitation/create", FORM, -32601),
@@ -162,7 +162,7 @@ async def test_what_the_client_did_not_declare_is_refused(
     assert (lane.sent[0]["id"], lane.sent[0]["error"]["code"]) == (1, code)
 
 
-@every(
+@pytest.mark.parametrize(
     ("capabilities", "method", "params"),
     [
         (b'{"elicitation":{}}', "elicitation/create", FORM),
@@ -181,7 +181,7 @@ async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method
     assert lane.sent == []
 
 
-@every("id_json", [b"null", b"1.5", b"[1,\n2]", b"{}", b"true"])
+@pytest.mark.parametrize("id_json", [b"null", b"1.5", b"[1,\n2]", b"{}", b"true"])
 async def test_a_request_without_a_proper_id_is_counted_and_dropped(id_json: bytes) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -215,7 +215,7 @@ async def test_a_second_question_under_an_id_that_is_open_is_dropped() -> None:
     assert len(asked) == 3
 
 
-@every("answer", [b"[]", b"", b"null", b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize("answer", [b"[]", b"", b"null", b"[" * 100_000 + b"\n"])
 async def test_an_answer_that_is_none_becomes_an_error_for_the_server(answer: bytes) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -242,7 +242,7 @@ async def test_a_clients_progress_reaches_the_server_while_the_question_is_open(
     assert len(lane.sent) == 2
 
 
-@every("end", ["cancelled", "lost"])
+@pytest.mark.parametrize("end", ["cancelled", "lost"])
 async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: str) -> None:
     lane, asked = lane_that_declares(), []
     call = calling(lane, asked)
@@ -264,7 +264,7 @@ async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: s
     assert lane.sent == []
 
 
-@every("params", [{"requestId": 99}, {"requestId": None}, {}, []])
+@pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": None}, {}, []])
 async def test_a_cancellation_of_anything_else_is_for_whoever_tends_the_lane(params: Any) -> None:
     lane, asked = lane_that_declares(), []
     calling(lane, asked)
@@ -288,7 +288,7 @@ async def test_questions_of_calls_that_are_over_are_refused_and_withdrawn() -> N
     assert len(lane.questions) == 0
 
 
-@every("wire", [HttpLane, SseLane])
+@pytest.mark.parametrize("wire", [HttpLane, SseLane])
 async def test_a_server_that_asks_without_taking_answers_does_not_fill_the_memory(
     wire: type[HttpLane | SseLane],
 ) -> None:

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call
 from tests.unit.links.mcp.source_rig import Server, lane_of, living, ready, submitted
@@ -146,7 +145,7 @@ async def test_the_era_is_found_out_once() -> None:
         assert server.asked_for == [None, "modern"]
 
 
-@every(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
+@pytest.mark.parametrize(("before", "after"), [("legacy", "modern"), ("modern", "legacy")])
 async def test_a_server_that_comes_back_in_the_other_era_is_recognised(before: Era, after: Era) -> None:
     server = Server(before)
     async with living(server) as (_, book):
@@ -167,7 +166,7 @@ async def test_a_server_that_dies_of_the_probe_is_next_spoken_to_without_it() ->
 # Probes --------------------------------------------------------------------------------------------------------------
 
 
-@every(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
+@pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), ("modern", "server/discover")])
 async def test_a_quiet_server_is_probed(era: Era, method: str) -> None:
     server = Server(era)
     async with living(server, probe_every_s=0.02) as (_, book):
@@ -204,7 +203,7 @@ async def test_sessions_have_lanes_of_their_own_and_callers_without_one_share_th
         assert lane_of(again) == 3
 
 
-@every(("era", "shared"), [("modern", False), ("legacy", True), ("modern", True)])
+@pytest.mark.parametrize(("era", "shared"), [("modern", False), ("legacy", True), ("modern", True)])
 async def test_a_modern_or_shared_server_needs_one_lane_for_all(era: Era, shared: bool) -> None:
     server = Server(era)
     async with living(server, shared=shared) as (source, book):
@@ -276,7 +275,7 @@ async def test_ending_a_source_that_is_still_connecting_leaves_nothing() -> None
 # A call that a server refused before running it ----------------------------------------------------------------------
 
 
-@every("lane", [0, 1])
+@pytest.mark.parametrize("lane", [0, 1])
 async def test_a_storm_of_announced_changes_is_a_few_lists(lane: int) -> None:
     server = Server()
     async with living(server) as (source, book):
@@ -352,7 +351,7 @@ async def test_between_calls_the_session_is_asked_and_told() -> None:
         ]
 
 
-@every(("session", "shared"), [(None, False), ("one", True)])
+@pytest.mark.parametrize(("session", "shared"), [(None, False), ("one", True)])
 async def test_a_server_that_several_share_can_ask_nobody(session: str | None, shared: bool) -> None:
     server = Server()
     server.silent.add("tools/call")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import HELLO, MemoryLane, session_on
 from tests.unit.links.mcp.memory_lane import new_call as call_of
@@ -69,7 +68,7 @@ async def test_a_session_is_spoken_to_in_its_own_era_and_who_has_none_in_the_new
         assert server.asked_for == [None, "legacy", "legacy"]
 
 
-@every("failure", [SOURCE_PROTOCOL, SOURCE_LOST, SOURCE_START_FAILED])
+@pytest.mark.parametrize("failure", [SOURCE_PROTOCOL, SOURCE_LOST, SOURCE_START_FAILED])
 async def test_sessions_share_a_server_that_refuses_dies_of_or_ignores_initialize(failure: Code) -> None:
     server = EveryVersion(failure)
     async with living(server) as (source, book):

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.waiting import at_most, until
 from tests.unit.links.mcp.memory_lane import new_call
@@ -122,7 +121,7 @@ def test_messages_are_posted_to_the_endpoint_and_answered_on_the_stream(loop_fac
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     ("endpoint", "target"),
     [
         ("messages", b"/messages"),
@@ -146,7 +145,7 @@ def test_an_endpoint_is_read_as_a_link_from_the_stream(loop_factory: Loop, endpo
 
 @pytest.mark.law
 @both_loops
-@every(
+@pytest.mark.parametrize(
     "endpoint",
     [
         "http://localhost:PORT/messages",
@@ -171,7 +170,7 @@ def test_an_endpoint_of_another_origin_is_refused_and_sees_nothing_of_us(loop_fa
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     "endpoint",
     ["http://[::1/x", "http://127.0.0.1:99999/x", "/with space", "/ünïcode", "/x\x01y", "http://127.0.0.1:x/"],
 )
@@ -184,7 +183,7 @@ def test_an_endpoint_that_is_no_link_is_a_problem_of_the_server(loop_factory: Lo
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     ("answer", "code", "says"),
     [
         (http(b"", 401), SOURCE_AUTH_REQUIRED, "401"),

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.processes import alive
 from tests.support.waiting import at_most, until
 from tests.unit.links.mcp.memory_lane import new_call
@@ -89,7 +88,7 @@ def test_a_message_larger_than_the_pipe_goes_both_ways(loop_factory: Loop) -> No
 
 
 @both_loops
-@every("size", [10, 60_000, 900_000])
+@pytest.mark.parametrize("size", [10, 60_000, 900_000])
 def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: int) -> None:
     async def main() -> None:
         script = f"answer(read(), b'{{\"x\":\"' + b'x' * {size} + b'\"}}'); os._exit(0)"
@@ -104,7 +103,7 @@ def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: 
 
 
 @both_loops
-@every(
+@pytest.mark.parametrize(
     ("script", "says"),
     [
         ("read(); os._exit(3)", "exited with status 3"),

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, session_on
 from tests.unit.links.mcp.source_rig import ready_source
@@ -134,7 +133,7 @@ async def test_a_subscription_is_over_with_its_last_task() -> None:
         assert open_listens(server) == []
 
 
-@every("loss", ["lane", "listen", "cancelled"])
+@pytest.mark.parametrize("loss", ["lane", "listen", "cancelled"])
 async def test_after_a_loss_it_is_made_anew_and_what_was_missed_is_told(loss: str) -> None:
     server = Server()
     async with ready_source(server) as source:
@@ -168,7 +167,7 @@ async def test_a_server_that_never_says_what_was_missed_is_not_waited_for(monkey
         assert watcher.heard == []
 
 
-@every("server", [Server("legacy"), Server(extensions={}), Server(extensions={"other/thing": {}})])
+@pytest.mark.parametrize("server", [Server("legacy"), Server(extensions={}), Server(extensions={"other/thing": {}})])
 async def test_servers_without_the_extension_are_not_asked(server: Server) -> None:
     async with ready_source(server) as source:
         assert await Watcher(source, "1").honoured() == set()

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.waiting import until
 from tests.unit.links.mcp.source_rig import Book, ready_source
 from tests.unit.links.mcp.watching import SUBSCRIPTION_ID, Library, Watcher, lose
@@ -124,7 +123,7 @@ async def test_all_share_one_where_the_configuration_says_so() -> None:
         await until(lambda: one.heard and two.heard, "both hear")
 
 
-@every(
+@pytest.mark.parametrize(
     ("updated", "hears"),
     [
         ("r:/a/b", True),
@@ -156,7 +155,7 @@ async def test_a_burst_is_told_once() -> None:
         assert [heard["n"] for heard in watcher.heard] == [99]
 
 
-@every("params", [{}, {"uri": 1}, {"uri": None}])
+@pytest.mark.parametrize("params", [{}, {"uri": 1}, {"uri": None}])
 async def test_nonsense_is_dropped(params: dict[str, Any]) -> None:
     server = Library()
     async with ready_source(server) as source:
@@ -362,7 +361,7 @@ async def test_a_server_that_knows_no_subscriptions_is_asked_once() -> None:
         assert len(server.listens) == 1
 
 
-@every("how", ["result", "cancelled"])
+@pytest.mark.parametrize("how", ["result", "cancelled"])
 async def test_a_subscription_that_ends_is_made_anew_and_the_lists_are_looked_at(how: str) -> None:
     server = Library("modern")
     server.capabilities["tools"] = {"listChanged": True}

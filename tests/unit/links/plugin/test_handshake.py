@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.links.plugin.handshake import Handshake, Refused, looks_like_handshake, read_handshake, target_of
 
@@ -35,18 +34,20 @@ def listen(path: Path, made: list[socket.socket], mode: int = 0o700) -> Path:
     return path
 
 
-@every("line", [b"1|1|unix|/a|grpc|", b"1|1|unix|/a|grpc", b"1|1|unix|/a|grpc||true\r", b" 1|1|unix|/a|grpc|"])
+@pytest.mark.parametrize(
+    "line", [b"1|1|unix|/a|grpc|", b"1|1|unix|/a|grpc", b"1|1|unix|/a|grpc||true\r", b" 1|1|unix|/a|grpc|"]
+)
 def test_good_lines_are_read(line: bytes) -> None:
     assert looks_like_handshake(line)
     assert read_handshake(line) == Handshake("unix", "/a")
 
 
-@every("line", [b"Welcome", b"a|b|c|d", b"1|2", b"| | | |", b"12:30 | up | and | running"])
+@pytest.mark.parametrize("line", [b"Welcome", b"a|b|c|d", b"1|2", b"| | | |", b"12:30 | up | and | running"])
 def test_other_lines_are_not_taken_for_it(line: bytes) -> None:
     assert not looks_like_handshake(line)
 
 
-@every(
+@pytest.mark.parametrize(
     ("line", "words"),
     [
         (b"2|1|unix|/a|grpc|", "version `2`"),
@@ -63,7 +64,7 @@ def test_what_is_refused_is_named(line: bytes, words: str) -> None:
         read_handshake(line)
 
 
-@every(
+@pytest.mark.parametrize(
     ("address", "target"),
     [("127.0.0.1:1234", "127.0.0.1:1234"), ("127.9.9.9:1", "127.9.9.9:1"), ("[::1]:65535", "[::1]:65535")],
 )
@@ -71,7 +72,7 @@ def test_loopback_is_dialled(folder: Path, address: str, target: str) -> None:
     assert target_of(Handshake("tcp", address), folder) == target
 
 
-@every(
+@pytest.mark.parametrize(
     "address",
     [
         *("0.0.0.0:1", "10.0.0.1:80", "[::]:1", "localhost:80", "example.com:80"),
@@ -150,14 +151,16 @@ def test_links_in_a_circle_are_no_socket(folder: Path) -> None:
         target_of(Handshake("unix", str(folder / "a")), folder)
 
 
-@every("line", ["9" * 60_000 + "|1|unix|s|grpc|", "1|" + "9" * 60_000 + "|unix|s|grpc|", "1|1|unix|s|" + "g" * 60_000])
+@pytest.mark.parametrize(
+    "line", ["9" * 60_000 + "|1|unix|s|grpc|", "1|" + "9" * 60_000 + "|unix|s|grpc|", "1|1|unix|s|" + "g" * 60_000]
+)
 def test_of_a_long_line_only_the_beginning_is_shown(line: str) -> None:
     with pytest.raises(Refused) as refused:
         read_handshake(line.encode())
     assert len(str(refused.value)) < 1000
 
 
-@every(
+@pytest.mark.parametrize(
     ("network", "address"),
     [("unix", "/" + "a" * 60_000), ("tcp", "[fe80::1%" + "a" * 60_000 + "]:1"), ("x" * 60_000, "")],
 )

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.links.plugin.operations import NotUsable, definition_of, tools_of
 from trunkline.wire.plugin_v1 import Input, Operation, Output
@@ -48,7 +47,7 @@ def test_one_without_inputs_takes_an_object() -> None:
     }
 
 
-@every(
+@pytest.mark.parametrize(
     ("kind", "written", "default"),
     [
         ("string", "7", "7"),
@@ -74,7 +73,7 @@ def test_a_default_keeps_its_digits() -> None:
     assert b'"default":1.50}' in definition_of(Operation("op", "", (Input("x", "number", default="1.50"),)))
 
 
-@every(
+@pytest.mark.parametrize(
     ("item", "words"),
     [
         (Input("x", "text"), "`x` has the unknown type `text`"),

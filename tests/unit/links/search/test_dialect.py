@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.links.search.dialect import BadPattern, compile_pattern, refuse_line_ends
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "text"),
     [
         (r"(?<year>\d{4})", "in 2024"),
@@ -33,7 +32,7 @@ def test_what_ripgrep_writes_its_own_way(pattern: str, text: str) -> None:
     assert compile_pattern(pattern, ignore_case=False, multiline=False).search(text)
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "text"),
     [(r"a(?i)b|C", "AB"), (r"(x(?i)y)z", "xYZ"), (r"\P{L}", "x"), (r"\<oo", "foo"), (r"[^\pL]", "é")],
 )
@@ -41,7 +40,7 @@ def test_what_does_not_match(pattern: str, text: str) -> None:
     assert not compile_pattern(pattern, ignore_case=False, multiline=False).search(text)
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "reason"),
     [
         ("a)b", "unbalanced parenthesis\n    a\\)b\n     \\^"),
@@ -59,12 +58,12 @@ def test_what_cannot_be_said_is_refused_with_its_place(pattern: str, reason: str
         compile_pattern(pattern, ignore_case=False, multiline=False)
 
 
-@every("pattern", [r"a\nb", "a\nb", r"\\\n", r"[a]\n"])
+@pytest.mark.parametrize("pattern", [r"a\nb", "a\nb", r"\\\n", r"[a]\n"])
 def test_a_line_does_not_hold_its_own_end(pattern: str) -> None:
     with pytest.raises(BadPattern, match="set `multiline` to true"):
         refuse_line_ends(pattern)
 
 
-@every("pattern", [r"\\n", r"[^\n]", r"[]\n]", "[\\\\\n]", r"a\\nb", "[", "\\", ""])
+@pytest.mark.parametrize("pattern", [r"\\n", r"[^\n]", r"[]\n]", "[\\\\\n]", r"a\\nb", "[", "\\", ""])
 def test_what_only_looks_like_a_line_end(pattern: str) -> None:
     refuse_line_ends(pattern)

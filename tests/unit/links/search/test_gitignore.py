@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.links.search.gitignore import Ignores, Rules, read_level
 
@@ -9,7 +9,7 @@ def ignored(text: str, path: str, *, is_folder: bool = False) -> bool:
     return bool(Rules(text).verdict(path, is_folder=is_folder))
 
 
-@every(
+@pytest.mark.parametrize(
     ("rule", "path"),
     [
         ("*.log", "a/b.log"),
@@ -32,7 +32,7 @@ def test_a_rule_that_leaves_out(rule: str, path: str) -> None:
     assert ignored(rule, path)
 
 
-@every(
+@pytest.mark.parametrize(
     ("rule", "path"),
     [
         ("/build", "src/build"),

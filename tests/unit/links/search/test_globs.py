@@ -3,12 +3,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.links.search.globs import Glob, GlobProblem, Globs, split_globs, translate
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "path"),
     [
         ("*.py", "a.py"),
@@ -44,7 +43,7 @@ def test_a_path_that_fits(pattern: str, path: str) -> None:
     assert Glob(pattern).matches(path)
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "path"),
     [
         ("./*.py", "deep/a.py"),
@@ -64,7 +63,7 @@ def test_a_path_that_does_not_fit(pattern: str, path: str) -> None:
     assert not Glob(pattern).matches(path)
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "reason"),
     [
         ("[ab", "never closed"),
@@ -96,7 +95,7 @@ def test_a_list_of_patterns_is_split_outside_braces() -> None:
     assert split_globs("*.{ts,tsx}, *.js  !x,") == ["*.{ts,tsx}", "*.js", "!x"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("pattern", "part"),
     [("src/**/*.py", "*.py"), ("*.{a,b}", "*.{a,b}"), ("src/**", None), ("{a/b,c}.py", None), ("x/*", "*")],
 )

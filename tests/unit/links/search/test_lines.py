@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.links.search.lines import Lines, is_binary, read_text
 
@@ -20,7 +20,7 @@ def test_matching_lines_with_their_numbers_and_places() -> None:
     assert shown("one\n  two\n", "t") == ["2@2:  two"]
 
 
-@every("text", ["", "\n", "a", "a\n"])
+@pytest.mark.parametrize("text", ["", "\n", "a", "a\n"])
 def test_short_texts_have_no_line_too_many(text: str) -> None:
     count = len(text.splitlines())
     for multiline in (False, True):
@@ -57,7 +57,7 @@ def test_counting() -> None:
     assert Lines(text, re.compile("x"), multiline=True).count() == 3
 
 
-@every(
+@pytest.mark.parametrize(
     ("data", "text"),
     [
         (b"a\r\nb", "a\nb"),

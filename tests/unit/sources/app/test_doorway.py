@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.support.app_peer import AppPeer
 from tests.support.app_peer_stage import app_stage, value
-from tests.support.cases import every
 from tests.support.waiting import PATIENCE_S, until
 
 from trunkline.sources.app import doorway
@@ -66,7 +65,7 @@ async def test_without_a_token_junk_before_the_registration_is_passed_over(tmp_p
 
 
 @pytest.mark.law
-@every(
+@pytest.mark.parametrize(
     "greeting", [b"POST / HTTP/1.1\r", b"GET / HTTP/1.1\r", b"OPTIONS / HTTP/1.1\r", b"\x16\x03\x01\x02\x00\x01\x00"]
 )
 async def test_a_web_page_cannot_register_an_app(tmp_path: Path, greeting: bytes) -> None:
@@ -79,7 +78,7 @@ async def test_a_web_page_cannot_register_an_app(tmp_path: Path, greeting: bytes
         assert stage.names == []
 
 
-@every("register", [b'{"type":"register"}', b'{"type":"register","appName":"A","tools":5}'])
+@pytest.mark.parametrize("register", [b'{"type":"register"}', b'{"type":"register","appName":"A","tools":5}'])
 async def test_a_registration_that_makes_no_sense_is_the_end(tmp_path: Path, register: bytes) -> None:
     async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as app:
         app.say(register)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.support.app_peer import AppPeer, tool
 from tests.support.app_peer_stage import HOST, AppStage, app_stage, ended, problem, value
-from tests.support.cases import every
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -154,7 +153,7 @@ async def test_a_second_app_of_a_name_is_refused_and_the_first_goes_on(tmp_path:
         assert await stage.counted("apps_refused") == 1
 
 
-@every("by", ["credential", "token"])
+@pytest.mark.parametrize("by", ["credential", "token"])
 async def test_the_same_app_takes_over_and_the_calls_of_its_old_connection_fail(tmp_path: Path, by: str) -> None:
     keys = {"token": "s3cret"} if by == "token" else {}
     shown = {by: "s3cret"}
@@ -173,7 +172,7 @@ async def test_the_same_app_takes_over_and_the_calls_of_its_old_connection_fail(
 
 
 @pytest.mark.law
-@every("shown", [{"credential": "other"}, {}])
+@pytest.mark.parametrize("shown", [{"credential": "other"}, {}])
 async def test_another_credential_does_not_take_over_even_with_the_token(tmp_path: Path, shown: dict[str, str]) -> None:
     token = {"token": "s3cret"}
     async with app_stage(tmp_path, **token) as stage, stage.app(APP, credential="mine", **token):
@@ -255,7 +254,7 @@ async def test_one_connection_is_one_app(tmp_path: Path) -> None:
         await stage.becomes("A", "down")
 
 
-@every(
+@pytest.mark.parametrize(
     ("app", "server"),
     [
         ("WatchTower", "WatchTower"),

@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.app_peer import AppPeer
 from tests.support.app_peer_stage import HOST, app_stage, ended, problem, value
-from tests.support.cases import every
 from tests.support.waiting import PATIENCE_S, at_most, until
 
 from trunkline.core.call import Json
@@ -68,7 +68,7 @@ async def test_junk_and_strange_ids_cost_nothing(tmp_path: Path) -> None:
         assert stage.health("A").state == "ready"
 
 
-@every(
+@pytest.mark.parametrize(
     "data",
     [b"NaN", b"[1,2", b'"\xff"', b"[" * 100_000, b"tru"],
 )
@@ -242,7 +242,7 @@ async def test_an_app_that_stops_reading_is_refused_more_and_others_go_on(tmp_pa
         assert stage.health("A").state == "ready"
 
 
-@every(("source", "line"), [("A", b"x"), ("A", b"{}"), (HOST, b"x")])
+@pytest.mark.parametrize(("source", "line"), [("A", b"x"), ("A", b"{}"), (HOST, b"x")])
 async def test_very_many_lines_at_once_leave_others_their_turn(tmp_path: Path, source: str, line: bytes) -> None:
     async with app_stage(tmp_path) as stage, await AppPeer.dial(stage.port) as app:
         if source == "A":

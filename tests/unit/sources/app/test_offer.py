@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from msgspec import Raw
-from tests.support.cases import every
 
 from trunkline.sources.app.offer import Offer, make_offer
 
@@ -34,7 +34,7 @@ def test_the_apps_own_name_is_taken_off_and_stays_a_spelling() -> None:
     assert made.wire_names == {"Click": b'"Watch Tower:Click"'}
 
 
-@every(
+@pytest.mark.parametrize(
     ("registered", "name"),
     [("plain", "plain"), ("Other:Click", "Other:Click"), ("watch tower:Click", "Click"), ("Watch Tower:a:b", "a:b")],
 )
@@ -73,7 +73,7 @@ def test_a_schema_stays_as_it_was_written() -> None:
     assert schema in made.tools[0].definition
 
 
-@every(
+@pytest.mark.parametrize(
     "bad",
     [
         {},

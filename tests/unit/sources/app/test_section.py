@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.gateway import write_config
 
 from trunkline.config.listen import Listen
@@ -47,7 +46,7 @@ def test_beyond_this_machine_a_token_is_needed(tmp_path: Path) -> None:
     assert load(tmp_path, listen="0.0.0.0:5100", token="s3cret").settings is not None
 
 
-@every(
+@pytest.mark.parametrize(
     "keys",
     [
         {"listen": "5100"},

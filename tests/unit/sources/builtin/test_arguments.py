@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition, read_arguments
 from trunkline.sources.builtin.tool import ToolFault
@@ -33,7 +32,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert read({"path": "a", "count": None, "every": None})["every"] is False
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "written", "meant"),
     [
         ("count", "10", 10),
@@ -53,7 +52,7 @@ def test_what_models_write_is_understood(name: str, written: object, meant: obje
     assert read(given)[names.get(name, name)] == meant
 
 
-@every(
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({}, "Missing argument `path`; this tool takes `path`, `count`, `wait`, `every`, `mode`"),

@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 from tests.support.child_trees import new_mark, survivors
 from tests.support.processes import descendants
 from tests.support.waiting import at_most, until
@@ -211,7 +210,7 @@ async def test_a_folder_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
-@every(
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"command": "true", "run_in_background": True}, "background"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.core.text_size import units
 from trunkline.links.head_and_tail import HeadAndTail
@@ -16,7 +16,7 @@ def text(data: bytes, *, head_bytes: int = 64 << 10, tail_bytes: int = 256 << 10
     return text_of(output)
 
 
-@every(
+@pytest.mark.parametrize(
     ("written", "shown"),
     [
         (b"", ""),
@@ -52,8 +52,8 @@ def test_of_many_lines_the_first_and_above_all_the_last_are_shown() -> None:
     assert f"{hidden:,} lines" in lines[middle]
 
 
-@every("width", [1, 7, 100, 3000, 29_000, 400_000])
-@every("letter", ["x", "é", "𝄞"])
+@pytest.mark.parametrize("width", [1, 7, 100, 3000, 29_000, 400_000])
+@pytest.mark.parametrize("letter", ["x", "é", "𝄞"])
 def test_whatever_is_written_the_text_stays_within_the_limits(width: int, letter: str) -> None:
     shown = text((letter * width + "\n").encode() * (400_000 // width))
     assert units(shown) <= MOST_CHARACTERS + 100

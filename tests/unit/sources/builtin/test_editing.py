@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.cases import every
 
 from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.root import OutsideRoot
@@ -56,7 +55,9 @@ async def test_the_one_place_is_changed_and_shown(bench: Workbench) -> None:
     assert (bench.folder / "script.py").read_text() == SCRIPT.replace("    return 2\n", "    two = 2\n    return two\n")
 
 
-@every("names", [("old", "new"), ("old_str", "new_str"), ("oldString", "newString"), ("old_string", "new_string")])
+@pytest.mark.parametrize(
+    "names", [("old", "new"), ("old_str", "new_str"), ("oldString", "newString"), ("old_string", "new_string")]
+)
 async def test_arguments_go_by_the_names_that_agents_know(bench: Workbench, names: tuple[str, str]) -> None:
     bench.write("script.py", SCRIPT)
     await bench.use(Edit, file_path="script.py", **{names[0]: "second", names[1]: "zweite"})
@@ -87,7 +88,7 @@ async def test_only_some_of_many_lines_are_named(bench: Workbench) -> None:
     assert "occurs 1,000 times" in said and "19, 20, …)" in said
 
 
-@every(
+@pytest.mark.parametrize(
     ("old", "said"),
     [
         ("return  2", "differs only in white space or quotation marks from line 6"),
@@ -135,7 +136,7 @@ async def test_a_file_that_is_not_there_is_not_made(bench: Workbench) -> None:
     assert os.listdir(bench.folder) == ["script.py"]
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "old", "new", "after"),
     [
         (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
@@ -179,7 +180,7 @@ async def test_nothing_outside_is_changed(bench: Workbench) -> None:
     assert outside.read_text() == SCRIPT
 
 
-@every(
+@pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"a\x00b", "is binary data, which Edit cannot change"),
@@ -248,7 +249,7 @@ async def test_bytes_that_are_no_text_stay_and_are_shown_as_read_shows_them(benc
     assert path.read_bytes() == b"Caf\xe9\n"
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "old", "new", "lines"),
     [
         ("a", "a", "", []),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.cases import every
 from tests.support.searching import ENGINES, SearchBench, lasting
 
 from trunkline.sources.builtin.globbing import Glob
@@ -126,7 +125,7 @@ async def test_names_that_are_no_plain_text_stay_in_one_line(bench: Workbench) -
 
 
 @lasting
-@every(
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"pattern": "[a"}, "never closed"),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.cases import every
 from tests.support.pairs import IN_FULL
 from tests.support.searching import ENGINES, RIPGREP, SearchBench, lasting
 
@@ -135,7 +134,7 @@ async def test_what_is_left_is_counted_up_to_a_point(bench: Workbench) -> None:
 
 
 @lasting
-@every("letter", ["n", "𝄞"])
+@pytest.mark.parametrize("letter", ["n", "𝄞"])
 async def test_every_page_is_below_what_clients_cut(bench: Workbench, letter: str) -> None:
     folder = letter * (200 // len(letter.encode()))
     for number in range(400):
@@ -175,7 +174,7 @@ async def test_more_files_than_are_opened_at_a_time(bench: Workbench) -> None:
 
 
 @lasting
-@every(
+@pytest.mark.parametrize(
     ("pattern", "reason"),
     [
         ("foo(", r"\n    .*foo\(.*\n +\^"),
@@ -193,7 +192,7 @@ async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench
 
 
 @lasting
-@every(
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ({"path": "nothing"}, "does not exist"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.cases import case, every
+from tests.support.cases import case
 
 from trunkline.sources.builtin.editing import Edit
 from trunkline.sources.builtin.own_places import OwnPlaces
@@ -52,7 +52,7 @@ def test_a_file_is_known_by_its_other_names(own: OwnPlaces, tmp_path: Path) -> N
 
 
 @pytest.mark.law
-@every(
+@pytest.mark.parametrize(
     ("words", "secret"),
     [
         ("sources: {}", False),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.cases import every
 
 from trunkline.core.text_size import units
 from trunkline.sources.builtin.reading import PICTURE_BYTES, Read
@@ -32,7 +31,7 @@ async def test_a_last_line_without_an_end_is_a_line(bench: Workbench) -> None:
     assert await bench.text(Read, path="notes.txt") == "     1\tfirst\n     2\tlast"
 
 
-@every("name", ["path", "file_path", "filePath", "absolute_path"])
+@pytest.mark.parametrize("name", ["path", "file_path", "filePath", "absolute_path"])
 async def test_the_path_goes_by_the_names_that_agents_know(bench: Workbench, name: str) -> None:
     bench.write("notes.txt", "first\n")
     assert await bench.text(Read, **{name: "notes.txt"}) == "     1\tfirst"
@@ -65,7 +64,7 @@ async def test_an_empty_file_is_said_to_be_empty(bench: Workbench) -> None:
     assert await bench.text(Read, path="empty") == "[`empty` is empty]"
 
 
-@every("line", ["", "x", "x" * 60, "x" * 1999, "x" * 5000, "é" * 3000, "𝄞" * 90, "𝄞" * 2500])
+@pytest.mark.parametrize("line", ["", "x", "x" * 60, "x" * 1999, "x" * 5000, "é" * 3000, "𝄞" * 90, "𝄞" * 2500])
 async def test_every_page_is_below_what_clients_cut_and_the_pages_are_the_file(bench: Workbench, line: str) -> None:
     count = 5000 if len(line) < 100 else 60
     bench.write("long", f"{line}\n" * count)
@@ -142,7 +141,7 @@ async def test_a_picture_that_is_too_large_says_so(bench: Workbench) -> None:
         await bench.use(Read, path="big.png")
 
 
-@every(
+@pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"%PDF-1.7\n%abc\n", "is a PDF document (14 bytes), which is no text"),
@@ -167,7 +166,7 @@ async def test_words_that_begin_like_binary_files_are_text(bench: Workbench) -> 
         assert await bench.text(Read, path="words") == f"     1\t{words}"
 
 
-@every("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 async def test_other_encodings_are_read_by_their_mark(bench: Workbench, encoding: str) -> None:
     lines = "".join(f"größe {n} ✨ 𝄞\n" for n in range(1, 20_001))
     bench.write("wide.txt", ("\ufeff" + lines).encode(encoding))

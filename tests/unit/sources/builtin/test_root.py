@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.support.cases import case, every
+from tests.support.cases import case
 
 from trunkline.sources.builtin.root import OutsideRoot, Root, RootMissing, words_for
 from trunkline.sources.builtin.tool import ToolFault
@@ -69,13 +69,13 @@ def test_what_is_no_regular_file_is_named_and_not_opened(folder: Path, walk_only
 
 
 @BOTH_WAYS
-@every("path", ["/dev/zero", "dev/null", "/dev/tty"])
+@pytest.mark.parametrize("path", ["/dev/zero", "dev/null", "/dev/tty"])
 def test_devices_are_refused_even_where_the_root_holds_them(path: str, walk_only: bool) -> None:
     assert "is a device, not a regular file" in fault(Root("/", walk_only=walk_only), path)
 
 
 @BOTH_WAYS
-@every(
+@pytest.mark.parametrize(
     "path", ["/proc/self/environ", "proc/1/maps", "/proc/self/root/etc/passwd", "/proc/self/fd/0", "/sys/kernel/notes"]
 )
 def test_the_kernels_own_files_are_refused_even_where_the_root_holds_them(path: str, walk_only: bool) -> None:
@@ -91,7 +91,7 @@ def test_the_kernels_own_folders_are_refused_too() -> None:
         Root("/").parent_of("/proc/self/comm")
 
 
-@every(
+@pytest.mark.parametrize(
     ("path", "said"),
     [
         ("", "The path is empty"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cases import case, every
+from tests.support.cases import case
 from tests.support.child_trees import new_mark, survivors
 from tests.support.waiting import at_most
 
@@ -192,7 +192,7 @@ def test_inside_nobody_puts_another_folder_in_the_place_of_our_state(tmp_path: P
 
 @pytest.mark.law
 @real
-@every("where", ["home", "above home", "everything"])
+@pytest.mark.parametrize("where", ["home", "above home", "everything"])
 def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path, where: str) -> None:
     home, state = tmp_path / "home", tmp_path / "home" / "state"
     state.mkdir(parents=True)
@@ -234,7 +234,7 @@ def test_links_in_the_paths_are_followed(tmp_path: Path) -> None:
 
 
 @real
-@every("home", ["", "/", "relative", "/no/such/folder"])
+@pytest.mark.parametrize("home", ["", "/", "relative", "/no/such/folder"])
 def test_a_home_that_is_none_hides_nothing_by_mistake(tmp_path: Path, home: str) -> None:
     (tmp_path / "file").write_text("here\n")
     sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": home, "PATH": "/usr/bin:/bin"}, [])

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.links.commands import Commands
@@ -183,3 +186,28 @@ async def test_its_private_folders_go_with_it(tmp_path: Path, monkeypatch: pytes
         assert await scene.choice.get() is not None
         assert list(scratch.iterdir())
     await until(lambda: not list(scratch.iterdir()), "the private folders are gone")
+
+
+async def test_what_is_given_up_while_it_is_made_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    making, go_on = threading.Event(), threading.Event()
+
+    def slow_folder(**keys: Any) -> str:
+        making.set()
+        assert go_on.wait(PATIENCE_S)
+        return mkdtemp(dir=temporary, **keys)
+
+    monkeypatch.setattr("trunkline.sources.builtin.sandbox.tempfile.mkdtemp", slow_folder)
+    async with scene_with(tmp_path, "auto") as scene:
+        scene.install()
+        looking = asyncio.ensure_future(scene.choice.note())
+        await until(making.is_set, "a folder is being made")
+        looking.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+    assert list(temporary.iterdir()) == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.config.load import load_config
 from trunkline.config.sources import ToolSelection
@@ -38,14 +38,16 @@ def test_a_prefix_can_be_given(tmp_path: Path) -> None:
     assert loaded.settings.sources["local"].prefix == "fs"
 
 
-@every(("keys", "code"), [("kind: builtin", MISSING_KEY), ("kind: builtin, root: ., sandbox: maybe", BAD_VALUE)])
+@pytest.mark.parametrize(
+    ("keys", "code"), [("kind: builtin", MISSING_KEY), ("kind: builtin, root: ., sandbox: maybe", BAD_VALUE)]
+)
 def test_what_cannot_be_used_is_said(tmp_path: Path, keys: str, code: object) -> None:
     loaded = load(tmp_path, f"sources:\n  local: {{{keys}}}\n")
     assert loaded.settings is None
     assert [problem.code for problem in loaded.problems] == [code]
 
 
-@every(
+@pytest.mark.parametrize(
     ("allow", "runs"), [(("*",), False), (("B*",), False), (("Bas?",), False), (("Bash",), True), (("*", "Bash"), True)]
 )
 def test_commands_run_only_where_bash_is_named(allow: tuple[str, ...], runs: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.builtin_tools import Workbench
-from tests.support.cases import case, every
+from tests.support.cases import case
 from tests.support.users import an_ordinary_user
 
 from trunkline.sources.builtin.editing import Edit
@@ -144,7 +144,7 @@ async def test_a_device_is_left_alone() -> None:
             await Workbench(Path("/")).use(Write, path=device, content="x")
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "content", "after"),
     [
         (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n"),

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.mcp.asking import refusal
 
 
-@every(
+@pytest.mark.parametrize(
     ("capabilities", "method", "params", "code"),
     [
         (b'{"elicitation":{}}', "elicitation/create", b'{"message":"m"}', None),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.jsonrpc import BadMessage
 from trunkline.wire.mcp.capabilities import TASKS, askable, declared, declared_by_legacy
@@ -30,7 +29,7 @@ def test_servers_are_not_told_of_what_the_clients_version_has_not() -> None:
         assert declared_by_legacy(said, version) == said
 
 
-@every("capabilities", [b"[]", b"1", b'{"roots":{},"roots":{}}'])
+@pytest.mark.parametrize("capabilities", [b"[]", b"1", b'{"roots":{},"roots":{}}'])
 def test_what_is_no_object_is_refused(capabilities: bytes) -> None:
     with pytest.raises(BadMessage):
         declared(capabilities)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.mcp.downgrade import downgraded_result, downgraded_tools
 from trunkline.wire.mcp.versions import LEGACY
@@ -22,8 +22,8 @@ def cut_down(result: dict[str, Any], version: str) -> dict[str, Any]:
     return json.loads(bytes(downgraded_result(raw(result), version)))
 
 
-@every("version", LEGACY)
-@every(
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize(
     "result",
     [
         {"content": [TEXT, IMAGE], "isError": True, "x-vendor": {"a": 1}},
@@ -39,7 +39,7 @@ def test_what_every_version_knows_stays_the_same_object(version: str, result: di
     assert downgraded_result(given, version) is given
 
 
-@every("version", LEGACY[2:])
+@pytest.mark.parametrize("version", LEGACY[2:])
 def test_an_object_as_structured_content_is_left_where_it_is_known(version: str) -> None:
     given = raw({"content": [LINK, AUDIO], "structuredContent": {"n": [1]}})
     assert downgraded_result(given, version) is given
@@ -47,8 +47,8 @@ def test_an_object_as_structured_content_is_left_where_it_is_known(version: str)
     assert downgraded_result(view, version, given) is view
 
 
-@every("version", LEGACY)
-@every("structure", [[1, 2], "text", 7, True, None])
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize("structure", [[1, 2], "text", 7, True, None])
 def test_other_structured_content_is_dropped_and_its_text_stays(version: str, structure: Any) -> None:
     with_copy = {"content": [TEXT], "structuredContent": structure, "isError": False}
     assert cut_down(with_copy, version) == {"content": [TEXT], "isError": False}
@@ -59,7 +59,7 @@ def test_other_structured_content_is_dropped_and_its_text_stays(version: str, st
     assert json.loads(alone["content"][0]["text"]) == structure
 
 
-@every("version", LEGACY[:2])
+@pytest.mark.parametrize("version", LEGACY[:2])
 def test_versions_before_structured_content_get_its_text(version: str) -> None:
     assert cut_down({"content": [TEXT], "structuredContent": {"n": 7}}, version) == {"content": [TEXT]}
     assert json.loads(cut_down({"content": [], "structuredContent": {"n": 7}}, version)["content"][0]["text"]) == {
@@ -67,7 +67,7 @@ def test_versions_before_structured_content_get_its_text(version: str) -> None:
     }
 
 
-@every("version", LEGACY[:2])
+@pytest.mark.parametrize("version", LEGACY[:2])
 def test_versions_before_links_get_their_text(version: str) -> None:
     shown = {"type": "text", "text": "notes: file:///notes", "annotations": {"priority": 1}}
     assert cut_down({"content": [TEXT, LINK]}, version) == {"content": [TEXT, shown]}
@@ -97,7 +97,7 @@ def test_big_numbers_and_odd_spellings_beside_a_change_survive() -> None:
     assert downgraded_result(given, LEGACY[3]) == expected
 
 
-@every("version", LEGACY)
+@pytest.mark.parametrize("version", LEGACY)
 def test_deep_nesting_is_passed_on_and_never_a_crash(version: str) -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     for given in (
@@ -112,7 +112,7 @@ def tools(*schemas: Any) -> bytes:
     return raw([{"name": f"t{n}", "inputSchema": {}, "outputSchema": schema} for n, schema in enumerate(schemas)])
 
 
-@every("version", LEGACY)
+@pytest.mark.parametrize("version", LEGACY)
 def test_output_schemas_that_are_no_objects_are_left_out(version: str) -> None:
     listing = tools({"type": "object"}, {"type": "array"}, {"$ref": "#/x"}, True, {"type": ["object", "null"]})
     shown = json.loads(downgraded_tools(listing, version))
@@ -122,7 +122,7 @@ def test_output_schemas_that_are_no_objects_are_left_out(version: str) -> None:
     assert all(tool["inputSchema"] == {} for tool in shown)
 
 
-@every("version", LEGACY)
+@pytest.mark.parametrize("version", LEGACY)
 def test_tools_without_such_schemas_stay_the_same_object(version: str) -> None:
     for listing in (raw([{"name": "t"}]), raw([{"name": "t", "inputSchema": {"x": "outputSchema"}}]), b"[]"):
         assert downgraded_tools(listing, version) is listing

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.mcp.error_codes import code_of, for_legacy, for_modern, legacy_code, message_of, urls_required
 
 
-@every("error", [b"{}", b"1", b'{"code":"x"}', b'{"code":1.5}', b"nonsense"])
+@pytest.mark.parametrize("error", [b"{}", b"1", b'{"code":"x"}', b'{"code":1.5}', b"nonsense"])
 def test_what_has_no_code_is_left_alone(error: bytes) -> None:
     assert code_of(error) == 0
     assert for_legacy(error, reading=True) is error

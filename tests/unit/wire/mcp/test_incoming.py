@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.jsonrpc import parse_message
 from trunkline.wire.mcp.incoming import cancelled_id, is_modern
@@ -10,7 +10,7 @@ def message(method: str, params: str) -> bytes:
     return b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (method.encode(), params.encode())
 
 
-@every(
+@pytest.mark.parametrize(
     ("params", "modern"),
     [
         ('{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}', True),
@@ -26,7 +26,7 @@ def test_a_message_is_modern_when_its_meta_names_a_version(params: str, modern: 
     assert is_modern(parse_message(message("tools/call", params))) is modern
 
 
-@every(
+@pytest.mark.parametrize(
     ("method", "params", "expected"),
     [
         ("notifications/cancelled", '{"requestId":7}', 7),

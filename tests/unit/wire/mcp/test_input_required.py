@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.core.question import ELICITATION, ROOTS
 from trunkline.wire.jsonrpc import BadMessage, encode_members
@@ -30,7 +29,7 @@ def test_a_state_is_kept_as_it_was_written() -> None:
     assert read_input_required(memoryview(raw)).state == b'"\\u0061\\/"'
 
 
-@every(
+@pytest.mark.parametrize(
     "raw",
     [
         b"{}",
@@ -65,7 +64,7 @@ def test_no_message_takes_back_the_name_in_front_of_it() -> None:
     )
 
 
-@every("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
+@pytest.mark.parametrize("params", [b"[]", b'{"_meta":[]}', b'{"message":1}', b'{"a":1,"a":2}'])
 def test_a_question_that_cannot_be_read_for_sure_gets_no_label(params: bytes) -> None:
     with pytest.raises(BadMessage):
         labelled("s", ELICITATION, params, in_text=True)
@@ -76,7 +75,7 @@ def test_a_result_without_questions_needs_no_labels() -> None:
     assert labelled_result("s", raw, in_text=True) == raw
 
 
-@every("name", [b"trunkline/server", b"tr\\u0075nkline/server"])
+@pytest.mark.parametrize("name", [b"trunkline/server", b"tr\\u0075nkline/server"])
 def test_the_only_server_keeps_its_words_but_may_not_name_itself(name: bytes) -> None:
     raw = b'{"inputRequests":{"k" : {"method":"elicitation/create","params":{"message":"m","_meta":{"a":1}}}}}'
     assert labelled_result("s", raw, in_text=False) == raw

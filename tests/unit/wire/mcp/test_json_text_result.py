@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.mcp.json_text_result import with_structure
 
@@ -14,7 +14,9 @@ def result(text: str, **keys: Any) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text}], **keys}).encode()
 
 
-@every("text", ["42", " -1.5e3\n", '"word"', "[1, 2]", "true", "null", '[{"a": 1}]', "[1e400]", '"\\ud800"'])
+@pytest.mark.parametrize(
+    "text", ["42", " -1.5e3\n", '"word"', "[1, 2]", "true", "null", '[{"a": 1}]', "[1e400]", '"\\ud800"']
+)
 def test_a_text_that_is_json_but_no_object_gets_one_beside_it(text: str) -> None:
     changed = with_structure(result(text, isError=False))
     assert changed is not None
@@ -34,12 +36,12 @@ def test_all_else_of_a_result_stays_byte_for_byte() -> None:
     )
 
 
-@every("text", ["", "hello", "42 lines", '{"a": 1}', "[unfinished", "true story", "\\ud800"])
+@pytest.mark.parametrize("text", ["", "hello", "42 lines", '{"a": 1}', "[unfinished", "true story", "\\ud800"])
 def test_other_texts_stay_as_they_are(text: str) -> None:
     assert with_structure(result(text)) is None
 
 
-@every(
+@pytest.mark.parametrize(
     "whole",
     [
         b'{"content":[]}',

@@ -4,7 +4,6 @@ import json
 
 import msgspec
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.mcp.legacy import decode_hello, initialize_params, initialize_result
 
@@ -38,17 +37,17 @@ def test_a_hello_may_leave_everything_out() -> None:
     assert not hello.capability_names()
 
 
-@every("capabilities", [b'{"tools":{},"x":1e400}', b'{"tools":{},"x":%b}' % (b"9" * 5000)])
+@pytest.mark.parametrize("capabilities", [b'{"tools":{},"x":1e400}', b'{"tools":{},"x":%b}' % (b"9" * 5000)])
 def test_numbers_of_any_size_in_capabilities_are_no_obstacle(capabilities: bytes) -> None:
     assert "tools" in decode_hello(b'{"capabilities":%b}' % capabilities).capability_names()
 
 
-@every("capabilities", [b"null", b"[]", b"1", b'"tools"'])
+@pytest.mark.parametrize("capabilities", [b"null", b"[]", b"1", b'"tools"'])
 def test_capabilities_that_are_no_object_are_none(capabilities: bytes) -> None:
     assert not decode_hello(b'{"capabilities":%b}' % capabilities).capability_names()
 
 
-@every("text", [b"[]", b'{"protocolVersion":1}', b'{"supportedVersions":"x"}', b"{"])
+@pytest.mark.parametrize("text", [b"[]", b'{"protocolVersion":1}', b'{"supportedVersions":"x"}', b"{"])
 def test_what_is_no_hello_is_an_error(text: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode_hello(text)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.mcp.levels import LEVELS, RANKS, wanted
 
@@ -10,7 +10,7 @@ def test_levels_have_an_order() -> None:
     assert (LEVELS[0], LEVELS[-1]) == ("debug", "emergency")
 
 
-@every(
+@pytest.mark.parametrize(
     ("level", "least", "wants"),
     [("info", "info", True), ("debug", "info", False), ("alert", "info", True), ("odd", "emergency", True)],
 )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.cases import every
 from tests.support.chunks import steady
 
 from trunkline.core.errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
@@ -50,7 +49,7 @@ def test_a_request_says_which_version_it_speaks() -> None:
     assert check_meta(members_of(meta_of(version='"2030-01-01"'), "_meta")) == "2030-01-01"
 
 
-@every(
+@pytest.mark.parametrize(
     "changes",
     [
         {"version": None},
@@ -92,7 +91,7 @@ def test_headers_that_say_what_the_body_says_pass() -> None:
 
 
 @pytest.mark.law
-@every("header", GOOD)
+@pytest.mark.parametrize("header", GOOD)
 def test_a_header_that_is_missing_different_or_doubled_is_refused(header: bytes) -> None:
     wrong = [
         ({name: value for name, value in GOOD.items() if name != header}, ()),
@@ -109,7 +108,7 @@ def test_a_header_that_is_missing_different_or_doubled_is_refused(header: bytes)
         assert refused.value.problem.code is HEADER_MISMATCH
 
 
-@every(
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("plain", b"plain"),
@@ -136,7 +135,7 @@ def test_any_text_survives_a_header(text: str) -> None:
     assert value.decode().isprintable()
 
 
-@every(
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         (b"{}", b'{"resultType":"complete"}'),

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.mcp.param_headers import BadAnnotation, Mirror, check_param_headers, mirrors_of, param_headers
 
@@ -27,7 +26,7 @@ def test_annotated_arguments_are_found_also_inside_others() -> None:
     }
 
 
-@every(
+@pytest.mark.parametrize(
     "definition",
     [
         b'{"name":"t"}',
@@ -43,25 +42,27 @@ def test_what_only_looks_like_an_annotation_is_none(definition: bytes) -> None:
     assert mirrors_of(definition) == ()
 
 
-@every("header", ["", "My Region", "Region:Primary", "R\u00e9gion", "Region\t1", "a\r\nb", 1, None, [], "x" * 300])
+@pytest.mark.parametrize(
+    "header", ["", "My Region", "Region:Primary", "R\u00e9gion", "Region\t1", "a\r\nb", 1, None, [], "x" * 300]
+)
 def test_what_is_no_name_of_a_header_is_refused(header: Any) -> None:
     with pytest.raises(BadAnnotation, match="no name of a header"):
         mirrors_of(tool(a=annotated(header)))
 
 
-@every("kind", ["object", "array", "null", "number", None, ["string", "null"], "text"])
+@pytest.mark.parametrize("kind", ["object", "array", "null", "number", None, ["string", "null"], "text"])
 def test_only_strings_integers_and_booleans_are_mirrored(kind: Any) -> None:
     with pytest.raises(BadAnnotation):
         mirrors_of(tool(a={"type": kind, "x-mcp-header": "A"} if kind else {"x-mcp-header": "A"}))
 
 
-@every("second", ["Region", "REGION"])
+@pytest.mark.parametrize("second", ["Region", "REGION"])
 def test_two_arguments_never_share_a_header(second: str) -> None:
     with pytest.raises(BadAnnotation, match="two arguments"):
         mirrors_of(tool(a=annotated("Region"), b=annotated(second)))
 
 
-@every(
+@pytest.mark.parametrize(
     "schema",
     [
         annotated("X"),
@@ -89,7 +90,7 @@ def test_an_annotation_spelled_with_escapes_is_one_too() -> None:
     assert mirrors_of(definition) == (Mirror(("a",), b"mcp-param-a"),)
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "header"),
     [
         (b'"us-west1"', b"us-west1"),
@@ -118,7 +119,7 @@ def test_values_are_spelled_as_the_protocol_says_and_pass_the_check(value: bytes
     assert check_param_headers({b"mcp-param-a": header}, mirrors, arguments) is None
 
 
-@every("arguments", [b"{}", b'{"a":null}', b'{"a":{}}', b'{"a":[1]}', b"null", b"[]", b'{"b":1}'])
+@pytest.mark.parametrize("arguments", [b"{}", b'{"a":null}', b'{"a":{}}', b'{"a":[1]}', b"null", b"[]", b'{"b":1}'])
 def test_no_value_is_no_header(arguments: bytes) -> None:
     mirrors = (Mirror(("a",), b"mcp-param-a"),)
     assert param_headers(mirrors, arguments) == []
@@ -132,7 +133,7 @@ def test_a_value_inside_an_object_is_found() -> None:
     assert param_headers(mirrors, b'{"a":"b"}') == []
 
 
-@every(
+@pytest.mark.parametrize(
     ("value", "header", "agrees"),
     [
         ("Hello", b"=?base64?SGVsbG8=?=", True),

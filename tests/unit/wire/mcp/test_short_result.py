@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.cases import every
 
 from trunkline.wire.mcp.short_result import shortened
 
@@ -87,7 +87,7 @@ def test_whatever_comes_out_is_within_the_limit(texts: list[str], characters: in
     assert (result is None) == (sum(map(len, texts)) <= characters)
 
 
-@every("odd", [b'"\\ud800"', b"1e400", b"-1" + b"0" * 5000, b"12345678901234567890123"])
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"1e400", b"-1" + b"0" * 5000, b"12345678901234567890123"])
 def test_a_result_may_hold_any_number_and_half_a_character(odd: bytes) -> None:
     long = b'{"content":[{"type":"text","text":"\\udfff' + b"x" * 6000 + b'"}],"_meta":{"odd":' + odd + b"}}"
     cut = shortened(long, 1000)

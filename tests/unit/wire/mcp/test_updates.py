@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.cases import every
 
 from trunkline.wire.jsonrpc import BadMessage
 from trunkline.wire.mcp.updates import legacy_update, modern_task, modern_update
@@ -37,7 +36,7 @@ def test_an_update_is_one_line() -> None:
     assert b"\n" not in legacy_update(params) + modern_update(params, b"1")
 
 
-@every("params", [b"[]", b"null", b'{"uri":"x:1","uri":"x:2"}', b'{"_meta":[]}'])
+@pytest.mark.parametrize("params", [b"[]", b"null", b'{"uri":"x:1","uri":"x:2"}', b'{"_meta":[]}'])
 def test_what_is_no_object_is_refused(params: bytes) -> None:
     for told in (legacy_update, lambda params: modern_update(params, b"1")):
         with pytest.raises(BadMessage):

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from tests.support.cases import every
+import pytest
 
 from trunkline.wire.mcp.versions import LATEST_LEGACY, LEGACY, MODERN, SUPPORTED, negotiate
 
 
-@every("version", LEGACY)
+@pytest.mark.parametrize("version", LEGACY)
 def test_a_version_we_know_is_answered_with_itself(version: str) -> None:
     assert negotiate(version) == version
 
 
-@every("version", ["2026-07-28", "1999-01-01", "", "latest"])
+@pytest.mark.parametrize("version", ["2026-07-28", "1999-01-01", "", "latest"])
 def test_any_other_is_answered_with_our_latest_legacy_version(version: str) -> None:
     assert negotiate(version) == LATEST_LEGACY == "2025-11-25"
 
