@@ -86,63 +86,70 @@ async def test_the_first_list_of_a_second_start_is_complete_before_any_server_is
 # Changes --------------------------------------------------------------------------------------------------------------
 
 
-async def test_servers_come_break_and_are_repaired_while_clients_stay_connected(
+async def test_servers_come_break_and_are_repaired_and_a_broken_file_changes_nothing_while_clients_stay_connected(
     hour: Hour, gateway: HouseholdGateway, tmp_path: Path
 ) -> None:
-    servers, save = hour.household.servers, hour.household.save
     async with audience_of(gateway.url, tmp_path) as audience:
         await audience.sees(hour.expected)
         processes = await untouched_processes(audience)
-
-        servers["words"] = servers["text"]
-        save()
-        await audience.sees(hour.expected | {f"words_{tool}" for tool in hour.own_tools["text"]})
-        assert (await audience.gets("words_reverse", text="live")).text == "evil"
-
-        del servers["words"]
-        save()
-        await audience.sees(hour.expected)
-        gone = "Unknown tool: words_reverse"
-        assert await audience.gets("words_reverse", text="live") == Outcome(gone, refused=-32602)
-
-        working = servers["calc"]
-        servers["calc"] = {**working, "command": "pythn"}
-        save()
-        await audience.sees({name for name in hour.expected if not name.startswith("calc_")})
-        down = "Server calc is down: command not found: `pythn`"
-        assert await audience.gets("calc_add", a=2, b=3) == Outcome(down, refused=503)
-        assert (await audience.gets("text_reverse", text="live")).text == "evil"
-
-        servers["calc"] = working
-        save()
-        await audience.sees(hour.expected)
-        assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
+        await come_and_go(hour, audience)
+        await break_and_be_repaired(hour, audience)
         assert await untouched_processes(audience) == processes
+        await break_the_file(hour, gateway, audience)
+        assert await untouched_processes(audience) == processes
+
+
+async def come_and_go(hour: Hour, audience: Audience) -> None:
+    servers, save = hour.household.servers, hour.household.save
+    servers["words"] = servers["text"]
+    save()
+    await audience.sees(hour.expected | {f"words_{tool}" for tool in hour.own_tools["text"]})
+    assert (await audience.gets("words_reverse", text="live")).text == "evil"
+
+    del servers["words"]
+    save()
+    await audience.sees(hour.expected)
+    gone = "Unknown tool: words_reverse"
+    assert await audience.gets("words_reverse", text="live") == Outcome(gone, refused=-32602)
+
+
+async def break_and_be_repaired(hour: Hour, audience: Audience) -> None:
+    servers, save = hour.household.servers, hour.household.save
+    working = servers["calc"]
+    servers["calc"] = {**working, "command": "pythn"}
+    save()
+    await audience.sees({name for name in hour.expected if not name.startswith("calc_")})
+    down = "Server calc is down: command not found: `pythn`"
+    assert await audience.gets("calc_add", a=2, b=3) == Outcome(down, refused=503)
+    assert (await audience.gets("text_reverse", text="live")).text == "evil"
+
+    servers["calc"] = working
+    save()
+    await audience.sees(hour.expected)
+    assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
+
+
+async def break_the_file(hour: Hour, gateway: HouseholdGateway, audience: Audience) -> None:
+    """What is wrong is reported; a file that is right again counts again."""
+
+    def refused() -> list[dict[str, Any]]:
+        return [event for event in gateway.events() if event["event"] == "reload_refused"]
+
+    hour.household.config.write_text('{\n  "mcpServers": {\n    "calc": {"command": "python"\n')
+    (event,) = await until(refused, "the log says what is wrong")
+    assert "the old one stays live" in event["message"] and f"{hour.household.config}:" in event["message"]
+    assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
+    await audience.sees(hour.expected)
+
+    del hour.household.servers["text"]
+    hour.household.save()
+    await audience.sees({name for name in hour.expected if not name.startswith("text_")})
 
 
 async def untouched_processes(audience: Audience) -> list[list[int]]:
     """Which process of each server that nobody touches answers each client."""
     tools = ("notes_whoami", "team_whoami", "archive_whoami")
     return [[(await client.call(tool)).structured["pid"] for tool in tools] for client in audience.clients]
-
-
-async def test_a_file_that_cannot_be_read_is_reported_and_changes_nothing(
-    hour: Hour, gateway: HouseholdGateway, tmp_path: Path
-) -> None:
-    def refused() -> list[dict[str, Any]]:
-        return [event for event in gateway.events() if event["event"] == "reload_refused"]
-
-    async with audience_of(gateway.url, tmp_path) as audience:
-        await audience.sees(hour.expected)
-        hour.household.config.write_text('{\n  "mcpServers": {\n    "calc": {"command": "python"\n')
-        (event,) = await until(refused, "the log says what is wrong")
-        assert "the old one stays live" in event["message"] and f"{hour.household.config}:" in event["message"]
-        assert (await audience.gets("calc_add", a=2, b=3)).structured == {"total": 5, "parts": [2, 3], "note": None}
-        await audience.sees(hour.expected)
-
-        del hour.household.servers["text"]
-        hour.household.save()
-        await audience.sees({name for name in hour.expected if not name.startswith("text_")})
 
 
 # The agent ------------------------------------------------------------------------------------------------------------

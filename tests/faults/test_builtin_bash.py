@@ -16,10 +16,10 @@ from tests.support.answers import LOST, START_FAILED, TIMED_OUT, UNKNOWN_TOOL, A
 from tests.support.child_trees import survivors
 from tests.support.client import Client, call_params, encode
 from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of
 from tests.support.servers import StdioFaults
-from tests.support.shared import lasting, visiting
 from tests.support.waiting import at_most, until
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"), pytest.mark.law]

@@ -12,9 +12,9 @@ import pytest
 from tests.support.answers import CLIENT_LIMIT, QUEUE_FULL, TIMED_OUT, Answer
 from tests.support.client import HttpClient, call_params, encode
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.scenes import all_of, cancelled_id, held
 from tests.support.servers import HttpFaults, Records, StdioFaults
-from tests.support.shared import lasting, visiting
 from tests.support.waiting import at_most, until
 
 CANCELLED = (499, "TL310")

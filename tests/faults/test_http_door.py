@@ -13,9 +13,9 @@ import pytest
 from tests.support.client import encode
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.http_wire import Wire, fetch, request_bytes
+from tests.support.lasting import lasting
 from tests.support.ports import free_port
 from tests.support.servers import StdioFaults
-from tests.support.shared import lasting
 from tests.support.waiting import at_most
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

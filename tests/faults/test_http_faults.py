@@ -19,11 +19,11 @@ from tests.support.answers import (
     TIMED_OUT,
 )
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.ports import free_port
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of, beside_a_slow_call, cancelled_id, held, works_again
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.shared import lasting, visiting
 from tests.support.waiting import at_most, until
 
 Servers = dict[str, HttpFaults]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.support.answers import Answer
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.processes import alive
 from tests.support.scenes import all_of, cancelled_id, held
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.shared import lasting, visiting
 from tests.support.waiting import until
 
 CANCELLED = (499, "TL310")

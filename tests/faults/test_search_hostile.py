@@ -16,8 +16,8 @@ from tests.support.answers import Answer
 from tests.support.catalogs import entry_of, stdio_server
 from tests.support.client import HttpClient, encode
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting
 from tests.support.pairs import IN_FULL
-from tests.support.shared import lasting
 from tests.support.waiting import START_WAIT_S, at_most, until, wait_until
 
 VAST_SERVER = str(Path(__file__).parents[1] / "support" / "vast_server.py")

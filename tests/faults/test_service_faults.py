@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.support.answers import ANSWER_TOO_LARGE, BROKE_PROTOCOL, LOST, NOT_STARTED, TIMED_OUT
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.processes import peak_memory_mib
 from tests.support.scenes import all_of, beside_a_slow_call
 from tests.support.servers import StdioFaults
 from tests.support.services import TOKEN, ServiceProcess
-from tests.support.shared import lasting, visiting
 from tests.support.waiting import at_most, until
 
 ECHO = {"text": "hello"}

@@ -13,8 +13,8 @@ from tests.support.answers import BROKE_PROTOCOL, Answer
 from tests.support.client import MODERN, HttpClient, encode, modern_headers
 from tests.support.fault.tools import FANCY
 from tests.support.gateway import Gateway, stdio_gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.shared import lasting, visiting
 
 SPELLINGS = (
     b'{"z":1,"a":{"float":1.10,"exponent":1e5,"big":123456789012345678901234567890,"minus":-0.0,'

@@ -19,10 +19,10 @@ from tests.support.answers import (
     TIMED_OUT_UNSENT,
 )
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting, visiting
 from tests.support.processes import alive
 from tests.support.scenes import all_of, assert_all_lost, beside_a_slow_call, cancelled_id, held, works_again
 from tests.support.servers import StdioFaults
-from tests.support.shared import lasting, visiting
 from tests.support.waiting import at_most, until
 
 IGNORED = ["unreadable", "wrong_id", "string_id", "duplicate_keys"]

@@ -23,8 +23,8 @@ def at_most(seconds: float) -> float:
 
 PATIENCE_S = at_most(15)
 """For one thing to happen."""
-START_WAIT_S = at_most(30)
-"""For servers to start, with their libraries: the gateway's own `start_wait`."""
+START_WAIT_S = min(at_most(30), 60.0)
+"""For servers to start, with their libraries: the gateway's own `start_wait`, which is at most a minute."""
 TEST_LIMIT_S = 120.0
 """For one test, unless it is marked with another `timeout`; before room is made (`limit_of`)."""
 

@@ -13,8 +13,8 @@ from tests.support.conformance.eras import BOTH, LEGACY, MODERN
 from tests.support.conformance.harness import ROOT
 from tests.support.conformance.stock import Stock
 from tests.support.gateway import Gateway
+from tests.support.lasting import lasting
 from tests.support.peers.programs import HttpPeer
-from tests.support.shared import lasting
 from tests.support.waiting import START_WAIT_S, wait_until
 
 BACKEND_MODULE = "tests.support.conformance.backend"
