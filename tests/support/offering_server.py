@@ -106,10 +106,10 @@ def repeat(per_s: float, say: Any) -> None:
 
 
 def announce() -> None:
-    """Where lists can be made to hang, only while they do."""
+    """Where lists can be made to hang, only while they do. Tools last: while theirs hangs, no other is asked for."""
     if OPTIONS.get("gate") and not Path(OPTIONS["gate"]).exists():
         return
-    for kind in ("tools", "prompts", "resources"):
+    for kind in ("resources", "prompts", "tools"):
         send({"method": f"notifications/{kind}/list_changed"})
 
 

@@ -438,7 +438,11 @@ def test_a_server_without_a_valid_certificate_is_not_spoken_to(loop_factory: Loo
 @both_loops
 def test_requests_beyond_the_limit_wait_their_turn(loop_factory: Loop) -> None:
     async def main() -> None:
-        async with scripted(echoes) as server, pool_to(server.url, max_connections=2) as pool:
+        async def script(peer: Peer) -> None:
+            await until(lambda: len(server.peers) > 1, "both connections are there")
+            await echoes(peer)
+
+        async with scripted(script) as server, pool_to(server.url, max_connections=2) as pool:
             exchanges = [ask(pool) for _ in range(10)]
             assert [await done(exchange) for exchange in exchanges] == [b"hello"] * 10
             assert len(server.peers) == 2

@@ -48,11 +48,15 @@ class News:
         self._note(conversation.told, conversation.caller)
 
     def _begin_listen(self, listen: Listen) -> None:
-        """Unless there are news just now: it may have seen its lists before they came, and must hear of them."""
-        if self._telling is None:
-            self._note(listen.told, listen.caller)
-        else:
-            listen.told.update(self._before)
+        """Where there are news just now, it may have seen a list before or after they came, and must hear of it.
+
+        Also if it is, in the end, what it was before: the server that just came may leave at once.
+        """
+        self._note(listen.told, listen.caller)
+        if self._telling is not None:
+            for member, listing in listen.told.items():
+                if listing != self._before.get(member):
+                    listen.told[member] = b""
 
     def _note(self, told: Told, caller: Caller, kinds: Iterable[Kind] = KINDS) -> None:
         for kind in kinds:
