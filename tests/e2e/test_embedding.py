@@ -118,7 +118,7 @@ async def test_a_call_can_be_given_less_time_than_its_server_has(tmp_path: Path,
 
 
 async def test_whoever_stops_waiting_takes_the_call_back_at_its_server(tmp_path: Path, faults: StdioFaults) -> None:
-    async with Gateway(config(tmp_path, faults.entry())) as gateway:
+    async with Gateway(config(tmp_path, faults.entry(timeout=600))) as gateway:
         call = asyncio.get_running_loop().create_task(gateway.call("s_hang"))
         await faults.wait_for("call", tool="hang")
         call.cancel()

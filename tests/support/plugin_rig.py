@@ -37,12 +37,12 @@ class FaultyPlugin(Records):
 
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         args = [FAULTS, json.dumps(self.options)]
-        return {self.name: {"kind": "plugin", "command": sys.executable, "args": args, "timeout": at_most(10), **keys}}
+        return {self.name: {"kind": "plugin", "command": sys.executable, "args": args, "timeout": at_most(30), **keys}}
 
 
 def jobs_entry(name: str = "jobs", **keys: Any) -> dict[str, dict[str, Any]]:
     """One entry with the plugin of plain jobs behind it."""
-    return {name: {"kind": "plugin", "command": sys.executable, "args": [JOBS], "timeout": at_most(10), **keys}}
+    return {name: {"kind": "plugin", "command": sys.executable, "args": [JOBS], "timeout": at_most(30), **keys}}
 
 
 class House:

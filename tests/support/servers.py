@@ -82,7 +82,7 @@ class StdioFaults(Records):
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         """This server's part of `sources:`."""
         command, *args = self.command
-        return {self.name: {"kind": "mcp_stdio", "command": command, "args": args, "timeout": at_most(10), **keys}}
+        return {self.name: {"kind": "mcp_stdio", "command": command, "args": args, "timeout": at_most(30), **keys}}
 
 
 class Listening(Records):
@@ -135,7 +135,7 @@ class HttpFaults(Listening):
         return f"http://127.0.0.1:{self.port}/{path}"
 
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
-        return {self.name: {"kind": "mcp_http", "url": self.url, "timeout": at_most(10), **keys}}
+        return {self.name: {"kind": "mcp_http", "url": self.url, "timeout": at_most(30), **keys}}
 
 
 def kill(pid: int) -> None:

@@ -25,7 +25,7 @@ class ServiceProcess(Listening):
     def entry(self, **keys: Any) -> dict[str, dict[str, Any]]:
         tokens = {"*": TOKEN}
         return {
-            self.name: {"kind": "service", "endpoint": self.endpoint, "tokens": tokens, "timeout": at_most(10), **keys}
+            self.name: {"kind": "service", "endpoint": self.endpoint, "tokens": tokens, "timeout": at_most(30), **keys}
         }
 
     def posts(self) -> list[dict[str, Any]]:

@@ -111,6 +111,7 @@ async def test_answers_come_as_they_are_ready_and_each_is_one_line(tmp_path: Pat
         (b'{"jsonrpc":"2.0","id":9,"method":"initialize","params":{"protocolVersion":1e400}}', -32602, 9),
         (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"s_t","name":"s_u"}}', -32600, 9),
         (b'{"jsonrpc":"2.0","id":9,"method":"x","params":"' + b"x" * LIMIT + b'"}', 413, 9),
+        (b'{"jsonrpc":"2.0","id":0,"method":"x","params":"' + b"x" * LIMIT + b'"}', 413, 0),
         (b"x" * (LIMIT + 1), 413, None),
     ],
 )

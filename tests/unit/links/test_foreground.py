@@ -99,6 +99,18 @@ def test_what_it_leaves_behind_is_killed_even_what_hid() -> None:
     assert survivors(mark) == []
 
 
+def test_a_program_is_told_to_go_before_it_is_killed(tmp_path: Path) -> None:
+    mark, told = new_mark(), tmp_path / "told"
+    script = f"trap 'echo told > {told}; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    with host("sh", "-c", script, mark=mark) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.readline() == "code cancelled\n"
+        assert process.wait(at_most(15)) == 0
+    assert told.exists()
+    gone(mark)
+
+
 def test_a_program_that_will_not_go_is_killed_in_time() -> None:
     mark = new_mark()
     script = "trap '' TERM HUP;" + ESCAPES.format(mark=mark) + "while :; do sleep 1; done"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.router.fakes import OK, Desk, offer, problem_of
+from tests.unit.router.fakes import OK, Desk, offer, problem_of, whole_offer
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Call, Caller, Request
@@ -522,6 +522,20 @@ def test_changes_are_told_and_a_collision_is_noted_once(play: Callable[[Scene], 
         here.router.report_collisions()
         collisions = [note for note in notes if dict(note.fields).get("code") == NAME_COLLISION.id]
         assert len(collisions) == 1
+
+    play(scene)
+
+
+def test_a_prompt_and_a_resource_that_lose_their_names_are_noted_too(play: Callable[[Scene], None]) -> None:
+    async def scene(desk: Callable[..., Desk]) -> None:
+        here = desk()
+        notes: list[Note] = []
+        here.events.noted.append(notes.append)
+        for source, prompt in (("a_b", "c"), ("a", "b_c")):
+            here.add(source)
+            here.sinks[source].publish(whole_offer(source, prompts=[prompt], resources=["x:1"]))
+        here.router.report_collisions()
+        assert sum(note.event == "names" for note in notes) == 2
 
     play(scene)
 

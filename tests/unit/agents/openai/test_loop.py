@@ -297,10 +297,13 @@ async def test_a_server_that_stays_busy_is_given_up() -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("status", [400, 401, 404, 307])
 async def test_a_refusal_is_told_at_once_and_without_the_key(status: int) -> None:
-    async with serve(*ONE_CALL, manners=[refuses(status, f"wrong key {KEY}", Location="/elsewhere")]) as server:
-        problem = await Talk(server).problem()
+    other = "another-never-to-be-seen"
+    refusal = refuses(status, f"wrong key {KEY} or {other}", Location="/elsewhere")
+    async with serve(*ONE_CALL, manners=[refusal]) as server:
+        problem = await Talk(server, headers={"X-Other-Key": other}).problem()
     assert problem.code is MODEL_REFUSED
     assert "wrong key" in problem.message
+    assert other not in problem.message
     assert len(server.received) == 1
 
 

@@ -185,6 +185,20 @@ async def test_a_server_that_answers_no_probe_degrades_and_is_then_replaced(monk
         server.silent.clear()
 
 
+async def test_a_server_that_missed_a_probe_and_answers_the_next_one_is_well_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source_module, "PROBE_TIMEOUT_S", 0.5)
+    server = Server()
+    server.silent.add("ping")
+    async with living(server, probe_every_s=0.02) as (_, book):
+        await until(lambda: "degraded" in book.states, "it missed one")
+        server.silent.clear()
+        await ready(book, 2)
+        assert book.states == ["ready", "degraded", "ready"]
+        assert len(server.lanes) == 1
+
+
 # Calls ---------------------------------------------------------------------------------------------------------------
 
 
