@@ -13,7 +13,7 @@ PROGRAMS := tools/programs
 TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed
 TESTS := $(BIN)/python -m tools.run_tests
 
-.PHONY: help setup run test test-all test-deps check lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures clean
+.PHONY: help setup run test test-all test-deps check quick-tests lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -33,7 +33,10 @@ test-deps:  ## Install the system programs that tests need, by apt-get
 	apt-get update
 	apt-get install --yes --no-install-recommends bash bubblewrap chromium chromium-driver git make
 
-check: lint types lint-arch sizes $(TESTED_WITH)  ## The quick part (under 2 minutes)
+check: $(TESTED_WITH)  ## The quick part (under 2 minutes)
+	@$(MAKE) --jobs=2 --output-sync=target types lint lint-arch sizes quick-tests
+
+quick-tests: $(TESTED_WITH)
 	$(TESTS) -m "not slow" --ignore=tests/e2e --ignore=tests/faults tests
 
 lint: $(VENV)/.dev  ## ruff: rules and formatting

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import at_most
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 BEGINNING = """
