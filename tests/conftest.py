@@ -33,6 +33,8 @@ def pytest_configure() -> None:
     become_subreaper()
     give_children_default_signals()
     find_own_programs()
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):  # what is started behaves as it does for anybody
+        os.environ.pop(name, None)
     settings.register_profile("suite", deadline=None, database=None)  # by itself it would assert how fast a test is
     settings.load_profile("suite")
 

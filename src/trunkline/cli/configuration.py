@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 
+from trunkline.cli.terminal import give_up_stderr
 from trunkline.config.load import Loaded, find_config, load_config, plugins_file
 from trunkline.config.render import render, render_json, summarize
 from trunkline.config.settings import Settings
@@ -30,8 +30,10 @@ def load_or_exit(config: Path | None) -> Settings:
 def settings_or_exit(loaded: Loaded) -> Settings:
     """The same for a file that has been read already."""
     if loaded.problems:
-        with suppress(OSError):  # a full disk behind stderr: no reason to stop for a warning
+        try:
             click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
+        except OSError:  # a full disk behind stderr: no reason to stop for a warning
+            give_up_stderr()
     if loaded.settings is None:
         click.echo(f"\n{summarize(loaded.problems)}", err=True)
         sys.exit(CONFIG_UNREADABLE.exit)

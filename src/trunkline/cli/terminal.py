@@ -123,6 +123,15 @@ def prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 -- as long as the program lives
+            setattr(sys, name, _nowhere())
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def give_up_stderr() -> None:
+    """After it could not be written to: Python would try once more at the end, and make that the exit status."""
+    sys.stderr = _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w")

@@ -133,6 +133,6 @@ async def test_whoever_cancels_a_trial_ends_the_agent(tmp_path: Path) -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert survivors(stage.mark) == []
+        await until(lambda: survivors(stage.mark) == [], "the agent is gone")
     finally:
         await stage.children.close()
