@@ -60,7 +60,7 @@ tests: $(TESTED_WITH)
 	$(TESTS)
 
 test-race: $(TESTED_WITH)  ## All tests with asyncio's debug mode, warnings as errors
-	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 TRUNKLINE_TEST_RACE=1 $(TESTS)
+	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(TESTS)
 
 conformance: $(VENV)/.dev $(CONFORMANCE)/.installed  ## The official harness, in every layout, as a table
 	$(BIN)/python -m tests.support.conformance
@@ -88,7 +88,7 @@ pictures: $(VENV)/.dev  ## Make the terminal pictures of the docs anew, from rea
 	$(BIN)/python -m tools.terminal_pictures
 
 clean:  ## Remove everything that was set up or built
-	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) $(PROGRAMS)/usr $(PROGRAMS)/.installed dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) $(PROGRAMS)/* $(PROGRAMS)/.installed dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -109,4 +109,3 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(PROGRAMS)/.installed: tools/unpack_programs.sh
 	sh tools/unpack_programs.sh
-	@touch $@

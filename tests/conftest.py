@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import inspect
 import os
 import random
-import signal
 import sys
-import threading
-import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.support import left_behind
+from tests.support.left_behind import Census, LeftBehind
 from tests.support.needs import find_own_programs, missing
-from tests.support.processes import LASTING, become_subreaper, below, descendants, open_files, reap
+from tests.support.processes import become_subreaper
 from tests.support.signals import give_children_default_signals
-from tests.support.waiting import at_most, limit_of
+from tests.support.waiting import limit_of
 
-LEAK_PATIENCE_S = at_most(5)
 IN_CI = os.environ.get("CI") == "true"
 SEED = os.environ.get("TEST_SEED", "0")
 ALWAYS_LAWS = ("property", "contract")
 """Folders whose tests are laws, all of them."""
+WITH_FIXTURES: set[str] = set()
+"""Modules that made something for all of their tests."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     become_subreaper()
-    give_children_default_signals()
+    if not config.getoption("numprocesses", None):  # else workers do: they are to begin with what is ignored here
+        give_children_default_signals()
     find_own_programs()
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):  # what is started behaves as it does for anybody
         os.environ.pop(name, None)
@@ -43,8 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         marker = item.get_closest_marker("timeout")
         item.add_marker(pytest.mark.timeout(limit_of(marker.args[0] if marker else None)), append=False)
-        if any(folder in item.path.parts for folder in ALWAYS_LAWS):
+        if set(ALWAYS_LAWS).intersection(item.nodeid.partition("::")[0].split("/")):
             item.add_marker("law")
+        for program in (program for marker in item.iter_markers("needs") for program in marker.args):
+            if why := missing(program):
+                item.add_marker(pytest.mark.skip(reason=why))
 
 
 # Coroutine tests ------------------------------------------------------------------------------------------------------
@@ -71,9 +74,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The same random numbers in every run with this seed, whichever tests ran before."""
     random.seed(f"{SEED} {item.nodeid}")
-    for program in (program for marker in item.iter_markers("needs") for program in marker.args):
-        if why := missing(program):
-            pytest.skip(why)
 
 
 # Leaks ----------------------------------------------------------------------------------------------------------------
@@ -90,12 +90,23 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if unfinished:
         raise LeftBehind(f"tasks without an owner were still running when the loop ended: {unfinished}")
     gc.collect()
-    deadline = time.monotonic() + LEAK_PATIENCE_S
-    while (left := (now := Census()).beyond(before)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    now.kill_beyond(before)
-    if left:
-        raise LeftBehind(f"left behind after {LEAK_PATIENCE_S:g} s: {left}")
+    before.compare_with_now()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_of_a_module_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same for what a module's own fixtures started, which is there before its tests and after them."""
+    before = Census()
+    yield
+    if request.node.nodeid in WITH_FIXTURES:
+        gc.unfreeze()
+        gc.collect()
+    before.compare_with_now()
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    if fixturedef.scope == "module" and fixturedef.argname != "nothing_of_a_module_is_left":
+        WITH_FIXTURES.add(request.node.nodeid)
 
 
 def drop_garbage_of_before() -> None:
@@ -107,41 +118,6 @@ def drop_garbage_of_before() -> None:
     gc.freeze()
 
 
-class LeftBehind(AssertionError):
-    """What a test started did not end with it. A law: it need happen only once to be a finding."""
-
-
-class Census:
-    """What this process has at one moment."""
-
-    def __init__(self) -> None:
-        ours = descendants(os.getpid())
-        for orphan in (process for process in ours if is_own_zombie(process)):
-            reap(orphan.pid)
-        spared = {process.pid for process in below(ours, LASTING)}
-        counted = [process for process in ours if not is_own_zombie(process) and process.pid not in spared]
-        self.processes = {process.pid: process for process in counted}
-        self.files = open_files()
-        self.threads = {thread.ident: thread.name for thread in threading.enumerate()}
-
-    def beyond(self, before: Census) -> list[str]:
-        processes = [repr(process) for pid, process in self.processes.items() if pid not in before.processes]
-        files = [f"fd {fd} → {target}" for fd, target in self.files.items() if before.files.get(fd) != target]
-        threads = [f"thread {name}" for ident, name in self.threads.items() if ident not in before.threads]
-        return processes + files + threads
-
-    def kill_beyond(self, before: Census) -> None:
-        """The next test starts clean, whatever this one did."""
-        for pid in self.processes.keys() - before.processes.keys():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def is_own_zombie(process: Any) -> bool:
-    """Orphans that ended after they were handed to us; a zombie below a live gateway is that gateway's fault."""
-    return process.zombie and process.parent == os.getpid()
-
-
 def watch_tasks(monkeypatch: pytest.MonkeyPatch, unfinished: list[str]) -> None:
     """`asyncio.run` cancels what is still running when its main coroutine returns: here that is a leak."""
     cancel_all = asyncio.runners._cancel_all_tasks
@@ -149,7 +125,7 @@ def watch_tasks(monkeypatch: pytest.MonkeyPatch, unfinished: list[str]) -> None:
     def look_first(loop: asyncio.AbstractEventLoop) -> None:
         tasks = asyncio.all_tasks(loop)
         if tasks and sys.exc_info()[0] is None:
-            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LEAK_PATIENCE_S))
+            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=left_behind.PATIENCE_S))
             unfinished.extend(repr(task) for task in pending)
         cancel_all(loop)
 

@@ -7,19 +7,23 @@ test marked as a law is not run again: there a single failure is the finding.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from tests.support.processes import descendants
 
 MAX_SHAKY = 3
 MAX_SECOND_LOOKS = 20
 """With more failures than that, what is wrong is wrong with all of them."""
 SLOWEST = 10
+SEEDS = 2**32
 
 
 @dataclass
@@ -59,15 +63,15 @@ class Results:
 
 def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
-    seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+    seed = int(os.environ.get("TEST_SEED") or random.randrange(SEEDS)) % SEEDS
     os.environ |= {"TEST_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
-    seeded = [f"--hypothesis-seed={seed}", *arguments]
-    results, status = run(["-n", workers(), "--dist", "worksteal", *seeded])
+    results, status = run(["-n", workers(), "--dist", "worksteal", f"--hypothesis-seed={seed}", *arguments])
     failed, shaky = results.with_outcome("failed"), []
     if os.environ.get("CI") == "true" and status == 1 and not results.broken:
-        failed, shaky = look_again(results, seeded)
+        failed, shaky = look_again(results, [f"--hypothesis-seed={seed}", *filter(is_kept, arguments)])
     print_summary(results, failed, shaky, seed, time.monotonic() - began)
-    if status not in (0, 1) or results.broken:
+    explained = status == 0 or (status == 1 and (failed or shaky) and not results.broken)
+    if not explained:
         return status or 1
     return 1 if failed or len(shaky) > MAX_SHAKY else 0
 
@@ -79,25 +83,34 @@ def workers() -> str:
 
 def run(arguments: list[str]) -> tuple[Results, int]:
     results = Results()
-    return results, int(pytest.main(arguments, plugins=[results]))
+    try:
+        return results, int(pytest.main(arguments, plugins=[results]))
+    finally:
+        end_what_is_left()
 
 
-def look_again(results: Results, arguments: list[str]) -> tuple[list[str], list[str]]:
+def end_what_is_left() -> None:
+    """What was below a worker that went down with its test: orphans come to this process."""
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def look_again(results: Results, options: list[str]) -> tuple[list[str], list[str]]:
     """What failed and what is only shaky, after a second run of what may be run twice."""
     failed = results.with_outcome("failed")
     doubted = [name for name in failed if not results.tests[name].law]
     if not doubted or len(doubted) > MAX_SECOND_LOOKS:
         return failed, []
     print(f"\nOnce more, alone: {len(doubted)} of {len(failed)} that failed", flush=True)
-    options = [argument for argument in arguments if is_whole_option(argument)]
     again, _ = run(["-n", "1", *options, *doubted])
     shaky = [name for name in doubted if is_shaky(again.tests.get(name))]
     return [name for name in failed if name not in shaky], shaky
 
 
-def is_whole_option(argument: str) -> bool:
-    """One that says how tests are run (`--rootdir=here`), not which."""
-    return argument.startswith("--") and "=" in argument
+def is_kept(argument: str) -> bool:
+    """Of the arguments, only where the project is says how its tests are run, and not which or how that is told."""
+    return argument.startswith("--rootdir=")
 
 
 def is_shaky(second: Record | None) -> bool:

@@ -118,6 +118,7 @@ def make_hostile(stage: AgentStage) -> None:
 
 
 @pytest.mark.law
+@pytest.mark.needs("git")
 async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository_or_the_user_gets_in(
     tmp_path: Path,
 ) -> None:
@@ -277,6 +278,7 @@ LOGINS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("login", LOGINS)
 async def test_an_isolated_run_uses_the_users_login_and_leaves_it_as_it_is(tmp_path: Path, login: str) -> None:
     stage = AgentStage(tmp_path, WITHOUT_KEY)

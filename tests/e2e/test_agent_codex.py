@@ -148,6 +148,7 @@ def told(run: AgentRun) -> str:
 
 
 @pytest.mark.law
+@pytest.mark.needs("git")
 async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_counts(tmp_path: Path) -> None:
     stage = Stage(tmp_path, path=[BIN])
     plant_repository(stage.project, lambda name: f"touch {stage.marks}/{name}")

@@ -12,7 +12,6 @@ from tests.support.agent_runs import BUILTINS, AgentKind, AgentStage, exposing, 
 from tests.support.child_trees import survivors
 from tests.support.models.gemini import GEMINI as GEMINI_API
 from tests.support.models.script import Use, calls
-from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import SDK
 from tests.support.plugin_rig import jobs_entry
 from tests.support.waiting import until
@@ -208,9 +207,10 @@ if "--version" not in arguments:
 """
 
 
-NOT_BELIEVED = {"it uses a tool of its own": (WITHOUT_RULES, "TL613")}
-if IN_FULL:  # it is found out the same way with every agent: Claude Code shows it in every run of the tests
-    NOT_BELIEVED["it never hears of ours"] = (WITHOUT_SERVER, "TL612")
+NOT_BELIEVED = {
+    "it uses a tool of its own": (WITHOUT_RULES, "TL613"),
+    "it never hears of ours": (WITHOUT_SERVER, "TL612"),
+}
 
 
 @pytest.mark.law

@@ -257,6 +257,7 @@ def test_signals_do_the_same_without_a_terminal(stage: Stage, number: signal.Sig
         wait_until(lambda: call in stage.cancelled(), "the server knows that it was cancelled")
 
 
+@pytest.mark.law
 def test_ctrl_c_without_a_gateway_ends_the_servers_too(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
     write_config(tmp_path, server.entry())
@@ -280,6 +281,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_does_not_come_up(tmp_path: Path)
     assert server.pids() == []
 
 
+@pytest.mark.law
 def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s", faults=["stubborn", "spawn_setsid"])
     write_config(tmp_path, server.entry())

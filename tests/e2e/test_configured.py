@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from fastmcp import Client
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway, write_config
-from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import (
     EVERYTHING,
     NODE,
@@ -104,7 +103,7 @@ async def test_a_server_is_found_under_localhost(tmp_path: Path) -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("transport", ["http", "sse"] if IN_FULL else ["http"])
+@pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_a_server_that_wants_a_credential_gets_the_configured_one_or_says_what_is_missing(
     transport: str, tmp_path: Path
 ) -> None:
@@ -121,6 +120,7 @@ async def test_a_server_that_wants_a_credential_gets_the_configured_one_or_says_
             assert TOKEN not in json.dumps(error)
 
 
+@pytest.mark.law
 async def test_a_gateway_with_a_token_takes_clients_that_have_it_and_no_others(tmp_path: Path) -> None:
     with Gateway(tmp_path, StdioFaults(tmp_path, "peer").entry(), start_wait=START_WAIT_S, token=TOKEN) as gateway:
         url = f"http://127.0.0.1:{gateway.port}/mcp"

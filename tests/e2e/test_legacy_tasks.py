@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.support.client import CLIENT_INFO, Client, HttpClient, ModernClient, encode
 from tests.support.gateway import TRUNKLINE, Gateway, stdio_gateway
-from tests.support.pairs import IN_FULL
 from tests.support.peers.programs import HERE, NODE, NODE_PACKAGES, everything
 from tests.support.tasks import over_stdio
 from tests.support.waiting import START_WAIT_S, at_most
@@ -90,12 +89,7 @@ async def test_they_are_offered_where_a_server_has_them_and_the_client_may_know_
                 assert greeting.result["capabilities"].get("tasks") == expected, version
 
 
-RUNS = [
-    (door, wire)
-    for door in ("joined", "http")
-    for wire in ("stdio", "http")
-    if IN_FULL or (door == "http") == (wire == "http")
-]
+RUNS = [(door, wire) for door in ("joined", "http") for wire in ("stdio", "http")]
 
 
 @pytest.mark.node

@@ -22,6 +22,8 @@ from tests.support.waiting import PATIENCE_S, START_WAIT_S, at_most
 CURL = [curl] if (curl := shutil.which("curl")) else [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py")]
 SCREENSHOT = "browser_browser_take_screenshot"
 SETTINGS: dict[str, Any] = {"start_wait": START_WAIT_S, "search": {"semantic": False}}
+HANG_S = at_most(1)
+"""In which a call that hangs has to arrive."""
 
 
 class Shell:
@@ -51,7 +53,7 @@ class Shell:
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, StdioFaults]]:
     folder = tmp_path_factory.mktemp("standing")
     faults = StdioFaults(folder, "faulty")
-    sources = [entry_of(stdio_server(folder, "browser")), faults.entry(tools={"timeouts": {"hang": 0.3}})]
+    sources = [entry_of(stdio_server(folder, "browser")), faults.entry(tools={"timeouts": {"hang": HANG_S}})]
     with lasting(Gateway(folder, *sources, **SETTINGS)) as gateway:
         yield Shell(gateway), faults
 
@@ -98,7 +100,7 @@ def test_what_goes_wrong_is_said_with_its_status(shell: Shell, faults: StdioFaul
         ("faulty_echo", "TL318", "Tool faulty_echo not provisioned. Use provision_tools first."),
         ("nonsense", "TL319", "Invalid tool ID format: nonsense"),
         ("faulty_nothing", "TL301", "Unknown tool: faulty_nothing"),
-        ("faulty_hang", "TL305", "Tool execution timed out after 0.3 seconds"),
+        ("faulty_hang", "TL305", f"Tool execution timed out after {HANG_S:g} seconds"),
         ("faulty_refuse", None, "refused by the tool"),
         ("faulty_crash", "TL306", "Server faulty"),
     ):

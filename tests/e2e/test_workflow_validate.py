@@ -54,6 +54,7 @@ def test_a_workflow_with_the_example_plugin_is_fine_and_a_slip_is_found(tmp_path
     assert unasked.returncode == 0
 
 
+@pytest.mark.law
 def test_a_plugin_that_cannot_start_is_told_to_programs_and_nothing_is_left(tmp_path: Path) -> None:
     broken, working = FaultyPlugin(tmp_path, "units", exit=3), Records(tmp_path, "jobs")
     entry = broken.entry()["units"]
@@ -85,6 +86,7 @@ def test_warnings_alone_are_no_failure_and_a_missing_file_is(tmp_path: Path) -> 
     assert "TL100" in missing.stderr
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_the_plugins_it_started_and_nothing_is_left(
     tmp_path: Path, number: signal.Signals

@@ -128,6 +128,7 @@ async def test_two_apps_that_claim_one_name_again_and_again_leave_it_to_the_firs
         assert await here.gateway.counted("apps_refused", "desktop") == 20
 
 
+@pytest.mark.law
 async def test_an_app_that_comes_and_goes_all_the_time_leaves_nothing(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         for _ in range(50):

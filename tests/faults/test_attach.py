@@ -78,6 +78,7 @@ async def test_a_gateway_that_comes_back_is_joined_again_and_the_client_told_to_
             await until(lambda: told_of_changes(client) > before, "news arrive on the stream that was opened again")
 
 
+@pytest.mark.law
 async def test_a_call_right_after_a_restart_is_not_lost(tmp_path: Path) -> None:
     """The new gateway does not know the session, so it ran nothing: the relay opens another and asks again."""
     server = StdioFaults(tmp_path, "s")
@@ -100,6 +101,7 @@ async def test_a_call_right_after_a_restart_is_not_lost(tmp_path: Path) -> None:
             assert not (await client.call("s_echo")).failed
 
 
+@pytest.mark.law
 async def test_a_call_after_the_session_is_lost_runs_once(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
     with Gateway(tmp_path, server.entry()) as gateway:
@@ -280,6 +282,7 @@ async def test_an_address_that_cannot_be_one_ends_with_2_and_a_silent_stdout(
         assert client.log
 
 
+@pytest.mark.law
 async def test_a_token_that_is_no_token_ends_with_2_and_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

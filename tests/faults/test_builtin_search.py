@@ -105,6 +105,7 @@ async def _text_or_fault(bench: SearchBench, path: str) -> str:
         return str(fault)
 
 
+@pytest.mark.law
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 def test_what_ripgrep_saw_outside_is_not_believed(tmp_path: Path, outside: Path) -> None:
     """The race without luck: ripgrep proposes what it read through a link, and the link is gone when we look."""
@@ -118,6 +119,7 @@ def test_what_ripgrep_saw_outside_is_not_believed(tmp_path: Path, outside: Path)
         assert list(engine.lines(proposed, 5, 5)) == []
 
 
+@pytest.mark.law
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 def test_a_link_that_is_there_when_we_look_is_not_followed_out(tmp_path: Path, outside: Path) -> None:
     root = tmp_path / "root"
@@ -154,6 +156,7 @@ async def test_a_pattern_that_never_ends_holds_up_nobody_and_ends_with_its_call(
         await _gone(pid)
 
 
+@pytest.mark.law
 async def test_what_the_worker_started_ends_with_the_call(tmp_path: Path) -> None:
     root, programs = tmp_path / "root", tmp_path / "programs"
     fill(root)
@@ -191,6 +194,7 @@ async def _gone(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_no_handle_is_left_behind(tmp_path: Path, engine: str) -> None:
     fill(tmp_path)
@@ -203,6 +207,7 @@ async def test_no_handle_is_left_behind(tmp_path: Path, engine: str) -> None:
     assert len(os.listdir("/dev/fd")) <= before
 
 
+@pytest.mark.law
 async def test_searches_cancelled_at_any_moment_leave_no_handle_behind(tmp_path: Path) -> None:
     fill(tmp_path)
     bench = SearchBench(tmp_path, "own")
@@ -252,6 +257,7 @@ async def test_a_ripgrep_that_cannot_be_used_is_done_without(tmp_path: Path, pro
     assert await bench.text(Glob, pattern="steady/a.py") == "steady/a.py"
 
 
+@pytest.mark.law
 async def test_a_program_that_an_agent_can_write_is_not_run(tmp_path: Path) -> None:
     planted = tmp_path / "bin" / "rg"
     planted.parent.mkdir()

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 LEAKS = """
 import asyncio, os, subprocess, threading, time
 import tests.conftest
-tests.conftest.LEAK_PATIENCE_S = 0.5
+tests.support.left_behind.PATIENCE_S = 0.5
 
 def test_process():
     global p
@@ -82,7 +82,7 @@ def test_a_leak_fails_the_test_that_leaked_and_no_other(tmp_path: Path) -> None:
     leaky = {name for name, found in outcomes.items() if "ERROR" in found}
     assert leaky == {"test_process", "test_orphan", "test_file", "test_thread", "test_task"}, said
     assert outcomes["test_tidy"] == {"PASSED"}
-    told = re.findall(r"^E +tests\.conftest\.LeftBehind: (left behind|tasks without an owner)", said, re.MULTILINE)
+    told = re.findall(r"^E +tests\.\S+LeftBehind: (left behind|tasks without an owner)", said, re.MULTILINE)
     assert sorted(told) == ["left behind"] * 4 + ["tasks without an owner"], said
 
 

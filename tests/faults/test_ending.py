@@ -143,6 +143,7 @@ async def test_sigint_ends_the_gateway_as_orderly(tmp_path: Path) -> None:
         assert await asyncio.to_thread(gateway.process.wait, at_most(30)) in (0, 130)
 
 
+@pytest.mark.law
 async def test_sigterm_while_servers_are_starting_leaves_nothing(tmp_path: Path) -> None:
     slow = [StdioFaults(tmp_path, f"s{number}", start_delay=30) for number in range(4)]
     mute = StdioFaults(tmp_path, "mute", faults=["mute"])

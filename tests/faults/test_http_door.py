@@ -146,6 +146,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.law
 async def test_without_the_token_no_protected_route_answers(tmp_path: Path) -> None:
     wrong: dict[str, int] = {}
     with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry(), token=TOKEN) as gateway:
@@ -160,6 +161,7 @@ async def test_without_the_token_no_protected_route_answers(tmp_path: Path) -> N
         assert not wrong
 
 
+@pytest.mark.law
 async def test_with_the_token_everything_works(tmp_path: Path) -> None:
     with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry(), token=TOKEN) as gateway:
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -174,6 +176,7 @@ async def test_with_the_token_everything_works(tmp_path: Path) -> None:
         assert TOKEN not in gateway.log
 
 
+@pytest.mark.law
 async def test_a_session_needs_the_token_on_every_request(tmp_path: Path) -> None:
     with Gateway(tmp_path, StdioFaults(tmp_path, "s").entry(), token=TOKEN) as gateway:
         async with gateway.client(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
@@ -183,6 +186,7 @@ async def test_a_session_needs_the_token_on_every_request(tmp_path: Path) -> Non
             assert (await client.post(PING)).status == 200
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("listen", ["0.0.0.0", "[::]", "192.0.2.1"])
 def test_listening_beyond_loopback_without_a_token_is_refused_at_start(tmp_path: Path, listen: str) -> None:
     config = write_config(tmp_path, listen=f"{listen}:{free_port()}")
@@ -216,6 +220,7 @@ BAD_HTTP = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("what", sorted(BAD_HTTP))
 async def test_ambiguous_http_is_refused_and_nothing_behind_it_is_read(gateway: Gateway, what: str) -> None:
     async with await Wire.connect(gateway.port) as wire:

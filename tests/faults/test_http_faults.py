@@ -81,6 +81,7 @@ async def test_a_refused_connection_is_refused_by_name_and_others_work(tmp_path:
             assert (await client.call("good_echo", {"a": 1})).structured == {"a": 1}
 
 
+@pytest.mark.law
 async def test_servers_that_fail_their_handshake_are_refused_and_others_work(tmp_path: Path) -> None:
     good, trap = StdioFaults(tmp_path, "good"), HttpFaults(tmp_path, "trap")
     faulty = [
@@ -90,7 +91,7 @@ async def test_servers_that_fail_their_handshake_are_refused_and_others_work(tmp
     with ExitStack() as running:
         for server in (trap, *faulty):
             running.enter_context(server)
-        entries = [server.entry(start_timeout=2) for server in faulty]
+        entries = [server.entry(start_timeout=at_most(2)) for server in faulty]
         async with running.enter_context(Gateway(tmp_path, *entries, good.entry())).client() as client:
             for server in faulty[:-1]:
                 assert (await client.call(f"{server.name}.echo")).situation in NOT_STARTED, server.name
@@ -203,6 +204,7 @@ async def test_a_broken_answer_fails_its_call_at_once(
         assert (await client.call(f"{answers}_echo", {"a": 1})).structured == {"a": 1}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("tool", ["html_200", "html_502", "redirect", "empty_200", "accepted"])
 async def test_a_reply_of_the_wrong_kind_fails_its_call_only(gateway: Gateway, servers: Servers, tool: str) -> None:
     async with visiting(gateway) as client:
@@ -261,6 +263,7 @@ async def test_a_slow_wire_is_no_fault(tmp_path: Path) -> None:
 # Sessions -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 async def test_a_lost_session_is_replaced_and_the_refused_call_runs_once(tmp_path: Path) -> None:
     with HttpFaults(tmp_path) as server, Gateway(tmp_path, server.entry()) as gateway:
         async with gateway.client() as client:
@@ -270,6 +273,7 @@ async def test_a_lost_session_is_replaced_and_the_refused_call_runs_once(tmp_pat
         assert len(server.calls("nonce")) == 1
 
 
+@pytest.mark.law
 async def test_a_restarted_server_gets_a_new_session_and_the_call_runs_once(tmp_path: Path) -> None:
     with HttpFaults(tmp_path) as server, Gateway(tmp_path, server.entry()) as gateway:
         async with gateway.client() as client:

@@ -104,6 +104,7 @@ async def test_what_is_printed_before_the_handshake_is_passed_over_and_counted(t
         assert house.counts["noise_lines"] == 3  # an empty line is none
 
 
+@pytest.mark.law
 async def test_a_socket_elsewhere_is_used_only_if_nobody_else_can_use_it(tmp_path: Path) -> None:
     private = FaultyPlugin(tmp_path, socket_folder=str(tmp_path))
     async with housed(tmp_path, private.entry()) as house:
@@ -154,6 +155,7 @@ async def test_one_that_hangs_is_ended_at_its_deadline_and_its_context_cancelled
         assert text(await house.call("echo", {"text": "fine"})) == "fine"
 
 
+@pytest.mark.law
 async def test_a_crash_fails_all_calls_in_flight_and_the_next_one_works(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path)
     async with housed(tmp_path, plugin.entry()) as house:
@@ -180,6 +182,7 @@ async def test_an_answer_that_breaks_off_in_the_middle_is_lost_and_the_plugin_st
         assert len(plugin.events("start")) == 1
 
 
+@pytest.mark.law
 async def test_calls_after_a_lost_connection_go_over_the_next_one(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path)
     async with housed(tmp_path, plugin.entry()) as house:
@@ -317,6 +320,7 @@ async def test_one_that_is_killed_while_idle_is_started_again(tmp_path: Path) ->
         assert text(await house.call("echo", {"text": "back"})) == "back"
 
 
+@pytest.mark.law
 async def test_it_is_asked_to_end_and_ended_if_it_does_not(tmp_path: Path) -> None:
     polite, rude = FaultyPlugin(tmp_path), FaultyPlugin(tmp_path, "rude", term="ignore")
     async with housed(tmp_path, polite.entry(), rude.entry()) as house:
@@ -351,6 +355,7 @@ async def test_a_crash_loop_ends_in_down_and_calls_are_refused_at_once(tmp_path:
         assert (refused.code, refused.executed) == (SOURCE_DOWN, "no")
 
 
+@pytest.mark.law
 async def test_its_private_folder_is_private_and_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as place:  # a longer path would not be used
         monkeypatch.setattr("tempfile.tempdir", place)
@@ -361,6 +366,7 @@ async def test_its_private_folder_is_private_and_goes_with_it(tmp_path: Path, mo
         assert list(Path(place).iterdir()) == []
 
 
+@pytest.mark.law
 async def test_cancelled_while_it_starts_it_leaves_nothing(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path, init="hang")
     async with housed(tmp_path, plugin.entry()):

@@ -110,12 +110,14 @@ async def test_one_byte_at_a_time_is_as_good_as_any(gateway: Gateway) -> None:
         assert (await client.call("sliced_echo", ECHO)).text == "hello"
 
 
+@pytest.mark.law
 async def test_a_redirect_is_not_followed(gateway: Gateway, place: Place) -> None:
     async with visiting(gateway) as client:
         assert (await client.call("svc_redirect")).result["isError"] is True
     assert not place[2].events("request")
 
 
+@pytest.mark.law
 async def test_a_service_that_is_killed_loses_what_it_had_and_nothing_is_sent_twice(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path) as service, Gateway(tmp_path, service.entry()) as gateway:
         async with gateway.client() as client:

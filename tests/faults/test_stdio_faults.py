@@ -269,7 +269,7 @@ async def test_a_server_that_prints_without_end_holds_up_nobody_else(tmp_path: P
 @pytest.mark.slow
 async def test_a_server_that_stops_reading_holds_up_nobody_else(tmp_path: Path) -> None:
     server, good = faulty_and_good(tmp_path)
-    with Gateway(tmp_path, server.entry(timeout=3), good.entry()) as gateway:
+    with Gateway(tmp_path, server.entry(timeout=at_most(5)), good.entry()) as gateway:
         async with gateway.client() as client:
             assert (await client.call("s_deaf")).text == "deaf now"
             big = {"x": "x" * 1_000_000}

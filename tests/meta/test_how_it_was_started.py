@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import at_most
+from tests.support.waiting import at_most, wait_until
 
 ROOT = Path(__file__).parents[2]
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -50,3 +50,37 @@ def test_ignored_and_blocked_signals_are_not_passed_on(tmp_path: Path, how: list
         timeout=at_most(60),
     )
     assert ended.returncode == 0, ended.stdout
+
+
+WAITS = """
+import pathlib, time
+
+def test_it_waits():
+    folder = pathlib.Path(__file__).parent
+    (folder / "begun").touch()
+    while not (folder / "go on").exists():
+        time.sleep(0.01)
+"""
+
+
+def test_a_run_that_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+    (tmp_path / "test_sample.py").write_text(WAITS)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_"))}
+    process = subprocess.Popen(
+        ["nohup", sys.executable, "-m", "tools.run_tests", f"--rootdir={tmp_path}"],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT), "WORKERS": "1"},
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_until((tmp_path / "begun").exists, "a test runs", 60)
+        os.killpg(process.pid, signal.SIGHUP)
+        (tmp_path / "go on").touch()
+        assert process.wait(at_most(60)) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 BEGINNING = """
 import os, pathlib, subprocess, time
-import pytest, tests.conftest
-tests.conftest.LEAK_PATIENCE_S = 0.2
+import pytest, tests.support.left_behind
+tests.support.left_behind.PATIENCE_S = 0.2
 
 def is_first_time(name):
     mark = pathlib.Path(__file__).with_name(name + ".ran")
@@ -32,17 +32,27 @@ BAD = "def test_bad():\n    is_first_time('bad')\n    assert False, 'as always'\
 LAW = "@pytest.mark.law\ndef test_law():\n    assert not is_first_time('law')\n"
 LEAK = "def test_leak():\n    if is_first_time('leak'):\n        subprocess.Popen(['sleep', '30'])\n"
 CRASH = "{0}def test_crash():\n    if is_first_time('crash'):\n        os._exit(1)\n"
+MODULE_LEAK = """
+@pytest.fixture(scope="module")
+def lasting():
+    if is_first_time("leak"):
+        subprocess.Popen(["sleep", "30"])
+
+def test_with_it(lasting):
+    pass
+"""
 SKIPPED = "@pytest.mark.skip(reason='why not')\ndef test_skipped():\n    pass\n"
 UNREADABLE = "import no_such_module\n"
 
 
 def run_tests(folder: Path, *parts: str, ci: bool = True, seed: str = "") -> subprocess.CompletedProcess[str]:
     (folder / "test_sample.py").write_text(BEGINNING + "\n".join(parts))
+    (folder / "conftest.py").write_text("from tests.conftest import *\n")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    law: never run twice\n    optional: may be skipped\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_"))}
     environment |= {"CI": "true" if ci else "", "PYTHONPATH": str(ROOT), "WORKERS": "1", "TEST_SEED": seed}
     return subprocess.run(
-        [sys.executable, "-m", "tools.run_tests", "-p", "tests.conftest", f"--rootdir={folder}", "test_sample.py"],
+        [sys.executable, "-m", "tools.run_tests", f"--rootdir={folder}", "test_sample.py"],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -88,9 +98,13 @@ def test_more_than_three_shaky_tests_are_red(tmp_path: Path) -> None:
     assert last_lines(ended)[0].startswith("shaky: 4, ")
 
 
-@pytest.mark.parametrize(("name", "source"), [("law", LAW), ("leak", LEAK)], ids=["law", "leak"])
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("law", LAW), ("leak", LEAK), ("leak", MODULE_LEAK)],
+    ids=["a law", "a leak", "a leak of a module"],
+)
 def test_a_law_and_something_left_behind_are_never_run_twice(tmp_path: Path, name: str, source: str) -> None:
-    ended = run_tests(tmp_path, source, SHAKY.format(1))
+    ended = run_tests(tmp_path, SHAKY.format(1), source)
     assert ended.returncode == 1
     assert times(tmp_path, name) == 1
     assert times(tmp_path, "shaky1") == 2

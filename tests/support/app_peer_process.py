@@ -23,7 +23,7 @@ class App:
         self._options = options
         self._lock = threading.Lock()
         self._sleeping: dict[int, threading.Timer] = {}
-        self._line = _dial(options["port"])
+        self._line = _dial(options["port"], options["patience_s"])
 
     def run(self) -> None:
         name = self._options["name"]
@@ -71,8 +71,8 @@ class App:
             journal.write(json.dumps({"event": event, **fields}) + "\n")
 
 
-def _dial(port: int) -> socket.socket:
-    deadline = time.monotonic() + 30
+def _dial(port: int, patience_s: float) -> socket.socket:
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=None)
@@ -82,8 +82,9 @@ def _dial(port: int) -> socket.socket:
             time.sleep(0.02)
 
 
-def start_app(port: int, name: str, journal: Path) -> subprocess.Popen[bytes]:
-    options = json.dumps({"port": port, "name": name, "journal": str(journal)})
+def start_app(port: int, name: str, journal: Path, patience_s: float) -> subprocess.Popen[bytes]:
+    """It dials until somebody listens, for so long."""
+    options = json.dumps({"port": port, "name": name, "journal": str(journal), "patience_s": patience_s})
     return subprocess.Popen([sys.executable, "-I", "-S", __file__, options], stdin=subprocess.DEVNULL)
 
 

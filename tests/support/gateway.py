@@ -73,7 +73,7 @@ class Gateway:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=at_most(5)) as reply:
                 return reply.status == 200
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # refused, reset, or too slow for now
             return False
 
     def terminate(self, seconds: float = 60) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.client import HttpClient
 from tests.support.gateway import Gateway
+from tests.support.left_behind import LeftBehind
 from tests.support.processes import LASTING, alive
 from tests.support.waiting import wait_until
 
@@ -22,7 +23,10 @@ def lasting(gateway: Gateway) -> Iterator[Gateway]:
         finally:
             LASTING.discard(gateway.process.pid)
             started = gateway.descendants()
-    wait_until(lambda: not any(alive(process.pid) for process in started), "whatever the gateway started is gone")
+    try:
+        wait_until(lambda: not any(alive(process.pid) for process in started), "whatever the gateway started is gone")
+    except AssertionError as error:
+        raise LeftBehind(str(error)) from None
 
 
 @contextlib.asynccontextmanager

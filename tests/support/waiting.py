@@ -1,4 +1,4 @@
-"""How long a test waits: the only place where tests sleep, and the one source of every limit.
+"""How long a test waits: the one source of every limit.
 
 Nothing is ever asserted to be quick. A limit is there so that what never happens is reported, not waited for; it is far
 more than anything needs. `TEST_ROOM=5` makes all of them five times as long, for a machine that is busy.

@@ -47,9 +47,8 @@ def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
 
 @pytest.mark.law
 @pytest.mark.usefixtures("little_patience")
-@pytest.mark.parametrize(
-    ("client_kind", "loop"), [(HttpClient, "asyncio"), (ModernClient, "uvloop")], ids=["legacy", "modern"]
-)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("client_kind", [HttpClient, ModernClient], ids=["legacy", "modern"])
 def test_a_call_that_outlives_the_patience_at_the_end_is_still_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client_kind: type[HttpClient], loop: str
 ) -> None:

@@ -8,7 +8,7 @@ from tests.contract.kinds.rig import RecordedRig
 from tests.support.app_peer_process import start_app
 from tests.support.ports import free_port
 from tests.support.servers import Records
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 
 class KindRig(RecordedRig):
@@ -28,7 +28,7 @@ class KindRig(RecordedRig):
 
     def start(self) -> None:
         before = len(self.records.events("registered"))
-        self._process = start_app(self._port, self.server, self.records.journal)
+        self._process = start_app(self._port, self.server, self.records.journal, at_most(30))
         wait_until(lambda: len(self.records.events("registered")) > before, "the app has registered")
 
     def kill(self) -> None:

@@ -5,6 +5,8 @@ from tests.support.traversal import ACCEPTED, REFUSED
 
 from trunkline.core.traversal import climbs_out
 
+pytestmark = pytest.mark.law
+
 
 def test_the_corpus_is_large_enough_and_says_nothing_twice() -> None:
     assert min(len(REFUSED), len(ACCEPTED)) >= 60

@@ -45,11 +45,9 @@ uvloop.new_event_loop().close()
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 WAYS = [LINUX, PORTABLE]
-# The loop is ours; the way is known to the supervisor only, which is another process and has no loop.
-APART = list(product(LOOPS, WAYS)) if IN_FULL else list(zip(LOOPS, reversed(WAYS), strict=True))
 on_both_loops = pytest.mark.parametrize("loop_factory", LOOPS)
 in_both_ways = pytest.mark.parametrize("portable", WAYS)
-on_both_loops_and_in_both_ways = pytest.mark.parametrize(("loop_factory", "portable"), APART)
+on_both_loops_and_in_both_ways = pytest.mark.parametrize(("loop_factory", "portable"), list(product(LOOPS, WAYS)))
 
 
 async def shell(children: Children, script: str, mark: str) -> Child:

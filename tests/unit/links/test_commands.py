@@ -119,7 +119,7 @@ def test_a_flood_is_kept_within_bounds_and_leaves_room_for_others(loop_factory: 
     async def main() -> None:
         mark = new_mark()
         async with commands_of() as commands:
-            flood = asyncio.ensure_future(commands.run(shell("yes", mark=mark, timeout_s=1)))
+            flood = asyncio.ensure_future(commands.run(shell("yes", mark=mark, timeout_s=at_most(2))))
             beside = await commands.run(shell("echo beside"))
             ended = await flood
         assert words(beside) == "beside\n"

@@ -179,6 +179,7 @@ def test_a_terminal_is_left_as_it_was() -> None:
     gone(mark)
 
 
+@pytest.mark.needs("bash")
 @pytest.mark.parametrize("stops", ["read key", "kill -STOP $$"], ids=["by the keyboard", "by itself"])
 def test_ctrl_z_stops_it_and_us_until_the_shell_continues_both(tmp_path: Path, stops: str) -> None:
     """A program that reads the keys itself stops itself alone."""

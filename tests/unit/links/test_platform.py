@@ -11,7 +11,7 @@ from tests.support.waiting import at_most, wait_until
 
 from trunkline.links.platform import TAG, child_in_tag, kill_run, make_tag, process_table, tag_of, with_descendants
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"), pytest.mark.law]
 
 
 def start(script: str, **env: str) -> subprocess.Popen[bytes]:

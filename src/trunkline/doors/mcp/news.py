@@ -37,6 +37,8 @@ class News:
         self._conversations = conversations
         self._listens = listens
         self._telling: asyncio.TimerHandle | None = None
+        self._changed_twice = False
+        """Whether a list may have been, since the last word about it, something else than before and now."""
         self._before: Told = {}
         """What everybody was told last of the lists that are alike for all."""
         self._loop = asyncio.get_running_loop()
@@ -50,12 +52,12 @@ class News:
     def _begin_listen(self, listen: Listen) -> None:
         """Where there are news just now, it may have seen a list before or after they came, and must hear of it.
 
-        Also if it is, in the end, what it was before: the server that just came may leave at once.
+        Also if it is, in the end, what it was before: the server that just came may leave at once, or has left.
         """
         self._note(listen.told, listen.caller)
         if self._telling is not None:
             for member, listing in listen.told.items():
-                if listing != self._before.get(member):
+                if self._changed_twice or listing != self._before.get(member):
                     listen.told[member] = b""
 
     def _note(self, told: Told, caller: Caller, kinds: Iterable[Kind] = KINDS) -> None:
@@ -66,9 +68,12 @@ class News:
         """Servers tend to come up together: one notification for all that changes in a moment."""
         if self._telling is None:
             self._telling = self._loop.call_later(_SETTLE_S, self._tell)
+        else:
+            self._changed_twice = True
 
     def _tell(self) -> None:
         self._telling = None
+        self._changed_twice = False
         self._router.report_collisions()
         changes = _Changes(self._shown)
         for conversation in list(self._conversations):

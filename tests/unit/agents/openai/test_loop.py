@@ -429,7 +429,7 @@ async def test_a_stream_that_falls_silent_is_given_up_and_asked_for_again() -> N
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
-    patience = Patience(connect_s=at_most(0.2), first_byte_s=0.2)
+    patience = Patience(connect_s=at_most(0.5), first_byte_s=at_most(0.5))
     async with serve(*ONE_CALL, manners=[never_answers]) as server:
         problem = await Talk(server, patience=patience).problem()
     assert problem.code is MODEL_REFUSED

@@ -150,6 +150,7 @@ def test_what_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
 # new files -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 def test_a_new_file_with_secrets_is_for_its_owner_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:

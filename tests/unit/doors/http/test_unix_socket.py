@@ -34,6 +34,7 @@ def test_the_door_answers_on_its_socket_as_on_its_port(loop_factory: Loop, tmp_p
     run_on(loop_factory, main())
 
 
+@pytest.mark.law
 @both_loops
 def test_the_token_is_asked_for_on_the_socket_too(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:

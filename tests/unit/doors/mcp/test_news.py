@@ -131,13 +131,26 @@ async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_cha
 async def test_a_client_that_listens_while_something_comes_hears_of_it_also_if_it_leaves_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "_SETTLE_S", 1.0)
+    monkeypatch.setattr(news, "_SETTLE_S", at_most(1))
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         change(here, resources=["stays:1"])
         assert await next_method(events) == RESOURCES
         change(here, resources=["stays:1", "comes:1"])
         async with listening(here, {"resourcesListChanged": True}) as (_, heard):
             change(here, resources=["stays:1"])
+            assert (await heard())["method"] == RESOURCES
+
+
+async def test_a_client_that_listens_after_something_came_and_left_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(news, "_SETTLE_S", at_most(1))
+    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
+        change(here, resources=["stays:1"])
+        assert await next_method(events) == RESOURCES
+        change(here, resources=["stays:1", "comes:1"])
+        change(here, resources=["stays:1"])
+        async with listening(here, {"resourcesListChanged": True}) as (_, heard):
             assert (await heard())["method"] == RESOURCES
 
 

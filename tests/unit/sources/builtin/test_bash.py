@@ -19,13 +19,15 @@ from tests.support.waiting import at_most, until
 from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_LOST, Problem
 from trunkline.links.children import Children
+from trunkline.links.commands import Command, Commands, Ended
+from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.links.parts import Parts
 from trunkline.links.start_queue import StartQueue
 from trunkline.sources.builtin import bash as module
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import Workplace
+from trunkline.sources.builtin.tool import Job, Workplace
 
 BASE = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "TRUNKLINE_TOKEN": "our-own", "API_KEY": "somebody's"}
 
@@ -244,17 +246,36 @@ async def test_the_longest_command_is_taken(tmp_path: Path) -> None:
 async def test_at_its_timeout_a_command_ends_and_what_it_wrote_is_there(tmp_path: Path) -> None:
     mark = new_mark()
     async with shell_in(tmp_path, marked(mark)) as shell:
-        words = await shell.fault("echo so far; sleep 1000 & sleep 1000", timeout=at_most(700))
+        words = await shell.fault("echo so far; sleep 1000 & sleep 1000", timeout=at_most(2000))
         await until(lambda: not survivors(mark), "nothing of it is left")
-    assert words.startswith(f"Command timed out after {at_most(0.7):g} s")
+    assert words.startswith(f"Command timed out after {at_most(2):g} s")
     assert words.endswith("\nso far")
 
 
 async def test_a_timeout_never_goes_beyond_the_deadline_of_the_call(tmp_path: Path) -> None:
     async with shell_in(tmp_path) as shell:
-        words = await shell.fault("echo so far; sleep 1000", timeout=600_000, deadline_s=2.5)
+        words = await shell.fault("echo so far; sleep 1000", timeout=600_000, deadline_s=at_most(3))
     said = re.match(r"Command timed out after ([\d.]+) s", words)
-    assert said is not None and float(said[1]) <= 1.5
+    assert said is not None and float(said[1]) <= at_most(3) - 1
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "left_s", "timeout_s"), [(120, 610, 120), (600, 610, 600), (600, 60, 59), (120, 0.5, 120)]
+)
+async def test_a_command_ends_a_second_before_its_call_where_there_is_one_to_spare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_s: float, left_s: float, timeout_s: float
+) -> None:
+    given: list[float] = []
+
+    async def ends_at_once(_: Commands, command: Command, look: Any = None) -> Ended:
+        given.append(command.timeout_s)
+        return Ended(how="exited", code=0, output=HeadAndTail(head_bytes=1, tail_bytes=1), seconds=0.0)
+
+    monkeypatch.setattr(Commands, "run", ends_at_once)
+    monkeypatch.setattr(Job, "left_s", left_s)  # a clock that stands still
+    async with shell_in(tmp_path) as shell:
+        await shell.text("true", timeout=asked_s * 1000)
+    assert given == [timeout_s]
 
 
 async def test_the_caller_is_told_that_a_command_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

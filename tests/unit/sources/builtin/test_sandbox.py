@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -64,6 +65,18 @@ def test_what_killed_gateways_left_is_removed_and_nothing_else(tmp_path: Path, m
     sandbox = Sandbox("bwrap", "/usr", {"PATH": "", "HOME": ""})
     sandbox.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
+def test_where_its_folders_cannot_be_made_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "makedirs", full)
+    with pytest.raises(OSError, match="No space left"):
+        Sandbox("bwrap", "/usr", {"PATH": "", "HOME": ""})
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- what bubblewrap does ----------------------------------------------------------------------------------------------
