@@ -19,10 +19,7 @@ from tests.support.waiting import at_most, wait_until
 
 from trunkline.core.errors import SOURCE_START_FAILED
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),
-    pytest.mark.law,
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")
 
 HOST = """
 import asyncio, os, signal, sys
@@ -91,6 +88,7 @@ def test_it_has_our_streams_our_group_and_its_code_is_ours() -> None:
     gone(mark)
 
 
+@pytest.mark.law
 def test_what_it_leaves_behind_is_killed_even_what_hid() -> None:
     mark = new_mark()
     with host("sh", "-c", ESCAPES.format(mark=mark), mark=mark) as process:
@@ -99,6 +97,7 @@ def test_what_it_leaves_behind_is_killed_even_what_hid() -> None:
     assert survivors(mark) == []
 
 
+@pytest.mark.law
 def test_a_program_is_told_to_go_before_it_is_killed(tmp_path: Path) -> None:
     mark, told = new_mark(), tmp_path / "told"
     script = f"trap 'echo told > {told}; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
@@ -111,6 +110,7 @@ def test_a_program_is_told_to_go_before_it_is_killed(tmp_path: Path) -> None:
     gone(mark)
 
 
+@pytest.mark.law
 def test_a_program_that_will_not_go_is_killed_in_time() -> None:
     mark = new_mark()
     script = "trap '' TERM HUP;" + ESCAPES.format(mark=mark) + "while :; do sleep 1; done"
@@ -123,6 +123,7 @@ def test_a_program_that_will_not_go_is_killed_in_time() -> None:
     assert survivors(mark) == []
 
 
+@pytest.mark.law
 def test_nothing_survives_when_we_are_killed_but_others_in_our_group_do() -> None:
     mark, other = new_mark(), new_mark()
     script = "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & echo ready; while :; do sleep 1; done"
@@ -194,7 +195,13 @@ def test_ctrl_z_stops_it_and_us_until_the_shell_continues_both(tmp_path: Path, s
         terminal.type("" if "kill" in stops else "\x1a")
         wait_until(lambda: terminal.written.partition("Stopped")[2].endswith("$ "), "the shell is back")
         terminal.type("fg; exit\n")
-        wait_until(lambda: terminal.written.partition("Stopped")[2].count("host.py sh program\n") == 2, "it goes on")
+        try:
+            wait_until(
+                lambda: terminal.written.partition("Stopped")[2].count("host.py sh program\n") == 2, "it goes on"
+            )
+        except AssertionError as error:
+            error.add_note(f"the terminal shows {terminal.written!r}")
+            raise
         terminal.type("" if "kill" in stops else "key\n")
         terminal.wait_for("code 5")
         terminal.finish()
