@@ -37,7 +37,7 @@ check: $(TESTED_WITH)  ## The quick part (under 2 minutes)
 	@$(MAKE) --jobs=2 --output-sync=target types lint lint-arch sizes quick-tests
 
 quick-tests: $(TESTED_WITH)
-	$(TESTS) -m "not slow" --ignore=tests/e2e --ignore=tests/faults tests
+	$(TESTS) -m "not slow" tests/unit tests/meta
 
 lint: $(VENV)/.dev  ## ruff: rules and formatting
 	$(BIN)/ruff check .

@@ -19,6 +19,7 @@ PARTS = 1 if IN_FULL else 8
 SEED = int(os.environ.get("TEST_SEED", "0"))
 
 
+@pytest.mark.slow
 def test_another_process_collects_the_same_tests_at_another_time(request: pytest.FixtureRequest) -> None:
     files = sorted({item.path.relative_to(ROOT).as_posix() for item in request.session.items})
     looked_at = files[SEED % PARTS :: PARTS] or files

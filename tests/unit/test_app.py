@@ -124,6 +124,7 @@ async def test_draining_ends_in_time_whatever_is_in_flight(tmp_path: Path) -> No
     assert hanging.outcome.problem.executed == "unknown"
 
 
+@pytest.mark.slow
 async def test_closing_while_everything_starts_leaves_nothing(tmp_path: Path) -> None:
     servers = [StdioFaults(tmp_path, f"s{number}", start_delay=30) for number in range(3)]
     async with gateway_with(settings_of(tmp_path, *(server.entry() for server in servers))) as (gateway, _):

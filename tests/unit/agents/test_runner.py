@@ -228,6 +228,7 @@ async def test_it_is_ended_as_soon_as_it_has_tools_of_its_own(tmp_path: Path) ->
 STUBBORN = {"hangs": HANG, "is deaf": DEAF, "has a family": FAMILY}
 
 
+@pytest.mark.slow
 @pytest.mark.law
 async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path) -> None:
     async def run(name: str) -> None:
@@ -240,6 +241,7 @@ async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path) -> No
     await asyncio.gather(*map(run, STUBBORN))
 
 
+@pytest.mark.slow
 async def test_tries_in_vain_to_reach_its_model_are_told_of_in_the_end(tmp_path: Path) -> None:
     async with stage_in(tmp_path) as stage:
         for end, seconds in (("time.sleep(1000)", 1.5), ("", 30), ("sys.exit(1)", 30)):
@@ -259,6 +261,7 @@ async def test_a_model_that_was_reached_again_is_not_to_blame(tmp_path: Path) ->
     assert "a-reason" not in result.problem.message
 
 
+@pytest.mark.slow
 @pytest.mark.law
 async def test_an_interrupt_ends_it_and_everything_it_started(tmp_path: Path) -> None:
     async def run(name: str) -> None:

@@ -199,6 +199,7 @@ async def test_a_unix_socket_will_do_and_junk_costs_only_itself(language: str, t
         assert "not JSON" in program.complaints
 
 
+@pytest.mark.slow
 async def test_somebody_who_hangs_up_without_a_word_is_complained_about_once(language: str) -> None:
     async with DialinGateway(greet=silent) as gateway, workshop(language, gateway.address) as program:
         for _ in range(3):

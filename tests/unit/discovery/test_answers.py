@@ -178,6 +178,7 @@ async def test_what_a_caller_may_not_call_is_neither_listed_nor_found(tmp_path: 
     assert (await registry.ask("registry_summary"))["tools"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["starting", "down", "auth_required"])
 async def test_servers_whose_tools_may_be_missing_are_named(tmp_path: Path, state: State) -> None:
     registry = Registry(tmp_path)

@@ -230,6 +230,7 @@ def test_stop_ends_a_child_as_gently_as_it_allows(portable):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @on_both_loops_and_in_both_ways
 def test_stop_ends_the_whole_tree_and_nothing_of_another(loop_factory, portable):
     script, size = TREES[portable]
@@ -249,6 +250,7 @@ def test_stop_ends_the_whole_tree_and_nothing_of_another(loop_factory, portable)
     run_on(loop_factory, main())
 
 
+@pytest.mark.slow
 @in_both_ways
 def test_a_tree_that_ignores_sigterm_is_killed(portable):
     script, size = TREES[portable]
@@ -264,6 +266,7 @@ def test_a_tree_that_ignores_sigterm_is_killed(portable):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @on_both_loops_and_in_both_ways
 def test_when_the_leader_ends_by_itself_its_tree_follows(loop_factory, portable):
     script, size = TREES[portable]
@@ -459,6 +462,7 @@ def test_a_cancelled_spawn_leaves_nothing_behind(loop_factory, turns):
 # --- the end of all
 
 
+@pytest.mark.slow
 @on_both_loops_and_in_both_ways
 def test_close_ends_every_tree_and_the_supervisor(loop_factory, portable):
     script, size = TREES[portable]

@@ -114,6 +114,7 @@ async def test_what_is_looked_at_while_it_runs_is_its_output_so_far() -> None:
 # -- floods ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both_loops
 def test_a_flood_is_kept_within_bounds_and_leaves_room_for_others(loop_factory: Any) -> None:
     async def main() -> None:
@@ -162,6 +163,7 @@ async def test_what_stays_behind_ends_with_the_command_and_holds_nobody_up() -> 
             await none_below(commands)
 
 
+@pytest.mark.slow
 async def test_at_the_deadline_everything_ends_and_the_output_so_far_is_there() -> None:
     mark = new_mark()
     async with commands_of() as commands:
@@ -253,6 +255,7 @@ async def test_a_command_whose_supervisor_is_killed_is_lost_and_the_next_one_wor
     assert len(faults) == 1
 
 
+@pytest.mark.slow
 async def test_on_a_portable_system_a_command_and_its_group_end() -> None:
     mark = new_mark()
     async with commands_of(portable=True) as commands:

@@ -110,6 +110,7 @@ def test_a_program_is_told_to_go_before_it_is_killed(tmp_path: Path) -> None:
     gone(mark)
 
 
+@pytest.mark.slow
 @pytest.mark.law
 def test_a_program_that_will_not_go_is_killed_in_time() -> None:
     mark = new_mark()

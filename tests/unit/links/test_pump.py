@@ -179,6 +179,7 @@ def test_answers_still_come_after_the_agent_closed_its_end(router: Router) -> No
         assert agent.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_router_that_does_not_close_is_not_waited_for_long(router: Router) -> None:
     with pump(router.config) as agent, router.accept():
         agent.stdin.close()

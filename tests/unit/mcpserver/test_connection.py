@@ -350,6 +350,7 @@ async def test_cancelling_the_server_cancels_its_calls() -> None:
     assert client.writer.closed
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_does_not_keep_the_server_at_its_end() -> None:
     gates, client = Gates(), Dialogue()
     serving = asyncio.get_running_loop().create_task(gates.server.serve(client.reader, client.writer))

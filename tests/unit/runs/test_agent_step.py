@@ -250,6 +250,7 @@ async def test_a_key_that_is_not_there_ends_the_step_before_anything_is_started(
     assert model.asked == []
 
 
+@pytest.mark.slow
 async def test_a_program_that_takes_too_long_is_told_with_the_steps_own_timeout(tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.write_text('#!/bin/sh\n[ "$1" = --version ] && echo 1.2.3 && exit\nexec sleep 600\n')
@@ -262,6 +263,7 @@ async def test_a_program_that_takes_too_long_is_told_with_the_steps_own_timeout(
     assert f" {at_most(1.5):g} s " in problem.message
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_busy_all_the_time_is_told_as_it_goes_and_where_the_step_fails(tmp_path: Path) -> None:
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -157,6 +157,7 @@ async def test_plugins_that_cannot_be_asked_are_problems_of_their_own_and_stop_n
     assert "no licence" in checked.shown()
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_never_answers_is_given_up(tmp_path: Path) -> None:
     entry = FaultyPlugin(tmp_path, "slow", init="hang").entry()["slow"]
     section = PluginSection(command=entry["command"], args=tuple(entry["args"]))

@@ -104,6 +104,7 @@ async def test_a_folder_that_cannot_be_one_is_not_there(tmp_path: Path, folder: 
     assert ran.way == [("a", COMMAND_FAILED.id, "")]
 
 
+@pytest.mark.slow
 @pytest.mark.law
 async def test_a_step_over_its_time_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     mark, limit_ms = new_mark(), at_most(2000)

@@ -90,6 +90,7 @@ async def test_a_collector_that_is_busy_is_asked_again(status: int) -> None:
         assert here.levels == ["warning", "info"]
 
 
+@pytest.mark.slow
 async def test_a_collector_that_says_when_is_asked_then() -> None:
     with Collector(Behaviour(503, headers={"Retry-After": "1"})) as collector:
         async with rig(collector.url) as here:
@@ -151,6 +152,7 @@ async def test_without_a_collector_spans_wait_up_to_a_limit_and_the_end_is_not_h
     assert here.levels == ["warning"]
 
 
+@pytest.mark.slow
 async def test_a_collector_that_hangs_holds_up_the_end_for_its_deadline_only() -> None:
     with Collector(always=Behaviour(hangs=True)) as collector:
         async with rig(collector.url, timeout_s=3600.0) as here:

@@ -114,6 +114,7 @@ connection.sendall(b"POST / HTTP/1.1\\r\\nhost: x\\r\\ncontent-length: 9\\r\\n\\
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["", CONNECTS], ids=["silent", "in the middle of a request"])
 async def test_an_agent_that_hangs_is_ended_when_its_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str

@@ -36,6 +36,7 @@ def test_a_quick_run_measures_everything_on_the_own_set(tmp_path):
         assert all(row["told"] == row["searched"] for row in record["context"])
 
 
+@pytest.mark.slow
 def test_a_folder_without_sets_is_refused(tmp_path):
     ran = run(tmp_path / "work", "--data", str(tmp_path))
     assert ran.returncode == 1

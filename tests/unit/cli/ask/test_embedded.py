@@ -148,6 +148,7 @@ async def test_progress_is_passed_on_in_words(tmp_path: Path) -> None:
     assert news == ["1 of 10 step 1", "2 of 10 step 2"]
 
 
+@pytest.mark.slow
 async def test_a_slow_server_is_named_while_it_is_waited_for(tmp_path: Path) -> None:
     server, news = StdioFaults(tmp_path, "slow", start_delay=1.6), list[str]()
     async with embedded_desk(settings_for(tmp_path, server.entry()), news.append, "") as desk:

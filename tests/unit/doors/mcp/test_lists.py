@@ -115,6 +115,7 @@ async def test_a_server_that_is_missing_is_named_and_delays_nothing(tmp_path: Pa
         assert await keys(legacy, "tools/list") == ["s_t", "dead_alive"]
 
 
+@pytest.mark.slow
 async def test_a_server_that_was_added_is_named_while_it_starts(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as legacy, here.modern() as modern:
         for client in (legacy, modern):

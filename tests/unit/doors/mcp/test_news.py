@@ -128,6 +128,7 @@ async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_cha
             assert (await heard())["method"] == PROMPTS, "nothing else came in between"
 
 
+@pytest.mark.slow
 async def test_a_client_that_listens_while_something_comes_hears_of_it_also_if_it_leaves_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,7 @@ async def test_a_client_that_listens_while_something_comes_hears_of_it_also_if_i
             assert (await heard())["method"] == RESOURCES
 
 
+@pytest.mark.slow
 async def test_a_client_that_listens_after_something_came_and_left_hears_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -333,6 +333,7 @@ async def test_a_handshake_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> N
         assert "nothing came from it" in answer["error"]["message"]
 
 
+@pytest.mark.slow
 async def test_a_handshake_that_is_kept_alive_for_ever_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing_module, "HANDSHAKE_S", at_most(1))
     monkeypatch.setattr(link_module, "_TICK_S", 0.05)
@@ -382,6 +383,7 @@ async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytes
         assert (answer["error"]["data"]["code"], answer["error"]["data"]["executed"]) == ("TL207", "unknown")
 
 
+@pytest.mark.slow
 async def test_a_stream_with_comments_only_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing_module, "SILENT_S", at_most(2))
 

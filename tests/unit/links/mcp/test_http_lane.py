@@ -459,6 +459,7 @@ def test_a_call_given_up_before_it_was_written_is_never_sent_nor_cancelled(loop_
     run_on(loop_factory, main())
 
 
+@pytest.mark.slow
 @both_loops
 def test_a_stream_that_stays_open_after_its_answer_does_not_hold_a_connection_for_ever(loop_factory: Loop) -> None:
     async def main() -> None:

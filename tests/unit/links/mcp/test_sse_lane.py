@@ -301,6 +301,7 @@ def test_closing_answers_what_is_in_flight_and_leaves_nothing(loop_factory: Loop
     run_on(loop_factory, main())
 
 
+@pytest.mark.slow
 @both_loops
 def test_a_message_that_is_never_accepted_keeps_its_connection_only_while_someone_waits(
     loop_factory: Loop, monkeypatch: pytest.MonkeyPatch

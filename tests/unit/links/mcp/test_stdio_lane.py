@@ -102,6 +102,7 @@ def test_an_answer_right_before_the_exit_is_delivered(loop_factory: Loop, size: 
     run_on(loop_factory, main())
 
 
+@pytest.mark.slow
 @both_loops
 @pytest.mark.parametrize(
     ("script", "says"),
@@ -183,6 +184,7 @@ def test_a_line_over_the_limit_that_nobody_owns_ends_the_server(loop_factory: Lo
     run_on(loop_factory, main())
 
 
+@pytest.mark.slow
 @both_loops
 def test_a_server_that_does_not_read_is_sent_no_more_than_it_may_hold(loop_factory: Loop) -> None:
     async def main() -> None:
@@ -213,6 +215,7 @@ def test_closing_ends_the_process_and_answers_what_is_in_flight(loop_factory: Lo
     run_on(loop_factory, main())
 
 
+@pytest.mark.slow
 @both_loops
 def test_a_server_that_asks_without_reading_our_answers_does_not_fill_our_memory(loop_factory: Loop) -> None:
     flood = 'while True: write(b\'{"jsonrpc":"2.0","id":1,"method":"ping"}\\n\' * 1000)'

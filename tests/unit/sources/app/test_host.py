@@ -224,6 +224,7 @@ async def test_an_app_that_left_does_not_keep_its_name_from_another_spelling(tmp
             assert "paint" not in stage.router.gates
 
 
+@pytest.mark.slow
 async def test_an_app_that_registers_without_end_fills_neither_memory_nor_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,7 @@ async def test_progress_reaches_whoever_asked_for_it(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_progress_buys_time_whether_or_not_it_is_shown(tmp_path: Path) -> None:
     half_s = at_most(0.5)
     async with app_stage(tmp_path, timeout=2 * half_s) as stage, stage.app("A", echo=False) as app:
@@ -222,6 +223,7 @@ async def test_a_message_over_the_limit_that_is_nobodys_fails_all(tmp_path: Path
         assert {problem(await ended(call)).code for call in calls} == {ANSWER_TOO_LARGE}
 
 
+@pytest.mark.slow
 async def test_an_app_that_stops_reading_is_refused_more_and_others_go_on(tmp_path: Path) -> None:
     async with app_stage(tmp_path, timeout=at_most(2)) as stage, stage.app("B"), await AppPeer.dial(stage.port) as app:
         await app.register("A")

@@ -242,6 +242,7 @@ async def test_the_longest_command_is_taken(tmp_path: Path) -> None:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.law
 async def test_at_its_timeout_a_command_ends_and_what_it_wrote_is_there(tmp_path: Path) -> None:
     mark = new_mark()
@@ -252,6 +253,7 @@ async def test_at_its_timeout_a_command_ends_and_what_it_wrote_is_there(tmp_path
     assert words.endswith("\nso far")
 
 
+@pytest.mark.slow
 async def test_a_timeout_never_goes_beyond_the_deadline_of_the_call(tmp_path: Path) -> None:
     async with shell_in(tmp_path) as shell:
         words = await shell.fault("echo so far; sleep 1000", timeout=600_000, deadline_s=at_most(3))

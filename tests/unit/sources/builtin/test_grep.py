@@ -252,6 +252,7 @@ ABOUT_LINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 @pytest.mark.parametrize(
     ("options", "touched"),
