@@ -80,13 +80,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_is_left() -> Iterator[None]:
     """Processes, open files, threads and tasks are back to where they were within 5 seconds of the test's end."""
     unfinished: list[str] = []
-    watch_tasks(monkeypatch, unfinished)
     drop_garbage_of_before()
     before = Census()
-    yield
+    with pytest.MonkeyPatch.context() as patch:  # not the test's own, which would outlast this
+        watch_tasks(patch, unfinished)
+        yield
     if unfinished:
         raise LeftBehind(f"tasks without an owner were still running when the loop ended: {unfinished}")
     gc.collect()
@@ -139,9 +140,14 @@ def watch_tasks(monkeypatch: pytest.MonkeyPatch, unfinished: list[str]) -> None:
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     outcome = yield
     report = outcome.get_result()
-    if call.excinfo is not None and call.excinfo.errisinstance(LeftBehind):
+    if call.excinfo is not None and is_left_behind(call.excinfo.value):
         report.keywords["law"] = 1
     forbid_skip(report)
+
+
+def is_left_behind(error: BaseException) -> bool:
+    """Also where more than that went wrong at the end."""
+    return isinstance(error, LeftBehind) or any(map(is_left_behind, getattr(error, "exceptions", ())))
 
 
 @pytest.hookimpl(hookwrapper=True)

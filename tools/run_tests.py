@@ -2,7 +2,8 @@
 
 By hand, one failure is red. With CI=true, what failed is run once more, alone, after the rest: what fails twice is red,
 what passes the second time is *shaky* and told with its first traceback; more than three shaky tests are red too. A
-test marked as a law is not run again: there a single failure is the finding.
+test marked as a law is not run again: there a single failure is the finding. What failed at its end is run again with
+all tests of its file: fixtures that a file shares end with its last test, whichever of them did the harm.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Record:
     """What became of one test, over its set-up, call and teardown."""
 
     seconds: float = 0.0
-    outcome: str = "passed"
+    outcome: str = "unfinished"
+    at_its_end: bool = False
+    """It failed in its teardown."""
     law: bool = False
     traceback: str = ""
 
@@ -41,8 +44,13 @@ class Results:
     """A pytest plugin that keeps what became of each test, wherever it ran."""
 
     tests: dict[str, Record] = field(default_factory=dict)
-    broken: bool = False
-    """Something failed that is not a test: its module could not be imported, for one."""
+    unreadable: list[str] = field(default_factory=list)
+    """Modules that could not be imported."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        for name in ids:
+            self.tests.setdefault(name, Record())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = self.tests.setdefault(report.nodeid, Record())
@@ -50,15 +58,25 @@ class Results:
         record.law = record.law or "law" in report.keywords
         if report.failed:
             record.outcome = "failed"
+            record.at_its_end = report.when == "teardown"
             record.traceback = record.traceback or report.longreprtext
-        elif report.skipped and record.outcome == "passed":
-            record.outcome = "skipped"
+        elif record.outcome == "unfinished" and (report.skipped or report.when == "call"):
+            record.outcome = "skipped" if report.skipped else "passed"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self.broken = self.broken or report.failed
+        if report.failed:
+            self.unreadable.append(report.nodeid)
 
     def with_outcome(self, outcome: str) -> list[str]:
         return [name for name, record in self.tests.items() if record.outcome == outcome]
+
+    def of_file(self, name: str) -> list[Record]:
+        return [record for other, record in self.tests.items() if file_of(other) == file_of(name)]
+
+    def is_law(self, name: str) -> bool:
+        """Where a fixture broke that a file shares, any law of that file may have."""
+        record = self.tests[name]
+        return record.law or (record.at_its_end and any(other.law for other in self.of_file(name)))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -67,11 +85,11 @@ def main(arguments: Sequence[str]) -> int:
     os.environ |= {"TEST_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
     results, status = run(["-n", workers(), "--dist", "worksteal", f"--hypothesis-seed={seed}", *arguments])
     failed, shaky = results.with_outcome("failed"), []
-    if os.environ.get("CI") == "true" and status == 1 and not results.broken:
+    believed = status in {0, 1} and not results.unreadable and not results.with_outcome("unfinished")
+    if os.environ.get("CI") == "true" and status == 1 and believed:
         failed, shaky = look_again(results, [f"--hypothesis-seed={seed}", *filter(is_kept, arguments)])
-    print_summary(results, failed, shaky, seed, time.monotonic() - began)
-    explained = status == 0 or (status == 1 and (failed or shaky) and not results.broken)
-    if not explained:
+    print_summary(results, results.unreadable + failed, shaky, seed, time.monotonic() - began)
+    if not believed or not (status == 0 or failed or shaky):
         return status or 1
     return 1 if failed or len(shaky) > MAX_SHAKY else 0
 
@@ -99,12 +117,15 @@ def end_what_is_left() -> None:
 def look_again(results: Results, options: list[str]) -> tuple[list[str], list[str]]:
     """What failed and what is only shaky, after a second run of what may be run twice."""
     failed = results.with_outcome("failed")
-    doubted = [name for name in failed if not results.tests[name].law]
+    doubted = [name for name in failed if not results.is_law(name)]
     if not doubted or len(doubted) > MAX_SECOND_LOOKS:
         return failed, []
     print(f"\nOnce more, alone: {len(doubted)} of {len(failed)} that failed", flush=True)
-    again, _ = run(["-n", "1", *options, *doubted])
-    shaky = [name for name in doubted if is_shaky(again.tests.get(name))]
+    files = {file_of(name) for name in doubted if results.tests[name].at_its_end}
+    again, status = run(["-n", "1", *options, *files, *(name for name in doubted if file_of(name) not in files)])
+    if status not in {0, 1} or again.with_outcome("unfinished"):
+        return failed, []
+    shaky = [name for name in doubted if passed_again(name, again, with_its_file=file_of(name) in files)]
     return [name for name in failed if name not in shaky], shaky
 
 
@@ -113,9 +134,15 @@ def is_kept(argument: str) -> bool:
     return argument.startswith("--rootdir=")
 
 
-def is_shaky(second: Record | None) -> bool:
+def file_of(name: str) -> str:
+    return name.partition("::")[0]
+
+
+def passed_again(name: str, again: Results, *, with_its_file: bool) -> bool:
     """A test that took its worker down says only the second time whether it is a law."""
-    return second is not None and second.outcome == "passed" and not second.law
+    record = again.tests.get(name, Record())
+    others = again.of_file(name) if with_its_file else []
+    return record.outcome == "passed" and not record.law and all(other.outcome != "failed" for other in others)
 
 
 def print_summary(results: Results, failed: list[str], shaky: list[str], seed: int, seconds: float) -> None:
@@ -128,6 +155,7 @@ def print_summary(results: Results, failed: list[str], shaky: list[str], seed: i
         print(f"  {results.tests[name].seconds:6.1f} s  {name}")
     print_names("failed", failed)
     print_names("shaky", shaky)
+    print_names("not run to the end", results.with_outcome("unfinished"))
     passed, skipped = results.with_outcome("passed"), results.with_outcome("skipped")
     print(f"seed: {seed} (again with TEST_SEED={seed})")
     print(f"shaky: {len(shaky)}, minutes: {seconds / 60:.1f}")

@@ -11,8 +11,9 @@ have() { command -v "$1" >/dev/null 2>&1 || [ -x "$programs/usr/bin/$1" ]; }
 unpack() {  # PROGRAM PACKAGE
     have "$1" && return
     command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "$1: no apt-get here to get it with"; return; }
+    rm -rf new ./*.deb && mkdir new  # half of a package is worse than none: it is moved only once it is whole
     download "$2" || { own_lists && download "$2"; } || { echo "$1: the package $2 could not be had"; return; }
-    dpkg -x "$2"_*.deb . && rm -f "$2"_*.deb
+    dpkg -x "$2"_*.deb new && rm -rf usr && mv new/usr usr || echo "$1: the package $2 could not be unpacked"
 }
 
 download() { apt-get -q -q $lists download "$1" 2>/dev/null; }
@@ -25,6 +26,6 @@ own_lists() {  # the lists of packages, where the system has none yet and a user
 
 lists="-o APT::Sandbox::User="
 unpack bwrap bubblewrap
-rm -rf apt
+rm -rf apt new ./*.deb
 have bwrap && touch .installed
 exit 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,13 +119,14 @@ async def test_progress_for_ever_ends_at_the_absolute_limit(tmp_path: Path) -> N
         entries = [server.entry(timeout=at_most(1)) for server in servers.values()]
         with Gateway(tmp_path, *entries, limits={"call_seconds": at_most(3)}) as gateway:
             async with gateway.client() as client:
-                endless = {"interval": 0.1}
+                endless, began = {"interval": 0.1}, time.monotonic()
                 answers = await all_of(
                     client.call(f"{kind}_progress_forever", endless, meta={"progressToken": 1}) for kind in KINDS
                 )
+                assert time.monotonic() - began >= at_most(3)
                 for kind, answer in zip(KINDS, answers, strict=True):
                     assert answer.situation == TIMED_OUT, kind
-                    assert len(answer.notices) > 12, kind
+                    assert answer.notices, kind
                     await hears_of_cancellation(servers[kind], kind, "progress_forever")
 
 

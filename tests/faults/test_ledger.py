@@ -25,6 +25,8 @@ ALLOWED = {LOST, TIMED_OUT, TIMED_OUT_UNSENT, *NOT_STARTED}
 CALLS_PER_CLIENT = 3000 if IN_FULL else 120
 SEEDS = range(1, 6) if IN_FULL else range(1, 3)
 AT_ONCE = 4
+BETWEEN_KILLS_S = (1, 4) if IN_FULL else (0.3, 0.7)
+"""For long not as often: servers that die again and again are kept waiting, and nearly every call would be refused."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.law, pytest.mark.timeout(600 if IN_FULL else 150)]
 
@@ -78,7 +80,7 @@ class Book:
 async def kill_at_random(book: Book, stdio: list[StdioFaults], http: HttpFaults) -> None:
     """Until the clients are done: a process of a stdio server, or the HTTP server with a restart."""
     while not book.done:
-        await asyncio.sleep(book.rng.uniform(0.3, 0.7))
+        await asyncio.sleep(book.rng.uniform(*BETWEEN_KILLS_S))
         pids = [pid for server in stdio for pid in server.pids()]
         if book.rng.random() < 0.25:
             http.restart()

@@ -147,7 +147,7 @@ async def test_all_operations_that_are_left_out_are_counted(tmp_path: Path) -> N
 
 async def test_one_that_hangs_is_ended_at_its_deadline_and_its_context_cancelled(tmp_path: Path) -> None:
     plugin = FaultyPlugin(tmp_path)
-    async with housed(tmp_path, plugin.entry(timeout=at_most(0.5))) as house:
+    async with housed(tmp_path, plugin.entry(timeout=at_most(2))) as house:
         await house.is_in("ready")
         late = problem(await house.call("hang"))
         assert (late.code, late.executed) == (DEADLINE, "unknown")

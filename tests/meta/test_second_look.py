@@ -13,6 +13,13 @@ from tests.support.waiting import at_most
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
+SETTINGS = """
+[pytest]
+timeout_method = thread
+markers =
+    law: never run twice
+    optional: may be skipped
+"""
 BEGINNING = """
 import os, pathlib, subprocess, time
 import pytest, tests.support.left_behind
@@ -41,6 +48,38 @@ def lasting():
 def test_with_it(lasting):
     pass
 """
+CHANGE = "def test_change():\n    if is_first_time('change'):\n        os.environ['CHANGED'] = 'yes'\n"
+LEAK_AND_MORE = """
+@pytest.fixture
+def breaking():
+    yield
+    assert False, 'at the end'
+
+def test_leak_and_more(breaking):
+    if is_first_time('leak'):
+        subprocess.Popen(['sleep', '30'])
+"""
+SHARED = """
+@pytest.fixture(scope="module")
+def shared():
+    harm = []
+    yield harm
+    assert not harm, 'harmed'
+
+{0}def test_that_harms(shared):
+    if {1}:
+        shared.append(1)
+
+def test_last(shared):
+    is_first_time('last')
+"""
+GIVES_UP = """
+def test_gives_up():
+    if is_first_time('up'):
+        assert False
+    {}
+"""
+CRASHES = "".join(f"def test_crash{number}():\n    os._exit(1)\n" for number in range(8))
 SKIPPED = "@pytest.mark.skip(reason='why not')\ndef test_skipped():\n    pass\n"
 UNREADABLE = "import no_such_module\n"
 
@@ -48,7 +87,7 @@ UNREADABLE = "import no_such_module\n"
 def run_tests(folder: Path, *parts: str, ci: bool = True, seed: str = "") -> subprocess.CompletedProcess[str]:
     (folder / "test_sample.py").write_text(BEGINNING + "\n".join(parts))
     (folder / "conftest.py").write_text("from tests.conftest import *\n")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    law: never run twice\n    optional: may be skipped\n")
+    (folder / "pytest.ini").write_text(SETTINGS)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_"))}
     environment |= {"CI": "true" if ci else "", "PYTHONPATH": str(ROOT), "WORKERS": "1", "TEST_SEED": seed}
     return subprocess.run(
@@ -100,8 +139,8 @@ def test_more_than_three_shaky_tests_are_red(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "source"),
-    [("law", LAW), ("leak", LEAK), ("leak", MODULE_LEAK)],
-    ids=["a law", "a leak", "a leak of a module"],
+    [("law", LAW), ("leak", LEAK), ("leak", MODULE_LEAK), ("leak", LEAK_AND_MORE), ("change", CHANGE)],
+    ids=["a law", "a leak", "a leak of a module", "a leak and something else", "a change"],
 )
 def test_a_law_and_something_left_behind_are_never_run_twice(tmp_path: Path, name: str, source: str) -> None:
     ended = run_tests(tmp_path, SHAKY.format(1), source)
@@ -114,6 +153,38 @@ def test_a_law_that_took_its_worker_down_is_red_whatever_it_does_the_second_time
     ended = run_tests(tmp_path, CRASH.format("@pytest.mark.law\n"))
     assert ended.returncode == 1
     assert last_lines(ended)[1] == "1 passed, 1 failed, 0 skipped"
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "looks"),
+    [
+        (SHARED.format("", "True"), 1, 2),
+        (SHARED.format("", "is_first_time('harms')"), 0, 2),
+        (SHARED.format("@pytest.mark.law\n", "is_first_time('harms')"), 1, 1),
+    ],
+    ids=["every time", "once", "by a law"],
+)
+def test_what_a_file_shares_is_looked_at_again_with_the_whole_file(
+    tmp_path: Path, source: str, status: int, looks: int
+) -> None:
+    ended = run_tests(tmp_path, source)
+    assert ended.returncode == status, ended.stdout
+    assert times(tmp_path, "last") == looks
+    assert last_lines(ended)[0].startswith(f"shaky: {1 - status}, ")
+
+
+@pytest.mark.parametrize("end", ["pytest.exit('enough', 1)", "os.kill(os.getppid(), 2); time.sleep(30)"])
+def test_a_second_look_that_was_not_finished_says_nothing(tmp_path: Path, end: str) -> None:
+    ended = run_tests(tmp_path, GIVES_UP.format(end))
+    assert ended.returncode == 1
+    assert last_lines(ended)[1] == "1 passed, 1 failed, 0 skipped"
+
+
+def test_what_never_ran_is_red_and_named(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, CRASHES, SHAKY.format(1))
+    assert ended.returncode == 1
+    assert "test_sample.py::test_shaky1" in ended.stdout.partition("\nnot run to the end:")[2]
+    assert "2 passed" not in last_lines(ended)[1]
 
 
 def test_by_hand_one_failure_is_red(tmp_path: Path) -> None:
@@ -130,7 +201,10 @@ def test_a_skip_in_ci_is_red(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_imported_is_red(tmp_path: Path) -> None:
-    assert run_tests(tmp_path, UNREADABLE).returncode not in (0, 5)
+    ended = run_tests(tmp_path, UNREADABLE)
+    assert ended.returncode not in (0, 5)
+    assert "failed:\n  test_sample.py" in ended.stdout
+    assert last_lines(ended)[1] == "0 passed, 1 failed, 0 skipped"
 
 
 def test_nothing_collected_is_red(tmp_path: Path) -> None:

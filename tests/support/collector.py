@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,6 +62,7 @@ class Collector:
         self._script = list(script)
         self._always = always or Behaviour()
         self._over = threading.Event()
+        self._connections: set[socket.socket] = set()
         self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
@@ -86,13 +89,23 @@ class Collector:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._server.shutdown()
+        for connection in self._connections.copy():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
 
     def _handler(collector) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            timeout = 0.5
+
+            def setup(self) -> None:
+                super().setup()
+                collector._connections.add(self.connection)
+
+            def finish(self) -> None:
+                collector._connections.discard(self.connection)
+                super().finish()
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -1,4 +1,4 @@
-"""What a test started and did not end: processes, open files, threads; and handlers of signals that it set."""
+"""What a test started and did not end: processes, open files, threads; and what it changed for the tests after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.support.processes import LASTING, Process, below, descendants, open_f
 from tests.support.waiting import at_most
 
 PATIENCE_S = at_most(5)
-_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGCONT)
+_SIGNALS = sorted(number for number in signal.valid_signals() if isinstance(number, signal.Signals))
+_OTHERS = ("PYTEST_CURRENT_TEST", "GRPC_")
+"""Variables that pytest sets, and that grpc is given once in a process, when it is first needed."""
 _TOLD: set[str] = set()
 """What some test was blamed for already: its module is not blamed for it once more."""
 
@@ -34,18 +36,19 @@ class Census:
         self.files = open_files()
         threads = [thread for thread in threading.enumerate() if not thread.name.startswith("pytest_timeout")]
         self.threads = {thread.ident: thread.name for thread in threads}
-        self.handlers = {number.name: signal.getsignal(number) for number in _SIGNALS}
+        self.settings: dict[str, object] = {"working folder": os.getcwd()}
+        self.settings |= {f"handler of {number.name}": signal.getsignal(number) for number in _SIGNALS}
+        self.settings |= {
+            f"variable {name}": value for name, value in os.environ.items() if not name.startswith(_OTHERS)
+        }
 
     def beyond(self, before: Census) -> list[str]:
         processes = [repr(process) for pid, process in self.processes.items() if pid not in before.processes]
         files = [f"fd {fd} → {target}" for fd, target in self.files.items() if before.files.get(fd) != target]
         threads = [f"thread {name}" for ident, name in self.threads.items() if ident not in before.threads]
-        handlers = [
-            f"handler of {name}: {handler}"
-            for name, handler in self.handlers.items()
-            if handler != before.handlers[name]
-        ]
-        return [left for left in processes + files + threads + handlers if left not in _TOLD]
+        now, then = self.settings, before.settings
+        changed = [f"{name}: {now.get(name)}" for name in now | then if now.get(name) != then.get(name)]
+        return [left for left in processes + files + threads + changed if left not in _TOLD]
 
     def compare_with_now(self) -> None:
         """Raises LeftBehind where there is more now, and stays so; what is left is ended, for the next test's sake."""

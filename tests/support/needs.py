@@ -32,5 +32,8 @@ def missing(program: str) -> str:
     trial, remedy = PROGRAMS[program]
     if shutil.which(program) is None:
         return f"`{program}` is not installed: {remedy}"
-    done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30))
+    try:
+        done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"`{program}` does not work here ({error}): {remedy}"
     return "" if done.returncode == 0 else f"`{program}` does not work here ({done.stderr.strip()}): {remedy}"

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-ROOM = float(os.environ.get("TEST_ROOM", "1"))
+ROOM = float(os.environ.get("TEST_ROOM") or 1)
 
 
 def at_most(seconds: float) -> float:

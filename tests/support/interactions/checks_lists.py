@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.support.interactions.checks_tools import unique
@@ -57,9 +59,19 @@ async def resources_unknown(client: Client, _: Stage) -> None:
     assert caught.value.data["uri"] == "test://nowhere"
 
 
-@checks("resources.updated")
-async def resources_updated(client: Client, _: Stage) -> None:
+@asynccontextmanager
+async def watched(client: Client, stage: Stage) -> AsyncIterator[None]:
+    """Ends when the server knows that nobody watches any more: clients do not wait until they are heard."""
+    ended = f"unsubscribed {WATCHED}"
+    before = stage.journal.lines.count(ended)
     async with client.watching([WATCHED]):
+        yield
+    await until(lambda: stage.journal.lines.count(ended) > before, "the server knows that nobody watches")
+
+
+@checks("resources.updated")
+async def resources_updated(client: Client, stage: Stage) -> None:
+    async with watched(client, stage):
         version = (await client.call("touch", uri=WATCHED))["content"][0]["text"]
         await until(lambda: WATCHED in client.heard.updated(), "the update is heard")
         assert (await client.read(WATCHED))["contents"][0]["text"].endswith(version)
@@ -68,13 +80,10 @@ async def resources_updated(client: Client, _: Stage) -> None:
 
 @checks("resources.unwatched")
 async def resources_unwatched(client: Client, stage: Stage) -> None:
-    ended = f"unsubscribed {WATCHED}"
-    before = stage.journal.lines.count(ended)
     async with client.watching([OTHER]):
-        async with client.watching([WATCHED]):
+        async with watched(client, stage):
             await client.call("touch", uri=WATCHED)
             await until(lambda: WATCHED in client.heard.updated(), "the update is heard")
-        await until(lambda: stage.journal.lines.count(ended) > before, "the server knows that nobody watches")
         heard = client.heard.updated().count(WATCHED)
         await client.call("touch", uri=WATCHED)
         await client.call("touch", uri=OTHER)

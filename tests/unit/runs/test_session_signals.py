@@ -52,16 +52,19 @@ async def test_an_agent_that_works_by_itself_and_is_deaf_to_ctrl_c_is_ended(time
     assert refused.value.problem.code is STEP_INTERRUPTED
 
 
-async def test_one_that_ends_by_it_is_not_struck_again() -> None:
+async def test_one_that_ends_by_it_is_not_struck_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.runs.session_signals._GRACE_S", at_most(1.0))
+
     async def ends() -> int:
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(0.1)
+        while not signals.pressed:
+            await asyncio.sleep(0.01)
         return 0
 
     with listening_beside() as signals:
         with signals.agent_has_terminal(works_alone=True):
             assert await signals.unless_interrupted(ends(), "claude") == 0
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(at_most(1.2))
         assert (signals.pressed, signals.interrupt.signal) == (True, "")
 
 

@@ -143,8 +143,11 @@ class SandboxChoice:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
             # the thread goes on, and makes folders that nobody would know of
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread((await making).close)
+            while not making.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([making])
+            if making.exception() is None:
+                making.result().close()
             raise
 
 

@@ -417,7 +417,7 @@ async def test_a_connection_is_used_again_though_its_stream_ends_late() -> None:
 
 
 async def test_a_stream_that_falls_silent_is_given_up_and_asked_for_again() -> None:
-    patience = Patience(first_retry_s=0.01, quiet_s=at_most(0.3))
+    patience = Patience(first_retry_s=0.01, quiet_s=at_most(1))
 
     async def finds_itself_alone(reply: Any) -> None:
         await until(lambda: server.open == 1, "the connection that fell silent was closed")
