@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from tests.support.interactions.checks_tools import unique
@@ -224,8 +225,14 @@ async def lists_cache_hints(client: Client, stage: Stage) -> None:
         "resources/templates/list": (30_000, "public"),
     }
     for method, (longest_ms, scope) in hints.items():
+        if stage.server_era == "modern":  # what was listed too long ago is asked for again when somebody lists it
+            await until(partial(is_fresh, client, method), f"{method} is fresh")
         assert_hint(await client.list_page(method), longest_ms, scope, stage.server_era)
     assert_hint(await client.read(TEXT), 20_000, "public", stage.server_era)
+
+
+async def is_fresh(client: Client, method: str) -> bool:
+    return (await client.list_page(method))["ttlMs"] > 1000
 
 
 def assert_hint(result: Json, longest_ms: int, scope: str, server_era: str) -> None:
