@@ -13,8 +13,8 @@ from tests.support.waiting import at_most
 
 PATIENCE_S = at_most(5)
 _SIGNALS = sorted(number for number in signal.valid_signals() if isinstance(number, signal.Signals))
-_OTHERS = ("PYTEST_CURRENT_TEST", "GRPC_")
-"""Variables that pytest sets, and that grpc is given once in a process, when it is first needed."""
+_OTHERS = ("PYTEST_CURRENT_TEST", "GRPC_", "OPENBLAS_")
+"""Variables that pytest sets, and that libraries are given once in a process, when they are first needed."""
 _TOLD: set[str] = set()
 """What some test was blamed for already: its module is not blamed for it once more."""
 

@@ -71,7 +71,8 @@ def listening() -> Generator[Interrupt, None, None]:
 def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
     """All signals that end something, but for those that we were started to ignore, as `nohup` does it."""
     loop = asyncio.get_running_loop()
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    heard = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
     for number in heard:
         loop.add_signal_handler(number, strike, number)
     try:
@@ -79,6 +80,7 @@ def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
     finally:
         for number in heard:
             loop.remove_signal_handler(number)
+            signal.signal(number, before[number] or signal.SIG_DFL)  # the loop knows no handlers but its own
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:

@@ -85,3 +85,16 @@ async def test_one_ctrl_c_too_many_changes_nothing() -> None:
         signals.agent_ended(0)
         signals.strike(signal.SIGINT)
         assert signals.interrupt.signal == ""
+
+
+async def test_handlers_of_before_are_there_again_afterwards() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    own = [signal.signal(number, lambda *_: None) for number in numbers]
+    try:
+        before = [signal.getsignal(number) for number in numbers]
+        with listening_beside():
+            assert [signal.getsignal(number) for number in numbers] != before
+        assert [signal.getsignal(number) for number in numbers] == before
+    finally:
+        for number, handler in zip(numbers, own, strict=True):
+            signal.signal(number, handler)
