@@ -17,6 +17,7 @@ from tests.support.agent_runs import DONE, AgentKind, AgentStage, Span, folders_
 from tests.support.child_trees import survivors
 from tests.support.gateway import TRUNKLINE
 from tests.support.models.script import Script, Turn, in_order, says
+from tests.support.processes import read_process
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import at_most
 
@@ -33,7 +34,7 @@ class Session:
     log: list[dict[str, Any]]
     spans: list[Span]
     model: ScriptedModel
-    processes: list[int]
+    processes: list[str]
     folders: list[str]
 
     @property
@@ -51,7 +52,7 @@ class Session:
         return end
 
     def left_nothing(self) -> None:
-        assert (self.processes, self.folders) == ([], [])
+        assert (self.processes, self.folders) == ([], []), f"left: {self.processes}, {self.folders}"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class SessionStage(AgentStage):
             log=json_lines(self.log),
             spans=read_spans(self.folder / "spans.jsonl"),
             model=started.model,
-            processes=survivors(self.mark),
+            processes=[repr(read_process(pid)) for pid in survivors(self.mark)],
             folders=folders_left(started.temporary),
         )
 

@@ -159,7 +159,7 @@ class OtlpExporter:
         self._closing.set()
         if self._timer is not None:
             self._timer.cancel()
-        if self._sending is None and self._queue:
+        if self._queue and (self._sending is None or self._sending.done()):  # it may have ended in this very moment
             self._send()
         sending = self._sending
         if sending is not None:

@@ -71,6 +71,17 @@ async def test_spans_leave_in_batches_with_the_headers_that_were_asked_for() -> 
         assert all(headers["content-type"] == "application/json" for headers in collector.headers)
 
 
+async def test_spans_that_come_and_an_end_that_comes_as_others_have_just_been_sent_leave_too() -> None:
+    with Collector() as collector:
+        async with rig(collector.url) as here:
+            here.spans(3)
+            while here.counts != (3, 0):
+                await asyncio.sleep(0)  # so that nothing else runs between the two
+            here.spans(2)
+        assert here.counts == (5, 0)
+        assert len(collector.spans) == 5
+
+
 async def test_what_is_left_at_the_end_leaves_then() -> None:
     with Collector() as collector:
         async with rig(collector.url, delay_s=3600.0) as here:

@@ -133,7 +133,8 @@ class SandboxChoice:
         finally:
             if self._sandbox is None:
                 await asyncio.to_thread(sandbox.close)
-                self._commands.release(sandbox.scratch)
+                if not sandbox.scratch.exists():  # `bwrap` may still make folders in it until it has ended
+                    self._commands.release(sandbox.scratch)
         return obstacle
 
     async def _make(self, program: str) -> Sandbox:

@@ -212,3 +212,27 @@ async def test_what_is_given_up_while_it_is_made_leaves_no_folder(
         with pytest.raises(asyncio.CancelledError):
             await looking
     assert list(temporary.iterdir()) == []
+
+
+BUSY = """#!/bin/sh
+trap '' TERM
+cd {}/trunkline-bash-*
+echo begun > begun
+while :; do i=$((i + 1)); : > "$i"; done 2> /dev/null
+"""
+
+
+async def test_a_folder_in_which_bwrap_still_works_when_it_is_given_up_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    async with scene_with(tmp_path, "auto") as scene:
+        scene.install(BUSY.format(temporary))
+        looking = asyncio.ensure_future(scene.choice.note())
+        await until(lambda: list(temporary.glob("*/begun")), "it works in the folder")
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+    await until(lambda: not list(temporary.iterdir()), "the folder is gone")
