@@ -129,30 +129,20 @@ async def test_a_client_that_listens_just_before_news_hears_of_the_list_that_cha
 
 
 @pytest.mark.slow
-async def test_a_client_that_listens_while_something_comes_hears_of_it_also_if_it_leaves_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("leaves", ["before it listens", "afterwards"])
+async def test_a_client_that_listens_while_something_comes_and_leaves_at_once_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
 ) -> None:
     monkeypatch.setattr(news, "_SETTLE_S", at_most(1))
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         change(here, resources=["stays:1"])
         assert await next_method(events) == RESOURCES
         change(here, resources=["stays:1", "comes:1"])
-        async with listening(here, {"resourcesListChanged": True}) as (_, heard):
+        if leaves == "before it listens":
             change(here, resources=["stays:1"])
-            assert (await heard())["method"] == RESOURCES
-
-
-@pytest.mark.slow
-async def test_a_client_that_listens_after_something_came_and_left_hears_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(news, "_SETTLE_S", at_most(1))
-    async with house(tmp_path) as here, here.client() as client, client.listen() as events:
-        change(here, resources=["stays:1"])
-        assert await next_method(events) == RESOURCES
-        change(here, resources=["stays:1", "comes:1"])
-        change(here, resources=["stays:1"])
         async with listening(here, {"resourcesListChanged": True}) as (_, heard):
+            if leaves == "afterwards":
+                change(here, resources=["stays:1"])
             assert (await heard())["method"] == RESOURCES
 
 
