@@ -12,7 +12,7 @@ from tests.support.plugin_rig import FaultyPlugin, House, ended, housed, problem
 from tests.support.servers import kill
 from tests.support.waiting import at_most, until
 
-from trunkline.core.call import Result
+from trunkline.core.call import Call, Result
 from trunkline.core.errors import (
     ANSWER_TOO_LARGE,
     DEADLINE,
@@ -187,11 +187,26 @@ async def test_calls_after_a_lost_connection_go_over_the_next_one(tmp_path: Path
     plugin = FaultyPlugin(tmp_path)
     async with housed(tmp_path, plugin.entry()) as house:
         await house.is_in("ready")
-        waiting = house.begin("hang")
-        assert text(await house.call("drop")) == "dropping"
-        assert problem(await ended(waiting)).code is SOURCE_LOST
-        calls = [house.begin("echo", {"text": f"n{n}"}) for n in range(10)]
-        assert [text(await ended(call)) for call in calls] == [f"n{n}" for n in range(10)]
+        for _ in range(20):
+            calls: list[Call] = []
+
+            def call_ten_times(lost: Call, calls: list[Call] = calls) -> None:
+                calls += [house.begin("echo", {"text": f"n{n}"}) for n in range(10)]
+
+            waiting = house.begin("hang", reply=call_ten_times)
+            assert text(await house.call("drop")) == "dropping"
+            assert problem(await ended(waiting)).code is SOURCE_LOST
+            assert [text(await ended(call)) for call in calls] == [f"n{n}" for n in range(10)]
+        assert len(plugin.events("start")) == 1
+
+
+async def test_one_that_calls_itself_unavailable_is_still_called(tmp_path: Path) -> None:
+    plugin = FaultyPlugin(tmp_path, health=-1)
+    async with housed(tmp_path, plugin.entry()) as house:
+        await house.is_in("ready")
+        for _ in range(2):
+            assert problem(await house.call("status", {"code": "UNAVAILABLE"})).code is SOURCE_LOST
+            assert text(await house.call("echo", {"text": "fine"})) == "fine"
         assert len(plugin.events("start")) == 1
 
 

@@ -43,6 +43,7 @@ class Options:
     mute: list[str] = field(default_factory=list)
     """Methods whose answers hold no message, although all is well."""
     health: int = 1
+    """The status that its health service gives; -1 for the gRPC status UNAVAILABLE."""
     init: str = ""
     """`fail` or `hang`."""
     info: str = ""
@@ -206,6 +207,8 @@ class FaultPlugin:
 
     async def check(self, request: bytes, context: Any) -> bytes:
         self.note("health", service=wire.decode_health_request(request))
+        if self.options.health < 0:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "come back later")
         return wire.encode_health(self.options.health)
 
     async def shutdown(self, request: bytes, context: Any) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,17 @@ class House:
         await until(lambda: self.health(name).state == state, f"{name} is {state}", 30)
         return self.health(name)
 
-    def begin(self, tool: str, arguments: dict[str, Any] | bytes | None = None, *, source: str = "p") -> Call:
+    def begin(
+        self,
+        tool: str,
+        arguments: dict[str, Any] | bytes | None = None,
+        *,
+        source: str = "p",
+        reply: Callable[[Call], None] = lambda _: None,
+    ) -> Call:
         raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
         members = {"name": msgspec.Raw(b'""'), "arguments": msgspec.Raw(raw)}
-        return self.gateway.router.call_tool(Caller("local"), f"{source}.{tool}", members, lambda _: None)
+        return self.gateway.router.call_tool(Caller("local"), f"{source}.{tool}", members, reply)
 
     async def call(self, tool: str, arguments: dict[str, Any] | bytes | None = None, *, source: str = "p") -> Outcome:
         return await ended(self.begin(tool, arguments, source=source))

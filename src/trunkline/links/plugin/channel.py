@@ -6,14 +6,27 @@ Messages are bytes here; `wire.plugin_v1` knows what is in them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from trunkline.links.plugin.status import RpcFailed, status_of
-from trunkline.wire.plugin_v1 import EMPTY, EXECUTE, STREAM_STDIO, decode_stdio
+from trunkline.wire.plugin_v1 import (
+    EMPTY,
+    EXECUTE,
+    HEALTH_CHECK,
+    HEALTH_NAME,
+    STREAM_STDIO,
+    decode_stdio,
+    encode_health_request,
+)
 from trunkline.wire.protobuf import Malformed
 
 _DIAL_AGAIN_MS: Final = 100
+_LOST: Final = "UNAVAILABLE"
+_PROBES: Final = 5
+_PROBE_S: Final = 2.0
+_PROBE_AGAIN_S: Final = 0.1
 
 
 class PluginChannel:
@@ -32,6 +45,7 @@ class PluginChannel:
         self._channel = grpc.aio.insecure_channel(target, options=options)
         self._execute: Callable[..., Awaitable[bytes | None]] = self._channel.unary_unary(EXECUTE)
         self._listening: asyncio.Task[None] | None = None
+        self._in_doubt = False
 
     async def ask(self, method: str, request: bytes, timeout_s: float, *, dial: bool = True) -> bytes:
         """One request of our own, for which a connection is made if there is none, unless `dial` says otherwise.
@@ -49,12 +63,33 @@ class PluginChannel:
     @property
     def connected(self) -> bool:
         """Whether what is sent now leaves at once."""
-        return self._channel.get_state() is self._ready
+        return not self._in_doubt and self._channel.get_state() is self._ready
 
     async def connect(self) -> None:
-        """Until there is a connection again: a plugin may close one and go on."""
-        while (state := self._channel.get_state(try_to_connect=True)) is not self._ready:
-            await self._channel.wait_for_state_change(state)
+        """Wait for a connection that carries messages: a plugin may close one and go on.
+
+        The library fails the calls of a broken connection before its state says so, and would lose the next ones over
+        it as well. So after such a failure its word is not enough: a request of our own has to come back. A plugin may
+        also give that status itself, which is believed after a few of them.
+        """
+        for _ in range(_PROBES):
+            while (state := self._channel.get_state(try_to_connect=True)) is not self._ready:
+                await self._channel.wait_for_state_change(state)
+            if not self._in_doubt:
+                return
+            self._in_doubt = False
+            await self._probe()
+        self._in_doubt = False
+
+    async def _probe(self) -> None:
+        """Any answer will do, also that there is no such service. A lost one brings the doubt back."""
+        try:
+            await self.ask(HEALTH_CHECK, encode_health_request(HEALTH_NAME), _PROBE_S)
+        except RpcFailed as error:
+            if error.status == _LOST:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_PROBE_AGAIN_S):
+                        await self._channel.wait_for_state_change(self._ready)
 
     async def execute(self, request: bytes) -> bytes:
         """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed."""
@@ -69,7 +104,9 @@ class PluginChannel:
                 raise
             raise RpcFailed("CANCELLED", "the channel was closed") from None
         except self._errors as error:
-            raise status_of(error) from None
+            failure = status_of(error)
+            self._in_doubt |= failure.status == _LOST
+            raise failure from None
         if answer is None:  # the library takes that for an answer
             raise RpcFailed("OK", "there is no message in the answer")
         return answer

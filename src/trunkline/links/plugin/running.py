@@ -117,7 +117,7 @@ class RunningPlugin:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def carry(self, call: Call) -> None:
-        if not self._channel.connected:
+        if self._connecting is not None or not self._channel.connected:
             self._hold(call)
             return
         try:
