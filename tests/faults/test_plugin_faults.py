@@ -65,12 +65,12 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "bad_list": ({"operations": b64(b"\x0a\x01\xff")}, "its answer to `ListOperations` cannot be read"),
 }
 SLOW: dict[str, tuple[dict[str, Any], str]] = {
-    "silent": ({"handshake": ""}, f"not ready after {at_most(3):g} s: waited for the line on stdout"),
-    "hanging": ({"init": "hang"}, f"not ready after {at_most(3):g} s: waited for `Init`"),
+    "silent": ({"handshake": ""}, f"not ready after {at_most(10):g} s: waited for the line on stdout"),
+    "hanging": ({"init": "hang"}, f"not ready after {at_most(10):g} s: waited for `Init`"),
 }
 
 
-@pytest.mark.parametrize(("plugins", "seconds"), [(UNUSABLE, 60), (SLOW, 3)], ids=["unusable", "slow"])
+@pytest.mark.parametrize(("plugins", "seconds"), [(UNUSABLE, 60), (SLOW, 10)], ids=["unusable", "slow"])
 async def test_those_that_cannot_be_used_are_down_with_the_reason_and_others_are_not(
     tmp_path: Path, plugins: dict[str, tuple[dict[str, Any], str]], seconds: float
 ) -> None:
@@ -194,7 +194,7 @@ async def test_calls_after_a_lost_connection_go_over_the_next_one(tmp_path: Path
                 calls += [house.begin("echo", {"text": f"n{n}"}) for n in range(10)]
 
             waiting = house.begin("hang", reply=call_ten_times)
-            assert text(await house.call("drop")) == "dropping"
+            await house.call("drop")
             assert problem(await ended(waiting)).code is SOURCE_LOST
             assert [text(await ended(call)) for call in calls] == [f"n{n}" for n in range(10)]
         assert len(plugin.events("start")) == 1

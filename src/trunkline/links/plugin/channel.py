@@ -6,7 +6,6 @@ Messages are bytes here; `wire.plugin_v1` knows what is in them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from trunkline.wire.protobuf import Malformed
 _DIAL_AGAIN_MS: Final = 100
 _LOST: Final = "UNAVAILABLE"
 _PROBES: Final = 5
-_PROBE_S: Final = 2.0
+_PROBE_S: Final = 1.0
 _PROBE_AGAIN_S: Final = 0.1
 
 
@@ -82,14 +81,13 @@ class PluginChannel:
         self._in_doubt = False
 
     async def _probe(self) -> None:
-        """Any answer will do, also that there is no such service. A lost one brings the doubt back."""
+        """Any answer will do, also that there is no such service, and so will silence: a plugin may be busy. Only
+        a probe that is lost brings the doubt back."""
         try:
             await self.ask(HEALTH_CHECK, encode_health_request(HEALTH_NAME), _PROBE_S)
         except RpcFailed as error:
             if error.status == _LOST:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_PROBE_AGAIN_S):
-                        await self._channel.wait_for_state_change(self._ready)
+                await asyncio.sleep(_PROBE_AGAIN_S)
 
     async def execute(self, request: bytes) -> bytes:
         """Have an operation done. Cancelling this cancels it in the plugin. Raises RpcFailed."""
@@ -120,8 +118,10 @@ class PluginChannel:
         try:
             async for message in stream:
                 on_data(decode_stdio(message))
-        except (self._errors, Malformed):
-            return  # it has no such service, or is gone
+        except Malformed:
+            return
+        except self._errors as error:  # it has no such service, or is gone
+            self._in_doubt |= status_of(error).status == _LOST
         finally:
             stream.cancel()
 

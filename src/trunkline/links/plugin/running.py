@@ -139,11 +139,17 @@ class RunningPlugin:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
-        await self._channel.connect()
-        self._connecting = None
+        try:
+            await self._channel.connect()
+        finally:
+            self._connecting = None
         self._held.let_go(self.carry)
 
     async def _execute(self, call: Call, request: bytes) -> None:
+        if not self._channel.connected:  # it was lost since this task was made
+            del self._calls[call]
+            self._hold(call)
+            return
         try:
             result = result_from(decode_executed(await self._channel.execute(request)))
         except RpcFailed as error:
