@@ -24,6 +24,8 @@ MAX_SHAKY = 3
 MAX_SECOND_LOOKS = 20
 """With more failures than that, what is wrong is wrong with all of them."""
 SLOWEST = 10
+MAX_WORKERS = 32
+"""Each takes a block of ports for its servers, of which there are 60."""
 SEEDS = 2**32
 
 
@@ -96,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def workers() -> str:
     """Twice as many as there are cores: every other test waits for a program that it started, or for a timer."""
-    return os.environ.get("WORKERS") or str(2 * (os.cpu_count() or 1))
+    return os.environ.get("WORKERS") or str(min(2 * len(os.sched_getaffinity(0)), MAX_WORKERS))
 
 
 def run(arguments: list[str]) -> tuple[Results, int]:

@@ -153,6 +153,7 @@ def test_a_call_past_its_deadline_is_ended_and_says_so(tmp_path: Path, kind: str
         allow = {"allow": [tool, "*"]}  # Bash has to be named
         limit = 2.0  # in which whatever runs the tool has to begin; given more, Bash would end its command itself
         async with scene_of(rig, tools={"timeouts": {tool: limit}, **allow}) as stage:
+            assert text(await stage.call(rig.echo("warm"))) == "warm"
             late = problem(await stage.call(rig.sleep(60)))
             assert (late.code, late.executed) == (DEADLINE, "unknown")
             assert late.message == f"Tool execution timed out after {limit:g} seconds"

@@ -167,6 +167,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
 # Ours beside its own --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("git")
 async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_changes(tmp_path: Path) -> None:
     stage = AgentStage(tmp_path, OPENCODE)
     stage.sources = jobs_entry()

@@ -54,6 +54,7 @@ async def test_an_agent_reads_changes_and_makes_files_over_http(tmp_path: Path) 
             assert picture == [{"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}]
 
 
+@pytest.mark.law
 async def test_nothing_beyond_the_root_is_reached_over_stdio(tmp_path: Path) -> None:
     root = project(tmp_path)
     (root / "link").symlink_to("../secret")
@@ -65,6 +66,7 @@ async def test_nothing_beyond_the_root_is_reached_over_stdio(tmp_path: Path) -> 
         assert (tmp_path / "secret").read_text() == "outside"
 
 
+@pytest.mark.law
 async def test_an_agent_cannot_give_itself_more_than_the_file_does(tmp_path: Path) -> None:
     async with stdio_gateway(tmp_path, local(tmp_path)) as client:
         await client.open()

@@ -12,6 +12,7 @@ from tests.support.catalogs import definitions_of, entry_of, stdio_server
 from tests.support.claude_code import run_claude
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.scripted_model import Asked, Script, ScriptedModel, Turn, Use, calls, in_order, says
+from tests.support.waiting import START_WAIT_S
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 SEARCHING = {"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "execute_read_only_tool"}
@@ -46,7 +47,7 @@ async def follow(gateway: Gateway, folder: Path, script: Script, door: str = "ur
 @pytest.mark.parametrize("door", ["url", "command"])
 async def test_it_searches_by_itself_so_it_is_shown_everything(door: str, tmp_path: Path) -> None:
     script = in_order(calls(ours(ISSUE, title="It is broken")), says("All done."))
-    with Gateway(tmp_path, *entries(tmp_path), meta_tools=True, start_wait=30) as gateway:
+    with Gateway(tmp_path, *entries(tmp_path), meta_tools=True, start_wait=START_WAIT_S) as gateway:
         model = await follow(gateway, tmp_path, script, door)
     shown = names(model.asked[0])
     assert {ISSUE, "openweather_getForecast", "list_servers"} <= shown
@@ -70,7 +71,9 @@ async def test_told_to_search_it_finds_executes_and_then_has_the_tool(door: str,
             return calls(ours(ISSUE, title="by its name"))
         return calls(ours("discover_tools", query=QUERY, provision=False))
 
-    with Gateway(tmp_path, *entries(tmp_path), meta_tools=True, disclosure="search", start_wait=30) as gateway:
+    with Gateway(
+        tmp_path, *entries(tmp_path), meta_tools=True, disclosure="search", start_wait=START_WAIT_S
+    ) as gateway:
         model = await follow(gateway, tmp_path, script, door)
     assert names(model.asked[0]) == SEARCHING
     found = json.loads(model.result(0).text)

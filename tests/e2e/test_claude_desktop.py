@@ -17,13 +17,13 @@ from mcp_types import Implementation
 from tests.support.catalogs import entry_of, stdio_server
 from tests.support.docs_pages import DOCS, blocks
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
-from tests.support.waiting import at_most
+from tests.support.waiting import START_WAIT_S, at_most
 
 TOKEN = "a-clients-token"
 SEARCHING = {"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "execute_read_only_tool"}
 ISSUE = "github_create_issue"
 DESKTOP = Implementation(name="claude-ai", version="0.1.0")
-SETTINGS: dict[str, Any] = {"meta_tools": True, "start_wait": 30}
+SETTINGS: dict[str, Any] = {"meta_tools": True, "start_wait": START_WAIT_S}
 
 
 def entries(folder: Path) -> list[dict[str, Any]]:

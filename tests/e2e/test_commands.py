@@ -15,7 +15,7 @@ from tests.support.commands import Done, environment, trunkline
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults, StdioFaults
-from tests.support.waiting import at_most, wait_until
+from tests.support.waiting import START_WAIT_S, at_most, wait_until
 
 MIX = {
     "name": "mix",
@@ -398,7 +398,7 @@ def test_a_server_that_came_over_the_api_is_told_apart(tmp_path: Path) -> None:
 
 def test_a_thousand_tools_are_listed(tmp_path: Path) -> None:
     many = [{"name": f"tool{number:04}", "inputSchema": {"type": "object"}} for number in range(1000)]
-    with Gateway(tmp_path, StdioFaults(tmp_path, "s", tools=many).entry()):
+    with Gateway(tmp_path, StdioFaults(tmp_path, "s", tools=many).entry(), start_wait=START_WAIT_S):
         assert len(trunkline("tools", cwd=tmp_path).stdout.splitlines()) > 1000
         assert trunkline("tools", "tool0007", cwd=tmp_path).stdout.splitlines()[1] == "s_tool0007"
 

@@ -19,7 +19,7 @@ from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.peers.programs import AGENTS
 from tests.support.processes import LASTING
 from tests.support.stdio_client import StdioClient
-from tests.support.waiting import at_most
+from tests.support.waiting import START_WAIT_S, at_most
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(240)]
 
@@ -91,7 +91,10 @@ class Desk:
 @pytest.fixture(scope="module")
 def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Gateway]]:
     """By the token that each of them wants to see."""
-    wide, closed = (Gateway(tmp_path_factory.mktemp("gateway"), CLOCK, token=token) for token in ("", TOKEN))
+    wide, closed = (
+        Gateway(tmp_path_factory.mktemp("gateway"), CLOCK, token=token, start_wait=START_WAIT_S)
+        for token in ("", TOKEN)
+    )
     with wide, closed:
         pids = {wide.process.pid, closed.process.pid}
         LASTING.update(pids)

@@ -227,6 +227,7 @@ def test_the_program_keeps_its_signals_its_logging_and_its_stdout(tmp_path: Path
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+@pytest.mark.law
 def test_interrupting_the_program_leaves_no_process(tmp_path: Path, faults: StdioFaults) -> None:
     plain = config(tmp_path, faults.entry())
     plain["gateway"]["state_dir"] = str(plain["gateway"]["state_dir"])

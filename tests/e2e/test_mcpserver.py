@@ -12,7 +12,7 @@ from tests.support.conformance.harness import LEGACY, MODERN, Wire, judge_server
 from tests.support.conformance.layouts import gateway_of, stdio_entry
 from tests.support.gateway import Gateway
 from tests.support.peers.clients import connect
-from tests.support.waiting import at_most, until
+from tests.support.waiting import START_WAIT_S, at_most, until
 
 PROGRAM = """
 import asyncio, sys
@@ -107,7 +107,7 @@ async def test_many_calls_at_once_are_all_answered(command: list[str], tmp_path:
 @pytest.mark.parametrize("era", ERAS)
 async def test_it_is_a_server_like_any_other_behind_the_gateway(era: str, command: list[str], tmp_path: Path) -> None:
     source = {"own": {"kind": "mcp_stdio", "command": command[0], "args": command[1:]}}
-    with Gateway(tmp_path, source) as gateway:
+    with Gateway(tmp_path, source, start_wait=START_WAIT_S) as gateway:
         async with connect("sdk", era, f"http://127.0.0.1:{gateway.port}/mcp", tmp_path / "log") as client:
             assert "own_steps" in await client.names()
             result = await client.call("own_steps", {"steps": 2})

@@ -16,7 +16,7 @@ from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.plugin_rig import JOBS, FaultyPlugin, jobs_entry
 from tests.support.processes import alive
 from tests.support.servers import Records
-from tests.support.waiting import at_most, until, wait_until
+from tests.support.waiting import START_WAIT_S, at_most, until, wait_until
 
 EXAMPLE = ROOT / "examples" / "plugin"
 ENVIRON = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -40,10 +40,8 @@ def test_the_example_converts(tmp_path: Path) -> None:
 
 async def test_plugins_are_listed_and_called_like_any_server_and_the_log_stays_ours(tmp_path: Path) -> None:
     crashing = FaultyPlugin(tmp_path)
-    with Gateway(tmp_path, jobs_entry(), crashing.entry()) as gateway:
+    with Gateway(tmp_path, jobs_entry(), crashing.entry(), start_wait=START_WAIT_S) as gateway:
         async with gateway.client() as client:
-            await until(lambda: crashing.events("init"), "it is up", 40)
-            await until(client.tool_names, "there are tools", 40)
             assert {"jobs_echo", "jobs_all-types", "p_crash"} <= await client.tool_names()
             assert (await client.call("jobs_echo", {"text": "hi"})).result["content"][0]["text"] == "hi"
             assert (await client.call("p_crash")).error["code"] == 520

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from tests.support.lasting import lasting
 from tests.support.servers import StdioFaults
 from tests.support.waiting import PATIENCE_S, START_WAIT_S, at_most
 
-CURL = [curl] if (curl := shutil.which("curl")) else [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py")]
+CURL = [sys.executable, str(ROOT / "tools" / "terminal" / "curl.py")]
 SCREENSHOT = "browser_browser_take_screenshot"
 SETTINGS: dict[str, Any] = {"start_wait": START_WAIT_S, "search": {"semantic": False}}
 HANG_S = at_most(1)

@@ -257,6 +257,7 @@ async def test_a_client_that_ends_its_session_stops_its_calls(tmp_path: Path) ->
         assert (await call).failed
 
 
+@pytest.mark.law
 async def test_a_cancel_and_an_answer_that_cross_give_one_outcome(tmp_path: Path) -> None:
     async with house(tmp_path) as here, await here.dial() as app:
         for round_number in range(20):

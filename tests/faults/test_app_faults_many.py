@@ -34,6 +34,7 @@ async def only_good(here: House) -> bool:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("many_files")
+@pytest.mark.law
 async def test_a_thousand_apps_each_get_their_own_calls(tmp_path: Path) -> None:
     async with house(tmp_path) as here, contextlib.AsyncExitStack() as apps:
         for number in range(MANY):

@@ -106,10 +106,19 @@ async def test_two_calls_with_one_progress_token_are_kept_apart(gateway: Gateway
         assert [notice["params"]["progress"] for notice in second.notices] == [1, 2, 3, 4, 5]
 
 
+async def all_are_up(client: HttpClient, prefix: str = "") -> None:
+    """What a client's own servers need to start counts towards the timeout of a call."""
+
+    async def answer() -> bool:
+        return not any(answer.failed for answer in await all_of(client.call(f"{prefix}{kind}_echo") for kind in KINDS))
+
+    await until(answer, "a server of every kind answers")
+
+
 async def test_progress_keeps_a_call_alive_beyond_its_timeout(gateway: Gateway) -> None:
     steps = {"steps": 8, "interval": at_most(0.3)}
     async with visiting(gateway) as client:
-        await all_of(client.call(f"{kind}_echo") for kind in KINDS)
+        await all_are_up(client, "brief_")
         calls = (client.call(f"brief_{kind}_progress", steps, meta={"progressToken": kind}) for kind in KINDS)
         assert [answer.text for answer in await all_of(calls)] == ["done"] * len(KINDS)
 
@@ -119,6 +128,7 @@ async def test_progress_for_ever_ends_at_the_absolute_limit(tmp_path: Path) -> N
         entries = [server.entry(timeout=at_most(1)) for server in servers.values()]
         with Gateway(tmp_path, *entries, limits={"call_seconds": at_most(3)}) as gateway:
             async with gateway.client() as client:
+                await all_are_up(client)
                 endless, began = {"interval": 0.1}, time.monotonic()
                 answers = await all_of(
                     client.call(f"{kind}_progress_forever", endless, meta={"progressToken": 1}) for kind in KINDS

@@ -16,8 +16,8 @@ from tests.support.waiting import at_most, until
 GOOD, CRASHING = 94, 5
 
 
-def hopeless(name: str, script: str) -> dict[str, Any]:
-    return {name: {"kind": "mcp_stdio", "command": sys.executable, "args": ["-I", "-S", "-c", script]}}
+def hopeless(name: str, script: str, **keys: Any) -> dict[str, Any]:
+    return {name: {"kind": "mcp_stdio", "command": sys.executable, "args": ["-I", "-S", "-c", script], **keys}}
 
 
 async def servers_command(gateway: Gateway, *options: str) -> tuple[int, bytes, bytes]:
@@ -48,7 +48,7 @@ async def states(gateway: Gateway) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.timeout(200)
 async def test_one_that_hangs_and_five_that_crash_cost_the_other_ninety_four_nothing(tmp_path: Path) -> None:
     good = [StdioFaults(tmp_path, f"good{number}").entry() for number in range(GOOD)]
-    hanging = hopeless("hangs", "import time; time.sleep(3600)")
+    hanging = hopeless("hangs", "import time; time.sleep(3600)", start_timeout=at_most(300))
     crash = "import sys; print('no such database', file=sys.stderr); sys.exit(7)"
     crashing = [hopeless(f"crash{number}", crash) for number in range(CRASHING)]
     with Gateway(tmp_path, hanging, *crashing, *good) as gateway:

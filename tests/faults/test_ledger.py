@@ -20,6 +20,7 @@ from tests.support.client import Client
 from tests.support.gateway import Gateway, stdio_gateway
 from tests.support.pairs import IN_FULL
 from tests.support.servers import HttpFaults, Records, StdioFaults, kill
+from tests.support.waiting import at_most
 
 ALLOWED = {LOST, TIMED_OUT, TIMED_OUT_UNSENT, *NOT_STARTED}
 CALLS_PER_CLIENT = 3000 if IN_FULL else 120
@@ -80,7 +81,7 @@ class Book:
 async def kill_at_random(book: Book, stdio: list[StdioFaults], http: HttpFaults) -> None:
     """Until the clients are done: a process of a stdio server, or the HTTP server with a restart."""
     while not book.done:
-        await asyncio.sleep(book.rng.uniform(*BETWEEN_KILLS_S))
+        await asyncio.sleep(at_most(book.rng.uniform(*BETWEEN_KILLS_S)))
         pids = [pid for server in stdio for pid in server.pids()]
         if book.rng.random() < 0.25:
             http.restart()

@@ -89,8 +89,9 @@ async def test_a_parked_call_whose_server_was_killed_ends_once(tmp_path: Path) -
 
 async def test_a_server_that_hangs_after_it_was_answered_has_its_whole_time_and_no_more(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
-    with Gateway(tmp_path, server.entry(timeout=at_most(2)), start_wait=START_WAIT_S) as gateway:
+    with Gateway(tmp_path, server.entry(tools={"timeouts": {"ask": at_most(2)}}), start_wait=START_WAIT_S) as gateway:
         client = await gateway.client().open(FORMS)
+        await client.call("s_echo")  # the client's own server is up
         async with asking(client, "s_ask") as told:
             question = await told.first(ELICITATION)
             pid = server.pids()[-1]
@@ -148,6 +149,7 @@ async def test_clients_that_are_never_heard_of_again_hold_nothing(tmp_path: Path
             await client.close()
 
 
+@pytest.mark.law
 async def test_the_end_of_input_leaves_no_server_that_waits_for_an_answer(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
     async with stdio_gateway(tmp_path, server.entry()) as client:
@@ -163,6 +165,7 @@ async def test_the_end_of_input_leaves_no_server_that_waits_for_an_answer(tmp_pa
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "INT"])
+@pytest.mark.law
 async def test_a_gateway_that_ends_waits_for_nobody_who_is_away_and_answers_who_is_there(
     tmp_path: Path, sent: signal.Signals, status: int
 ) -> None:
@@ -186,6 +189,7 @@ async def test_a_gateway_that_ends_waits_for_nobody_who_is_away_and_answers_who_
     assert not new.pids()
 
 
+@pytest.mark.law
 async def test_a_killed_gateway_leaves_no_server_that_waits_for_an_answer(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")
     with Gateway(tmp_path, server.entry(), start_wait=START_WAIT_S) as gateway:

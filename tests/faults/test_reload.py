@@ -80,6 +80,7 @@ class Load:
 
 
 @pytest.mark.slow
+@pytest.mark.law
 async def test_reloads_under_load_fail_no_call_of_servers_that_stay(tmp_path: Path) -> None:
     kept, restless, guest = StdioFaults(tmp_path, "kept"), StdioFaults(tmp_path, "restless"), StdioFaults(tmp_path, "g")
     with HttpFaults(tmp_path, "far") as far:

@@ -103,6 +103,7 @@ async def test_a_hanging_call_times_out_is_cancelled_and_frees_its_slot(tmp_path
     brief = {"timeouts": {"hang": at_most(1)}}
     with Gateway(tmp_path, server.entry(tools=brief), limits={"in_flight_per_source": 1}) as gateway:
         async with gateway.client() as client:
+            assert (await client.call("s_echo", {"a": 0})).structured == {"a": 0}
             assert (await client.call("s_hang")).situation == TIMED_OUT
             await server.wait_for("cancelled", requestId=cancelled_id(server, "hang"))
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
@@ -136,6 +137,7 @@ async def test_a_call_that_was_lost_is_never_sent_again(tmp_path: Path) -> None:
     assert {server.name: len(server.calls("crash")) for server in servers} == {"before": 1, "middle": 1, "after": 1}
 
 
+@pytest.mark.law
 async def test_a_crash_is_seen_although_a_grandchild_holds_the_pipes(tmp_path: Path) -> None:
     server, _ = faulty_and_good(tmp_path)
     with Gateway(tmp_path, server.entry()) as gateway:
@@ -157,6 +159,7 @@ async def test_an_output_that_ends_loses_the_call_and_the_next_one_works(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.law
 async def test_crash_after_crash_leaves_neither_zombies_nor_files_open(tmp_path: Path) -> None:
     server, _ = faulty_and_good(tmp_path)
     with Gateway(tmp_path, server.entry()) as gateway:

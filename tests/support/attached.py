@@ -13,6 +13,7 @@ from tests.support.client import CLIENT_INFO, META, MODERN, call_params
 from tests.support.gateway import TRUNKLINE, Gateway
 from tests.support.servers import HttpFaults, StdioFaults
 from tests.support.stdio_client import StdioClient
+from tests.support.waiting import START_WAIT_S
 
 UNREACHABLE = (503, "TL207", "no")
 LOST_GATEWAY = (503, "TL207", "unknown")
@@ -63,7 +64,7 @@ async def joined(
 ) -> AsyncIterator[AttachedClient]:
     """A client, open, of a gateway with this one server."""
     limits = {"in_flight_per_client": in_flight}
-    with Gateway(folder, server.entry(sessions=sessions), limits=limits) as gateway:
+    with Gateway(folder, server.entry(sessions=sessions), limits=limits, start_wait=START_WAIT_S) as gateway:
         async with attached(folder, gateway) as client:
             await client.open()
             yield client

@@ -21,6 +21,7 @@ from trunkline.links.commands import HEAD_BYTES, TAIL_BYTES, Command, Commands, 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc"),
     pytest.mark.law,
+    pytest.mark.needs("bash"),
 ]
 
 

