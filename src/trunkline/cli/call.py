@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from trunkline.cli.ask.desk import Desk
     from trunkline.cli.ask.waiting import Waiting
     from trunkline.core.call import Outcome
+
+_NOTICE_S: Final = 0.2
+"""Within so long a Ctrl+C is noticed while arguments are read."""
 
 
 @click.command(short_help="Call a tool.")
@@ -82,9 +86,32 @@ def _standard_input() -> str:
     if sys.stdin.isatty():
         click.echo("type the arguments as a JSON object, and Ctrl+D", err=True)
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        return _read_interruptibly(sys.stdin.fileno()).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadArguments("standard input is not valid UTF-8") from None
+
+
+def _read_interruptibly(fd: int) -> bytes:
+    """Everything up to the end of the input, in a thread: Python's own `read` overlooks a Ctrl+C that comes between
+    two pieces of the input, and then waits for more."""
+    read: bytes | OSError = b""
+
+    def read_all() -> None:
+        nonlocal read
+        try:
+            # unbuffered: a buffer's lock would be held when Ctrl+C ends the program, and Python aborts over that
+            with open(fd, "rb", buffering=0, closefd=False) as pipe:
+                read = pipe.read()
+        except OSError as error:
+            read = error
+
+    reader = Thread(target=read_all, daemon=True)
+    reader.start()
+    while reader.is_alive():
+        reader.join(_NOTICE_S)
+    if isinstance(read, OSError):
+        raise read
+    return read
 
 
 async def _from_pairs(desk: Desk, name: str, arguments: tuple[str, ...]) -> bytes:
