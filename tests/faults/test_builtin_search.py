@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.pairs import IN_FULL
-from tests.support.searching import ENGINES, RIPGREP, SearchBench
+from tests.support.searching import ENGINES, RIPGREP, SearchBench, needs_ripgrep
 from tests.support.waiting import at_most
 
 from trunkline.links.beneath import Beneath
@@ -106,7 +106,7 @@ async def _text_or_fault(bench: SearchBench, path: str) -> str:
 
 
 @pytest.mark.law
-@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+@needs_ripgrep
 def test_what_ripgrep_saw_outside_is_not_believed(tmp_path: Path, outside: Path) -> None:
     """The race without luck: ripgrep proposes what it read through a link, and the link is gone when we look."""
     root = tmp_path / "root"
@@ -120,7 +120,7 @@ def test_what_ripgrep_saw_outside_is_not_believed(tmp_path: Path, outside: Path)
 
 
 @pytest.mark.law
-@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+@needs_ripgrep
 def test_a_link_that_is_there_when_we_look_is_not_followed_out(tmp_path: Path, outside: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()

