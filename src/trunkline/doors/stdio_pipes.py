@@ -77,6 +77,9 @@ class _FileWriter(asyncio.WriteTransport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def is_closing(self) -> bool:
+        return False
+
     def abort(self) -> None:
         pass
 
