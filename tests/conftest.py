@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import inspect
+import logging
 import os
 import random
 import sys
 from collections.abc import Generator, Iterator
-from typing import Any
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 from hypothesis import settings
@@ -24,6 +28,8 @@ IN_CI = os.environ.get("CI") == "true"
 SEED = os.environ.get("TEST_SEED", "0")
 ALWAYS_LAWS = ("property", "contract")
 """Folders whose tests are laws, all of them."""
+STACKS = pytest.StashKey[TextIO]()
+"""Where a worker writes what its threads do in a test that hangs."""
 WITH_FIXTURES: set[str] = set()
 """Modules that made something for all of their tests."""
 
@@ -35,8 +41,13 @@ def pytest_configure(config: pytest.Config) -> None:
     find_own_programs()
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):  # what is started behaves as it does for anybody
         os.environ.pop(name, None)
-    settings.register_profile("suite", deadline=None, database=None)  # by itself it would assert how fast a test is
+    # by itself it would assert how fast a test is, and in CI draw the same examples in every run
+    settings.register_profile("suite", deadline=None, database=None, derandomize=False)
     settings.load_profile("suite")
+    worker = getattr(config, "workerinput", {})
+    if "stacks" in worker:
+        config.stash[STACKS] = stacks = open(Path(worker["stacks"], worker["workerid"]), "w")  # noqa: SIM115
+        config.add_cleanup(stacks.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,6 +82,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """pytest-timeout ends the worker of a test that hangs, with all it printed: where it hangs is written before."""
+    marker = item.get_closest_marker("timeout")
+    if STACKS in item.config.stash and marker is not None:
+        faulthandler.dump_traceback_later(marker.args[0] * 0.95, file=item.config.stash[STACKS])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The same random numbers in every run with this seed, whichever tests ran before."""
     random.seed(f"{SEED} {item.nodeid}")
@@ -81,17 +104,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """Processes, open files, threads and tasks are back to where they were within 5 seconds of the test's end."""
+    """Processes, open files, threads and tasks are back to where they were within 5 seconds of the test's end, and no
+    error went unseen."""
     unfinished: list[str] = []
     drop_garbage_of_before()
     before = Census()
-    with pytest.MonkeyPatch.context() as patch:  # not the test's own, which would outlast this
+    own = pytest.MonkeyPatch.context()  # not the test's, which would outlast this
+    with own as patch, unseen_errors() as unseen:
         watch_tasks(patch, unfinished)
         yield
+        gc.collect()
     if unfinished:
         raise LeftBehind(f"tasks without an owner were still running when the loop ended: {unfinished}")
-    gc.collect()
     before.compare_with_now()
+    assert not unseen, f"errors that only asyncio saw: {unseen}"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -117,6 +143,19 @@ def drop_garbage_of_before() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def unseen_errors() -> Iterator[list[str]]:
+    """What callbacks raised, and tasks that nobody awaited: all that asyncio can do is log it."""
+    told: list[str] = []
+    handler, logger = logging.Handler(logging.ERROR), logging.getLogger("asyncio")
+    handler.emit = lambda record: told.append(handler.format(record))
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
 
 
 def watch_tasks(monkeypatch: pytest.MonkeyPatch, unfinished: list[str]) -> None:
@@ -163,7 +202,8 @@ def forbid_skip(report: Any) -> None:
     """
     if IN_CI and report.outcome == "skipped" and not hasattr(report, "wasxfail") and not is_optional(report):
         report.outcome = "failed"
-        report.longrepr = f"skipped, which counts as a failure when CI=true: {report.longrepr}"
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.longrepr = f"skipped, which counts as a failure when CI=true: {why}"
 
 
 def is_optional(report: Any) -> bool:

@@ -16,6 +16,9 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from tests.support.processes import descendants
@@ -45,6 +48,8 @@ class Record:
 class Results:
     """A pytest plugin that keeps what became of each test, wherever it ran."""
 
+    stacks: str
+    """A folder in which each worker writes where a test hangs."""
     tests: dict[str, Record] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
     """Modules that could not be imported."""
@@ -64,6 +69,16 @@ class Results:
             record.traceback = record.traceback or report.longreprtext
         elif record.outcome == "unfinished" and (report.skipped or report.when == "call"):
             record.outcome = "skipped" if report.skipped else "passed"
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["stacks"] = self.stacks
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, report: Any) -> None:
+        """A test that hung too long took its worker down, which wrote before where it hung."""
+        with contextlib.suppress(FileNotFoundError):
+            report.longrepr += "\n" + Path(self.stacks, report.node.gateway.id).read_text()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -102,11 +117,12 @@ def workers() -> str:
 
 
 def run(arguments: list[str]) -> tuple[Results, int]:
-    results = Results()
-    try:
-        return results, int(pytest.main(arguments, plugins=[results]))
-    finally:
-        end_what_is_left()
+    with TemporaryDirectory(prefix="trunkline-test-stacks-") as stacks:
+        results = Results(stacks)
+        try:
+            return results, int(pytest.main(arguments, plugins=[results]))
+        finally:
+            end_what_is_left()
 
 
 def end_what_is_left() -> None:
@@ -120,6 +136,8 @@ def look_again(results: Results, options: list[str]) -> tuple[list[str], list[st
     """What failed and what is only shaky, after a second run of what may be run twice."""
     failed = results.with_outcome("failed")
     doubted = [name for name in failed if not results.is_law(name)]
+    if len(doubted) > MAX_SECOND_LOOKS:
+        print(f"\nNothing is run again: more than {MAX_SECOND_LOOKS} failed")
     if not doubted or len(doubted) > MAX_SECOND_LOOKS:
         return failed, []
     print(f"\nOnce more, alone: {len(doubted)} of {len(failed)} that failed", flush=True)
@@ -160,6 +178,8 @@ def print_summary(results: Results, failed: list[str], shaky: list[str], seed: i
     print_names("not run to the end", results.with_outcome("unfinished"))
     passed, skipped = results.with_outcome("passed"), results.with_outcome("skipped")
     print(f"seed: {seed} (again with TEST_SEED={seed})")
+    if len(shaky) > MAX_SHAKY:
+        print(f"red: more than {MAX_SHAKY} are shaky")
     print(f"shaky: {len(shaky)}, minutes: {seconds / 60:.1f}")
     print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)
 

@@ -116,7 +116,7 @@ async def all_are_up(client: HttpClient, prefix: str = "") -> None:
 
 
 async def test_progress_keeps_a_call_alive_beyond_its_timeout(gateway: Gateway) -> None:
-    steps = {"steps": 8, "interval": at_most(0.3)}
+    steps = {"steps": 8, "interval": at_most(0.2)}
     async with visiting(gateway) as client:
         await all_are_up(client, "brief_")
         calls = (client.call(f"brief_{kind}_progress", steps, meta={"progressToken": kind}) for kind in KINDS)

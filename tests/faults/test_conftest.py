@@ -34,6 +34,14 @@ async def test_task():
     global t
     t = asyncio.get_running_loop().create_task(asyncio.sleep(30))
 
+async def test_unseen_task():
+    task = asyncio.get_running_loop().create_task(asyncio.sleep("no number"))
+    await asyncio.sleep(0.01)
+
+async def test_unseen_callback():
+    asyncio.get_running_loop().call_soon(int, "no number")
+    await asyncio.sleep(0.01)
+
 def test_tidy():
     subprocess.run(["true"])
 """
@@ -80,10 +88,12 @@ def run_pytest(folder: Path, *, ci: bool = False, **sources: str) -> tuple[dict[
 def test_a_leak_fails_the_test_that_leaked_and_no_other(tmp_path: Path) -> None:
     outcomes, said = run_pytest(tmp_path, leaks=LEAKS)
     leaky = {name for name, found in outcomes.items() if "ERROR" in found}
-    assert leaky == {"test_process", "test_orphan", "test_file", "test_thread", "test_task"}, said
+    left = {"test_process", "test_orphan", "test_file", "test_thread", "test_task"}
+    assert leaky == left | {"test_unseen_task", "test_unseen_callback"}, said
     assert outcomes["test_tidy"] == {"PASSED"}
     told = re.findall(r"^E +tests\.\S+LeftBehind: (left behind|tasks without an owner)", said, re.MULTILINE)
     assert sorted(told) == ["left behind"] * 4 + ["tasks without an owner"], said
+    assert len(re.findall(r"^E +AssertionError: errors that only asyncio saw: ", said, re.MULTILINE)) == 2, said
 
 
 def test_a_skip_is_a_failure_in_ci_only(tmp_path: Path) -> None:

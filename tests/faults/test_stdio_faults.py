@@ -87,7 +87,7 @@ async def test_servers_that_are_slow_to_start_or_ignore_the_probe_for_the_new_pr
 
 async def test_a_tool_list_without_end_neither_blocks_nor_floods(tmp_path: Path) -> None:
     server, good = faulty_and_good(tmp_path, faults=["endless_lists"])
-    with Gateway(tmp_path, server.entry(start_timeout=3), good.entry()) as gateway:
+    with Gateway(tmp_path, server.entry(start_timeout=at_most(3)), good.entry()) as gateway:
         async with gateway.client() as client:
             assert (await client.call("good_echo", {"a": 1})).structured == {"a": 1}
             assert len(await client.tools()) < 5_000

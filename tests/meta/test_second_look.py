@@ -80,6 +80,16 @@ def test_gives_up():
     {}
 """
 CRASHES = "".join(f"def test_crash{number}():\n    os._exit(1)\n" for number in range(8))
+HANG = "@pytest.mark.timeout(4)\ndef test_hang():\n    while is_first_time('hang'):\n        time.sleep(600)\n"
+DRAWS = """
+import hypothesis, hypothesis.strategies
+drawn = []
+
+@hypothesis.given(hypothesis.strategies.integers())
+def test_draws(number):
+    drawn.append(number)
+    pathlib.Path(__file__).with_name("drawn").write_text(repr(drawn))
+"""
 SKIPPED = "@pytest.mark.skip(reason='why not')\ndef test_skipped():\n    pass\n"
 UNREADABLE = "import no_such_module\n"
 
@@ -120,6 +130,20 @@ def test_what_passes_the_second_time_is_shaky_and_told_with_its_traceback_and_se
     assert last_lines(ended)[1] == "1 passed, 0 failed, 0 skipped"
 
 
+def test_what_hangs_is_told_with_where_it_hangs(tmp_path: Path) -> None:
+    ended = run_tests(tmp_path, HANG)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "in test_hang\n" in ended.stdout.partition("== shaky")[2]
+
+
+def test_in_ci_too_the_seed_says_what_is_drawn(tmp_path: Path) -> None:
+    drawn: list[str] = []
+    for seed in ("1", "1", "2"):
+        assert run_tests(tmp_path, DRAWS, seed=seed).returncode == 0
+        drawn.append((tmp_path / "drawn").read_text())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
 def test_what_fails_twice_is_red(tmp_path: Path) -> None:
     ended = run_tests(tmp_path, BAD, SHAKY.format(1), CRASH.format(""))
     assert ended.returncode == 1
@@ -135,6 +159,7 @@ def test_more_than_three_shaky_tests_are_red(tmp_path: Path) -> None:
     ended = run_tests(tmp_path, *[SHAKY.format(number) for number in range(4)])
     assert ended.returncode == 1
     assert last_lines(ended)[0].startswith("shaky: 4, ")
+    assert "red: more than 3 are shaky\n" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -197,7 +222,7 @@ def test_by_hand_one_failure_is_red(tmp_path: Path) -> None:
 def test_a_skip_in_ci_is_red(tmp_path: Path) -> None:
     ended = run_tests(tmp_path, SKIPPED)
     assert ended.returncode == 1
-    assert "why not" in ended.stdout
+    assert "when CI=true: Skipped: why not\n" in ended.stdout
 
 
 def test_what_cannot_be_imported_is_red(tmp_path: Path) -> None:

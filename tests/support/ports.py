@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import socket
-import tempfile
-from pathlib import Path
-from typing import TextIO
 
 _FIRST = 20_000
 _PER_PROCESS = 200
 _BLOCKS = 60  # all of them below the range that outgoing connections use
 
 
-def _claim() -> tuple[TextIO, range]:
-    """A block of ports that is ours as long as its lock is: other workers, and other sessions, take others."""
-    for number in range(_BLOCKS):
+def _claim() -> tuple[socket.socket, range]:
+    """A block of ports that is ours while we hold its first one: other workers, and other sessions, take others."""
+    for first in range(_FIRST, _FIRST + _BLOCKS * _PER_PROCESS, _PER_PROCESS):
+        held = socket.socket()
         try:
-            lock = Path(tempfile.gettempdir(), f"trunkline-test-ports-{number}").open("a")  # noqa: SIM115  (held until the process ends)
-        except PermissionError:
-            continue  # another user's
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.bind(("127.0.0.1", first))
+            held.listen()
         except OSError:
-            lock.close()
+            held.close()
             continue
-        first = _FIRST + number * _PER_PROCESS
-        return lock, range(first, first + _PER_PROCESS)
+        return held, range(first + 1, first + _PER_PROCESS)
     raise RuntimeError("every block of test ports is taken")
 
 
 # at import, before any test counts its open files
-_lock, _block = _claim()
+_held, _block = _claim()
 _ports = itertools.cycle(_block)
 
 

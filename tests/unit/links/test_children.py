@@ -221,7 +221,7 @@ def test_stop_ends_a_child_as_gently_as_it_allows(portable):
                 child = await shell(children, f"echo ready; {script}", "")
                 await read_line(child.stdout)
                 close_pipes(child)
-                grace_s = 0.3 if code == -signal.SIGKILL else at_most(1)  # as long for its input, and for SIGTERM
+                grace_s = 0.3 if code == -signal.SIGKILL else at_most(2)  # as long for its input, and for SIGTERM
                 return [await child.stop(grace_s=grace_s), await child.stop()]
 
             codes = await asyncio.gather(*(stopped(script, code) for script, code in STOPPED.items()))
