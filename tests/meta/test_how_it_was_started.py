@@ -12,7 +12,7 @@ import pytest
 from tests.support.waiting import at_most, wait_until
 
 ROOT = Path(__file__).parents[2]
-IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP)
 BLOCKED = (signal.SIGINT, signal.SIGCHLD)
 SAMPLE = f"""
 import signal, subprocess, sys
