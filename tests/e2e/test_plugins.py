@@ -11,21 +11,20 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.commands import trunkline
 from tests.support.docs_pages import ROOT
-from tests.support.gateway import TRUNKLINE, Gateway
+from tests.support.gateway import Gateway
 from tests.support.plugin_rig import JOBS, FaultyPlugin, jobs_entry
 from tests.support.processes import alive
 from tests.support.servers import Records
-from tests.support.waiting import START_WAIT_S, at_most, until, wait_until
+from tests.support.waiting import START_WAIT_S, until, wait_until
 
 EXAMPLE = ROOT / "examples" / "plugin"
-ENVIRON = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+WITH_PYTHON = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TRUNKLINE, *arguments], cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=at_most(60)
-    )
+    return trunkline(*arguments, cwd=cwd, env={"PATH": WITH_PYTHON})
 
 
 def test_the_example_converts(tmp_path: Path) -> None:
