@@ -138,7 +138,8 @@ def look_again(results: Results, options: list[str]) -> tuple[list[str], list[st
     doubted = [name for name in failed if not results.is_law(name)]
     if len(doubted) > MAX_SECOND_LOOKS:
         print(f"\nNothing is run again: more than {MAX_SECOND_LOOKS} failed")
-    if not doubted or len(doubted) > MAX_SECOND_LOOKS:
+        return failed, []
+    if not doubted:
         return failed, []
     print(f"\nOnce more, alone: {len(doubted)} of {len(failed)} that failed", flush=True)
     files = {file_of(name) for name in doubted if results.tests[name].at_its_end}

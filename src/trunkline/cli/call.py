@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trunkline.core.call import Outcome
 
 _NOTICE_S: Final = 0.2
-"""Within so long a Ctrl+C is noticed while arguments are read."""
+"""How soon a Ctrl+C is noticed while arguments are read."""
 
 
 @click.command(short_help="Call a tool.")
@@ -92,14 +92,17 @@ def _standard_input() -> str:
 
 
 def _read_interruptibly(fd: int) -> bytes:
-    """Everything up to the end of the input, in a thread: Python's own `read` overlooks a Ctrl+C that comes between
-    two pieces of the input, and then waits for more."""
+    """Everything up to the end of the input.
+
+    It is read in a thread: Python's own `read` misses a signal that arrives between two pieces of the input, and waits
+    on for more.
+    """
     read: bytes | OSError = b""
 
     def read_all() -> None:
         nonlocal read
         try:
-            # unbuffered: a buffer's lock would be held when Ctrl+C ends the program, and Python aborts over that
+            # unbuffered: Python aborts at its end if a thread still holds the lock of a buffer
             with open(fd, "rb", buffering=0, closefd=False) as pipe:
                 read = pipe.read()
         except OSError as error:

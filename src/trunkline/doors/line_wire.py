@@ -136,7 +136,8 @@ class LineWire:
 
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
-        if self._out is not None and parts and not self._out.is_closing():  # uvloop raises where that is lost already
+        # uvloop raises on a write to a pipe that is already lost
+        if self._out is not None and parts and not self._out.is_closing():
             self._out.write(b"".join(parts))
             if self._unread:
                 self._lines.unread(self.unread_bytes)
