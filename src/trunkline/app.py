@@ -10,6 +10,7 @@ from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.events import Events
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.discovery.discovery import Discovery
 from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
@@ -44,6 +45,7 @@ class Gateway:
         self.own_tools = OwnTools(self.router, self.discovery)
         self.own_tools.show(gateway.meta_tools)
         self.session_tokens = SessionTokens()
+        self.unfinished = UnfinishedBytes(gateway.limits.unfinished_bytes)
         parts = Parts(
             children=self.children,
             environ=environ,
@@ -52,6 +54,7 @@ class Gateway:
             lane_idle_s=gateway.limits.lane_idle,
             starts=StartQueue(),
             redact=redact,
+            unfinished=self.unfinished,
             session_tokens=self.session_tokens,
             on_fault=self._supervisor_fault,
             private=(str(gateway.state_dir), *private),

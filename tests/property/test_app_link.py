@@ -14,6 +14,7 @@ from tests.support.chunks import steady
 from trunkline.core.call import Call, Caller, Failure, Request, Result
 from trunkline.core.errors import CANCELLED, SOURCE_LOST, SOURCE_PROTOCOL
 from trunkline.core.source import Level
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 
@@ -82,7 +83,7 @@ class Onlooker:
 class Model:
     def __init__(self) -> None:
         self.onlooker = Onlooker()
-        self.link = AppLink(self.onlooker, Complaints(self.onlooker), 100_000)
+        self.link = AppLink(self.onlooker, Complaints(self.onlooker), 100_000, UnfinishedBytes())
         self.wire = Wire()
         self.link.connection_made(self.wire)
         self.link.server = "A"

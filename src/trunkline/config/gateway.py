@@ -12,6 +12,7 @@ from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
+from trunkline.core.unfinished import DEFAULT_BYTES
 
 STATE_DIR: Final = "~/.local/state/trunkline"
 _TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
@@ -100,9 +101,20 @@ class LimitSettings(Section):
     header_bytes: int = key(
         Integer(minimum=1024, maximum=16_777_216), default=65_536, doc="Largest head of an HTTP message"
     )
+    unfinished_bytes: int = key(
+        Integer(minimum=65_536, maximum=64 * _GIB),
+        default=DEFAULT_BYTES,
+        doc="Memory for messages of clients and apps that have begun and not ended, of all together; "
+        "beyond it the oldest gives way",
+    )
     connections: int = key(Integer(minimum=1), default=4096, doc="HTTP connections open at once")
     in_flight_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls one source works on at once")
     in_flight_per_client: int = key(Integer(minimum=1), default=256, doc="Calls one client may have open at once")
+    in_flight: int = key(
+        Integer(minimum=1),
+        default=4096,
+        doc="Calls that all clients without a session may have open at once; each of their connections carries one",
+    )
     queue_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls that may wait for one source")
     sessions: int = key(Integer(minimum=1), default=1000, doc="Client sessions open at once")
     session_idle: float = key(

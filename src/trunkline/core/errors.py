@@ -116,6 +116,7 @@ SERVER_EXISTS: Final = _code("TL412", "server of this name exists", jsonrpc=409,
 UNKNOWN_SERVER: Final = _code("TL413", "no such server", jsonrpc=404, http=404)
 SERVER_NOT_VALID: Final = _code("TL414", "description of a server is not valid", jsonrpc=-32602, http=422)
 APP_REFUSED: Final = _code("TL415", "app was not let in", jsonrpc=403, http=403)
+NO_ROOM: Final = _code("TL416", "unfinished message gave way to others", jsonrpc=503, http=503)
 
 # 6xx agent runs: a workflow and the agents it starts
 WORKFLOW_UNSUPPORTED: Final = _code("TL601", "workflow uses what is not supported here", exit=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.links.children import Children
 from trunkline.links.session_tokens import SessionTokens
 from trunkline.links.start_queue import StartQueue
@@ -20,6 +21,8 @@ class Parts:
     starts: StartQueue
     redact: Callable[[str], str]
     """Takes configured secrets out of text that a server wrote, before anyone sees it."""
+    unfinished: UnfinishedBytes = field(default_factory=UnfinishedBytes)
+    """What all connections together hold of messages that have not ended."""
     session_tokens: SessionTokens = field(default_factory=SessionTokens)
     on_fault: Callable[[str], None] | None = None
     """Hears what went wrong with what looks after processes."""

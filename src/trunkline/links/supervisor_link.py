@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from trunkline.links.control import Inbox, Outbox, close_all
+from trunkline.links.descriptors import put_back_for
 from trunkline.links.platform import TAG, kill_run, make_tag
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ def _start(run: str, *, portable: bool) -> tuple[socket.socket, subprocess.Popen
     finally:
         theirs.close()
     LIVING.add(process.pid)
+    put_back_for(process.pid)
     return ours, process
 
 

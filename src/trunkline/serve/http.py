@@ -17,6 +17,7 @@ from trunkline.doors.http.server import HttpDoor, HttpOptions
 from trunkline.doors.http.sessions import Sessions
 from trunkline.doors.http.sse import SseRoute
 from trunkline.doors.http.tools_api import ToolsApi
+from trunkline.links.descriptors import most_connections, raise_limit
 from trunkline.links.running import Announcement, announce_running, find_running, running_record
 from trunkline.operations import Load
 from trunkline.serve.operator_token import make_operator_token
@@ -67,14 +68,23 @@ async def _listen(door: HttpDoor, running: Running) -> tuple[str, int]:
 
 def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
     gateway, limits = running.settings.gateway, running.settings.gateway.limits
+    raise_limit()
+    connections = min(limits.connections, most_connections())
+    if connections < limits.connections:
+        message = (
+            f"At most {connections} HTTP connections are served at once, not {limits.connections} "
+            "(`limits.connections`): the system lets this process open too few files (`ulimit -n`)"
+        )
+        running.events.note("warning", "few_descriptors", message)
     sessions = Sessions(running.mcp, limit=limits.sessions, idle_s=limits.session_idle)
     pages = Pages(running.gateway.router, running.metrics.render)
     options = HttpOptions(
         host=gateway.listen.host,
         port=gateway.listen.port,
         limits=HttpLimits(header_bytes=limits.header_bytes, body_bytes=limits.request_bytes),
-        max_connections=limits.connections,
+        max_connections=connections,
         socket=gateway.socket,
+        unfinished=running.gateway.unfinished,
     )
     operator = OperatorApi(running.gateway.router, running.operations)
     tools = ToolsApi(running.gateway.router, running.gateway.discovery, running.mcp.calls_of)
@@ -82,6 +92,13 @@ def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
     door = HttpDoor(options, access, McpRoute(running.mcp, sessions), handlers, sessions, running.events)
     running.metrics.gauge("sessions", "Open client sessions", lambda: len(sessions))
     running.metrics.gauge("connections", "Open HTTP connections", lambda: len(door))
+    unfinished = running.gateway.unfinished
+    running.metrics.gauge(
+        "unfinished_bytes", "Bytes held of messages that have not ended", lambda: unfinished.total_bytes
+    )
+    running.metrics.counter(
+        "unfinished_given_way", "Unfinished messages that gave way to others", lambda: unfinished.given_way
+    )
     running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)
     return door, pages
 

@@ -55,6 +55,7 @@ class Running:
             self.gateway.router,
             self.gateway.discovery,
             max_calls_per_client=limits.in_flight_per_client,
+            max_calls=limits.in_flight,
             question_s=limits.question_seconds,
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -61,9 +61,9 @@ _Head = tuple[bytes, bytes, bytes, Mapping[bytes, bytes], tuple[bytes, ...], boo
 class RequestParser(HeaderBlock):
     """Reads the requests of one connection, pipelined ones too, in their order.
 
-    `on_request` and `on_expect_continue` are called from `feed`, never from inside llhttp, so they may close the parser
-    or raise (which closes it too). After a request that ends the connection, and after a problem, whatever else arrives
-    is ignored.
+    `on_request`, `on_head` and `on_expect_continue` are called from `feed`, never from inside llhttp, so they may close
+    the parser or raise (which closes it too). `on_head` gets, without its body, a request whose body is on its way.
+    After a request that ends the connection, and after a problem, whatever else arrives is ignored.
     """
 
     __slots__ = (
@@ -71,13 +71,16 @@ class RequestParser(HeaderBlock):
         "_done",
         "_expects_continue",
         "_head",
+        "_head_told",
         "_known",
         "_llhttp",
         "_on_expect_continue",
+        "_on_head",
         "_on_request",
         "_resuming",
         "_state",
         "_url",
+        "held_bytes",
     )
 
     def __init__(
@@ -85,16 +88,21 @@ class RequestParser(HeaderBlock):
         limits: HttpLimits,
         on_request: Callable[[HttpRequest], None],
         on_expect_continue: Callable[[], None] | None = None,
+        on_head: Callable[[HttpRequest], None] | None = None,
     ) -> None:
         super().__init__(limits)
         self._on_request = on_request
+        self._on_head = on_head
         self._on_expect_continue = on_expect_continue
+        self.held_bytes = 0
+        """How much of a request that is not complete is kept here."""
         self._known = KnownHeads[_Head]()
         self._done: list[HttpRequest] = []
         self._state = _IDLE
         self._url = b""
         self._head: _Head | None = None
         self._body = Pieces()
+        self._head_told = False
         self._expects_continue = False
         self._resuming = False
         self._llhttp: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
@@ -114,9 +122,11 @@ class RequestParser(HeaderBlock):
         self._state = _CLOSED
         self._known.clear()
         self._done.clear()
+        self._body.clear()
+        self.held_bytes = 0
         self._llhttp = None
         self._on_request = _ignore
-        self._on_expect_continue = None
+        self._on_head = self._on_expect_continue = None
 
     def feed(self, data: bytes) -> None:
         """Take what arrived. Raises `HttpProblem` after the requests that were complete before it."""
@@ -150,7 +160,17 @@ class RequestParser(HeaderBlock):
             self._on_request(done.pop())
         if problem is not None and self._llhttp is not None:
             raise problem
-        if self._expects_continue and self._state == _IN_BODY:
+        if self._state == _IN_BODY:
+            self._body_awaited()
+        self.held_bytes = self._body.size + self._quiet_bytes if self.mid_message else 0
+
+    def _body_awaited(self) -> None:
+        """The head is complete and the body is not: the last moment to turn the request away without reading it."""
+        if not self._head_told and self._head is not None:
+            self._head_told = True
+            if self._on_head is not None:
+                self._on_head(HttpRequest(*self._head, b""))
+        if self._expects_continue:
             self._expects_continue = False
             if self._body.size == 0 and self._on_expect_continue is not None:
                 self._on_expect_continue()
@@ -175,6 +195,7 @@ class RequestParser(HeaderBlock):
 
     def on_message_begin(self) -> None:
         self._state = _IN_HEAD
+        self._head_told = False
         self._url = b""
         self._headers = {}
         self._repeated = ()

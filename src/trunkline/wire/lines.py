@@ -46,6 +46,11 @@ class LineFramer:
     def buffered_bytes(self) -> int:
         return self._pending.size + len(self._rest)
 
+    def clear(self) -> None:
+        """Forget the line that has not ended, and whatever follows in it."""
+        self._pending.clear()
+        self._rest = b""
+
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that this chunk completes. Raises `LineTooLong`, which carries the lines that came before."""
         if self._skipping:

@@ -106,7 +106,13 @@ class House:
         question_s = options.pop("question_s", 600.0)
         settings = {"disclosure": "all", "search": SearchSettings(semantic=False), "state_dir": folder / "state"}
         self.discovery = Discovery(self.desk.router, GatewaySettings(**settings | options.pop("gateway", {})))
-        self.server = McpServer(self.desk.router, self.discovery, max_calls_per_client=max_calls, question_s=question_s)
+        self.server = McpServer(
+            self.desk.router,
+            self.discovery,
+            max_calls_per_client=max_calls,
+            max_calls=options.pop("all_calls", max_calls),
+            question_s=question_s,
+        )
         self.sessions = Sessions(self.server, limit=options.pop("sessions", 10), idle_s=options.pop("idle_s", 1000.0))
         self.pages = Pages(self.desk.router, lambda: b"metric 1\n")
         limits = HttpLimits(header_bytes=4096, body_bytes=options.pop("body_bytes", 100_000))

@@ -27,8 +27,15 @@ ACCESS: Final = {
     ),
     "TL403": Explanation(
         "The request comes from a web page that is not allowed to use this gateway.",
-        ("a browser application on another host", "a page that tries to reach local services behind your back"),
-        ("add the page's host to `gateway.allowed_hosts`, if you trust it",),
+        (
+            "a browser application on another host, or on another port of this machine",
+            "a page that tries to reach local services behind your back",
+            "a request that a page of another site had the browser send (`Sec-Fetch-Site`)",
+        ),
+        (
+            "open the page from the gateway itself, or call the gateway from a program",
+            "add the page's `host:port` to `gateway.allowed_hosts`, if a proxy puts it in front of the gateway",
+        ),
     ),
     "TL404": Explanation(
         "The session the client names does not exist, or belongs to somebody else.",
@@ -104,5 +111,11 @@ ACCESS: Final = {
             "give the app the token of the source it dials",
             "end the other app, or give this one another name",
         ),
+    ),
+    "TL416": Explanation(
+        "All messages together that have begun and not ended hold more memory than they may, and this one began first. "
+        "Nothing of it was acted on.",
+        ("a client that sends its request very slowly, or not at all", "many large uploads at once"),
+        ("send the request again, in one go", "raise `gateway.limits.unfinished_bytes` where the load is honest"),
     ),
 }

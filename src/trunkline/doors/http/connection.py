@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from trunkline.core.call import Json
-from trunkline.core.errors import BAD_HTTP, REQUEST_TOO_LARGE, Problem
+from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayError, Problem
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.rest import unread_body
 from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
@@ -19,41 +19,70 @@ WRITE_S: Final = 10.0
 STREAM_AFTER_S: Final = 10.0
 KEEP_ALIVE_S: Final = 15.0
 LINGER_S: Final = 2.0
+_FIRST_REST_S: Final = 0.05
+_LONGEST_REST_S: Final = 1.0
+_FORGIVEN_S: Final = 3.0
 _MAX_PIPELINED: Final = 16
 _MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
 _MAX_UNREAD_ANSWERS_BYTES: Final = 32 * 1024 * 1024
 _MIN_READ_BYTES: Final = 64 * 1024
 """What a client must take of a large answer every `WRITE_S` seconds, or it does not read."""
 
-Handler = Callable[[HttpExchange, HttpRequest], None]
+
+class Server(Protocol):
+    """Who answers the requests of a connection."""
+
+    def handle(self, exchange: HttpExchange, request: HttpRequest, /) -> None: ...
+
+    def wrong_with_head(self, request: HttpRequest, /) -> GatewayError | None:
+        """Why a request is refused whose body has not come yet; None where the body is worth waiting for."""
+        ...
+
+    def refuse(self, exchange: HttpExchange, error: GatewayError, /) -> None: ...
+
+    def asked(self, connection: Connection, /) -> None:
+        """It has sent its first whole request."""
+        ...
+
+    def closed(self, connection: Connection, /) -> None: ...
 
 
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_closing",
         "_exchange",
-        "_handle",
+        "_held_bytes",
         "_loop",
-        "_on_closed",
         "_parser",
         "_queue",
+        "_queued_bytes",
         "_refusal",
+        "_refused_at",
+        "_rest_s",
+        "_resting",
         "_served",
+        "_server",
         "_since",
         "_stuck_bytes",
         "_stuck_since",
         "_transport",
+        "_unfinished",
     )
 
-    def __init__(self, handle: Handler, limits: HttpLimits, on_closed: Callable[[Connection], None]) -> None:
-        self._handle = handle
-        self._on_closed = on_closed
-        self._parser = RequestParser(limits, self._requested, self._continue)
+    def __init__(self, server: Server, limits: HttpLimits, unfinished: UnfinishedBytes) -> None:
+        self._server = server
+        self._unfinished = unfinished
+        self._parser = RequestParser(limits, self._requested, self._continue, self._awaits_body)
         self._queue: deque[HttpRequest] = deque()
+        self._queued_bytes = 0
+        self._held_bytes = 0
         self._exchange: HttpExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
-        self._refusal: tuple[int, str] | None = None
+        self._refusal: tuple[int, Problem] | None = None
+        self._refused_at = 0.0
+        self._rest_s = 0.0
+        self._resting: asyncio.TimerHandle | None = None
         self._served = False
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
@@ -66,12 +95,15 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None and not self._parser.mid_message and not self._closing:
+        parser = self._parser
+        if self._exchange is None and not parser.mid_message and not self._closing:
             self._since = self._loop.time()
         try:
-            self._parser.feed(data)
+            parser.feed(data)
         except HttpProblem as problem:
-            self._refuse(problem.status, problem.reason)
+            self._refuse(problem.status, _unreadable(problem.status, problem.reason))
+        if parser.held_bytes + self._queued_bytes != self._held_bytes:
+            self._hold(parser.held_bytes + self._queued_bytes)
 
     def pause_writing(self) -> None:
         self._stuck_since = self._loop.time()
@@ -85,9 +117,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._parser.close()
-        self._queue.clear()
-        self._on_closed(self)
+        self._stop_reading()
+        if self._resting is not None:
+            self._resting.cancel()
+        self._server.closed(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()
@@ -96,24 +129,30 @@ class Connection(asyncio.Protocol):
 
     def _requested(self, request: HttpRequest) -> None:
         """A client that does not read its answers gets no more of them, and is not read from either."""
-        if self._exchange is None and not self._queue and not self._stuck_since:
+        if self._exchange is None and not self._queue and not self._stuck_since and self._resting is None:
             self._start(request)
             return
         self._queue.append(request)
+        self._queued_bytes += len(request.body)
         if (self._stuck_since or len(self._queue) >= _MAX_PIPELINED) and self._transport is not None:
             self._transport.pause_reading()
 
     def _start(self, request: HttpRequest) -> None:
-        self._served = True
+        if not self._served:
+            self._served = True
+            self._server.asked(self)
         exchange = self._exchange = HttpExchange(self, request)
         exchange.started_at = self._since
-        self._handle(exchange, request)
+        self._server.handle(exchange, request)
 
     def exchange_over(self, *, keep_alive: bool) -> None:
         self._exchange = None
         self._since = self._loop.time()
         if not keep_alive:
-            self._close_after_writing()
+            if self._parser.mid_message:  # refused before its body came
+                self._linger()
+            else:
+                self._close_after_writing()
         elif self._queue:
             self._loop.call_soon(self._next)
         elif self._refusal is not None:
@@ -122,8 +161,10 @@ class Connection(asyncio.Protocol):
             self._close_after_writing()
 
     def _next(self) -> None:
-        if self._exchange is None and self._queue and not self._stuck_since:
+        if self._exchange is None and self._queue and not self._stuck_since and self._resting is None:
             request = self._queue.popleft()
+            self._queued_bytes -= len(request.body)
+            self._hold(self._parser.held_bytes + self._queued_bytes)
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
                 self._start(request)
@@ -133,35 +174,86 @@ class Connection(asyncio.Protocol):
         if self._exchange is None and not self._queue:
             self.write([CONTINUE])
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def rest(self) -> None:
+        """It was refused for want of room. A client that asks again at once is read more and more slowly: what it
+        costs to refuse it would be missing where others are served."""
+        now = self._loop.time()
+        again = now - self._refused_at < _FORGIVEN_S
+        self._rest_s = min(self._rest_s * 2, _LONGEST_REST_S) if again else _FIRST_REST_S
+        self._refused_at = now
+        if self._resting is None and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._resting = self._loop.call_later(self._rest_s, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        if self._queue:
+            self._next()
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # -- requests that nobody will answer -------------------------------------------------------------------------
+
+    def _awaits_body(self, request: HttpRequest) -> None:
+        """Whoever may not come in is told before anything of the body is kept."""
+        if self._exchange is not None or self._queue:
+            return  # looked at with its body: whoever has an answer coming was let in before
+        error = self._server.wrong_with_head(request)
+        if error is not None:
+            request.keep_alive = False
+            exchange = self._exchange = HttpExchange(self, request)
+            self._server.refuse(exchange, error)
+
+    def _hold(self, held_bytes: int) -> None:
+        self._held_bytes = held_bytes
+        self._unfinished.hold(self, held_bytes)
+
+    def give_way(self) -> None:
+        """What has come of requests that are not complete, or that wait for their turn, makes room for others."""
+        self._stop_reading()
+        message = "The request was given up: too many others are unfinished too (`limits.unfinished_bytes`)"
+        self._refuse(503, Problem(code=NO_ROOM, message=message, retryable=True, retry_after_ms=1000))
+
+    def _stop_reading(self) -> None:
+        """Keep nothing of what came, and of what will come."""
+        self._parser.close()
+        self._queue.clear()
+        self._queued_bytes = 0
+        if self._held_bytes:
+            self._hold(0)
+
+    def _refuse(self, status: int, problem: Problem) -> None:
         """Nothing after a request we cannot read can be trusted: answer, and close once the client has seen it.
 
-        Closing while it still sends would reset the connection, and it might never read the answer. Requests before
-        it are answered first: the client would take this for the answer to one of them.
+        Requests before it are answered first: the client would take this for the answer to one of them.
         """
         if (self._exchange is not None or self._queue) and not self._is_streaming:
-            self._refusal = (status, reason)
+            self._refusal = (status, problem)
             return
-        code = REQUEST_TOO_LARGE if status in (413, 431) else BAD_HTTP
-        problem = Problem(code=code, message=f"HTTP request refused: {reason}")
-        body = unread_body(self._parser.target, problem)
-        if self._exchange is None or not self._exchange.streaming:
+        if self._exchange is None:
+            body = unread_body(self._parser.target, problem)
             length = b"%d" % len(body)
             headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
             self.write([response_head(status, headers), body])
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Say no more, and wait a moment for the client to close: doing so while it still sends would reset the
+        connection, and it might never read the answer."""
+        self._stop_reading()
         self._closing = True
         self._since = self._loop.time()
-        if self._transport is not None and self._transport.can_write_eof():
+        if self._transport is not None and not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
 
     # -- writing and closing --------------------------------------------------------------------------------------
 
     def write(self, parts: list[Json]) -> None:
         transport = self._transport
-        if transport is None:
+        if transport is None or transport.is_closing() or self._closing:
             return
         if len(parts) == 1:
             transport.write(parts[0])
@@ -212,14 +304,19 @@ class Connection(asyncio.Protocol):
             self._tick_stuck(now)
         elif self._exchange is not None:
             self._tick_exchange(self._exchange, now)
-        elif self._parser.mid_message:
-            if now - self._since > READ_S:
-                self._refuse(408, f"not complete within {READ_S:g} seconds")
         elif self._closing:
             if now - self._since > LINGER_S:
                 self.abort()
+        elif self._parser.mid_message:
+            if now - self._since > READ_S:
+                self._refuse(408, _unreadable(408, f"not complete within {READ_S:g} seconds"))
         elif now - self._since > (IDLE_S if self._served else READ_S):
             self._close_after_writing()
+
+    def idle_s(self, now: float) -> float:
+        """How long nothing was asked or answered on it; 0 while something is."""
+        busy = self._exchange is not None or self._queue or self._stuck_since or self._parser.mid_message
+        return 0.0 if busy else now - self._since
 
     def _tick_stuck(self, now: float) -> None:
         """A large answer over a slow line takes its time; a client that takes nothing of it is cut."""
@@ -238,3 +335,8 @@ class Connection(asyncio.Protocol):
         elif exchange.takes_events and now - exchange.started_at > STREAM_AFTER_S:
             self._since = now
             exchange.stream()
+
+
+def _unreadable(status: int, reason: str) -> Problem:
+    code = REQUEST_TOO_LARGE if status in (413, 431) else BAD_HTTP
+    return Problem(code=code, message=f"HTTP request refused: {reason}")

@@ -27,6 +27,7 @@ _BIG: Final = 64 * 1024
 _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _MODERN_STATUS: Final = {-32700: 400, -32600: 400, -32602: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
 _COMMON_STATUS: Final = 200
+_TOO_MANY: Final = 429
 _RETRY_MS: Final = 500
 """How soon a client whose stream was closed may come back for the rest."""
 _STREAM_HEADERS: Final = (
@@ -78,6 +79,8 @@ class HttpExchange:
     def respond(self, status: int, body: bytes = b"", content_type: bytes = JSON) -> None:
         if self._over:
             return
+        if status == _TOO_MANY:
+            self._connection.rest()
         headers = [(b"content-type", content_type)] if body else []
         headers += [*self._extra, (b"content-length", b"%d" % len(body))]
         if not self._request.keep_alive:
@@ -116,6 +119,8 @@ class HttpExchange:
         self._end()
 
     def error(self, raw: Json, problem: Problem | None) -> None:
+        if problem is not None and problem.code.http == _TOO_MANY and not self._over:
+            self._connection.rest()
         message = error_message(self.id_json, raw)
         status = self._status_of(raw, problem) if self._statuses else _COMMON_STATUS
         in_stream = self.prefers_events and (status == _COMMON_STATUS or not self.takes_json)
@@ -248,6 +253,10 @@ class HttpExchange:
     @property
     def over(self) -> bool:
         return self._over
+
+    @property
+    def path(self) -> bytes:
+        return self._request.path
 
     def gone(self) -> None:
         """The client closed the connection before it was answered."""

@@ -143,8 +143,12 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Readiness": exactly(
         {
             "status": {"enum": ["ready", "draining"]},
-            "servers": {"type": "object", "additionalProperties": exactly({"state": _STATE})},
-        }
+            "servers": told(
+                {"type": "object", "additionalProperties": exactly({"state": _STATE})},
+                "Left out where a token is needed and none was shown",
+            ),
+        },
+        "servers",
     ),
     "Problem": exactly(
         {**_PROBLEM_MEMBERS, "problems": told({"type": "array", "items": _FAULT}, "Every single fault")},

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.doors.http.access import HOLDER
+from trunkline.doors.http.access import HOLDER, STRANGER
 from trunkline.doors.http.rest import NO_STORE, Visit
 from trunkline.router.router import Router
 from trunkline.router.status import ServerStatus, server_statuses
@@ -33,10 +33,13 @@ class Pages:
         visit.answer(200, {"status": "ok"})
 
     def ready(self, visit: Visit) -> None:
-        """Whether new calls are welcome, with each server's state. One bad server does not make us unready."""
-        servers = {name: {"state": gate.health.state} for name, gate in self._router.roster.servers().items()}
-        status = "draining" if self.draining else "ready"
-        visit.answer(503 if self.draining else 200, {"status": status, "servers": servers})
+        """Whether new calls are welcome. One bad server does not make us unready; which servers there are, and how
+        they are, is for those who may use them."""
+        answer: dict[str, object] = {"status": "draining" if self.draining else "ready"}
+        if visit.principal != STRANGER:
+            servers = self._router.roster.servers().items()
+            answer["servers"] = {name: {"state": gate.health.state} for name, gate in servers}
+        visit.answer(503 if self.draining else 200, answer)
 
     def metrics(self, visit: Visit) -> None:
         visit.exchange.respond(200, self._render_metrics(), METRICS)

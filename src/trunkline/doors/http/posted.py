@@ -5,19 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from trunkline.core.errors import UNSUPPORTED_MEDIA, Problem
-from trunkline.doors.http.access import Denied
+from trunkline.doors.http.access import Denied, is_json
 from trunkline.doors.http.exchange import EVENTS, JSON
 from trunkline.wire.http1 import HttpRequest
 
 
 def check_type(request: HttpRequest) -> None:
-    if not _is_json(request.headers.get(b"content-type", b"")):
+    if not is_json(request.headers.get(b"content-type", b"")):
         raise Denied(Problem(code=UNSUPPORTED_MEDIA, message="Content-Type must be `application/json`"))
-
-
-@lru_cache(maxsize=128)
-def _is_json(content_type: bytes) -> bool:
-    return content_type.split(b";", 1)[0].strip().lower() == JSON
 
 
 @lru_cache(maxsize=128)

@@ -42,6 +42,11 @@ class Place:
 # was given a wrong address understands a JSON-RPC error, so outside of the API it gets one.
 _NOWHERE: Final = Place("client", {}, rest=False)
 _NOWHERE_IN_API: Final = Place("client", {}, rest=True)
+# Clients look here for a way to log in, before they have a token: they must learn that there is none, not be asked for
+# one.
+_NO_LOGIN: Final = Place("open", {}, rest=True)
+_LOGIN_PATHS: Final = ("/register", "/authorize", "/token")
+_WELL_KNOWN: Final = "/.well-known/"
 
 
 class RouteTable:
@@ -69,6 +74,8 @@ class RouteTable:
             match = pattern.fullmatch(text)
             if match is not None:
                 return place, {name: unquote(part) for name, part in match.groupdict().items()}
+        if text.startswith(_WELL_KNOWN) or text in _LOGIN_PATHS:
+            return _NO_LOGIN, {}
         return (_NOWHERE_IN_API if text.startswith(API) else _NOWHERE), {}
 
 

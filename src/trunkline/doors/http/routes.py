@@ -170,7 +170,7 @@ ROUTES: Final = (
         summary="What this is, its servers and their tools: a page for browsers, text for others",
         answers=(Answers(200, "The page", "", ("text/html", "text/plain")),),
     ),
-    # The two probes need no token: they tell states and names of servers, never tools or what went wrong.
+    # The two probes need no token; without one they say how the gateway is, and nothing of its servers.
     Route(
         method="GET",
         path="/healthz",

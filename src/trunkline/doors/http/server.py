@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
 from trunkline.core.errors import INTERNAL, LISTEN_FAILED, UNAUTHORIZED, GatewayError, Problem
 from trunkline.core.events import Events
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.doors.http.access import Access, Denied
 from trunkline.doors.http.connection import Connection
 from trunkline.doors.http.exchange import HttpExchange
@@ -24,6 +25,10 @@ from trunkline.wire.jsonrpc import encode
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0
+_NEARLY_FULL: Final = 0.9
+_IDLE_S: Final = 5.0
+"""How long a connection must have been idle to be closed when there are nearly too many."""
+_TOLD_EVERY_S: Final = 60.0
 _MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
 """Some clients write a slash at the end, and a redirect would lose their POST."""
 
@@ -36,6 +41,7 @@ class HttpOptions:
     max_connections: int
     socket: Path | None = None
     """A Unix socket to listen on besides the port."""
+    unfinished: UnfinishedBytes = field(default_factory=UnfinishedBytes)
 
 
 class HttpDoor:
@@ -55,6 +61,10 @@ class HttpDoor:
         self._events = events
         self._routes = RouteTable(handlers)
         self._connections: set[Connection] = set()
+        self._silent: dict[Connection, None] = {}
+        """Those that have not asked anything yet, the oldest first."""
+        self._turned_away = 0
+        self._told_at = -_TOLD_EVERY_S
         self._server: asyncio.Server | None = None
         self._unix_server: asyncio.Server | None = None
         self._unix_socket: UnixSocket | None = None
@@ -95,30 +105,91 @@ class HttpDoor:
             self._connected, sock=self._unix_socket.socket, backlog=1024, start_serving=True
         )
 
+    # -- connections ----------------------------------------------------------------------------------------------
+
     def _connected(self) -> asyncio.Protocol:
-        if len(self._connections) >= self._options.max_connections:
+        if len(self._connections) >= self._options.max_connections and not self._make_room():
             self._events.count("connections_refused")
+            self._turned_away += 1
             return _NoRoom()
-        connection = Connection(self.handle, self._options.limits, self._connections.discard)
+        connection = Connection(self, self._options.limits, self._options.unfinished)
         self._connections.add(connection)
+        self._silent[connection] = None
         return connection
+
+    def _make_room(self) -> bool:
+        """Whoever connected first and has asked nothing since gives way: honest clients ask at once."""
+        for connection in self._silent:
+            self.closed(connection)
+            connection.abort()
+            self._events.count("connections_evicted")
+            self._turned_away += 1
+            return True
+        return False
+
+    def asked(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._silent.pop(connection, None)
+
+    def _close_idle(self, now: float) -> None:
+        """Connections that are kept for later give way before newcomers have to be refused, the idlest first."""
+        surplus = len(self._connections) - int(self._options.max_connections * _NEARLY_FULL)
+        if surplus <= 0:
+            return
+        idle = [connection for connection in self._connections if connection.idle_s(now) > _IDLE_S]
+        idle.sort(key=lambda connection: connection.idle_s(now), reverse=True)
+        for connection in idle[:surplus]:
+            connection.close()
+
+    def _tell(self, now: float) -> None:
+        if not self._turned_away or now - self._told_at < _TOLD_EVERY_S:
+            return
+        turned_away, self._turned_away, self._told_at = self._turned_away, 0, now
+        message = (
+            f"All {self._options.max_connections} connections were taken: {turned_away} were closed or refused "
+            "(`limits.connections`)"
+        )
+        self._events.note("warning", "connections_full", message, closed=turned_away)
+
+    # -- requests -------------------------------------------------------------------------------------------------
 
     def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
         """One request of any connection. A bug of ours answers 500 and costs that one request."""
-        path, place = request.path, None
+        path, rest = request.path, False
         try:
             if path in _MCP_PATHS:
                 self._mcp.handle(exchange, request, self._access.check(request))
                 return
             place, names = self._routes.find(path)
+            rest = place.rest
             principal = self._access.check(request, place.credential)
             place.handler(request.method)(Visit(exchange, request, principal, names))
         except GatewayError as error:
-            self._refuse(exchange, error, rest=place is not None and place.rest)
+            self._refuse(exchange, error, rest=rest)
         except Exception as error:
             self._events.note("error", "internal", f"{type(error).__name__}: {error}", path=path.decode("latin-1"))
             problem = Problem(code=INTERNAL, message="Internal error", executed="unknown")
-            self._refuse(exchange, GatewayError(problem), rest=place is not None and place.rest)
+            self._refuse(exchange, GatewayError(problem), rest=rest)
+
+    def wrong_with_head(self, request: HttpRequest) -> GatewayError | None:
+        try:
+            if request.path in _MCP_PATHS:
+                self._access.check(request)
+            else:
+                place, _ = self._routes.find(request.path)
+                self._access.check(request, place.credential)
+                place.handler(request.method)
+        except GatewayError as error:
+            return error
+        return None
+
+    def refuse(self, exchange: HttpExchange, error: GatewayError) -> None:
+        """A request whose head says enough."""
+        path = exchange.path
+        self._refuse(exchange, error, rest=path not in _MCP_PATHS and self._routes.find(path)[0].rest)
 
     def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:
         problem = error.problem
@@ -132,12 +203,21 @@ class HttpDoor:
         else:
             exchange.refuse(problem)
 
+    # -- time and the end -----------------------------------------------------------------------------------------
+
     def _tick(self) -> None:
+        """The only clock of all connections and sessions: whatever happens to one of them, it goes on."""
+        self._ticking = self._loop.call_later(_TICK_S, self._tick)
         now = self._loop.time()
         for connection in list(self._connections):
-            connection.tick(now)
+            try:
+                connection.tick(now)
+            except Exception as error:
+                self._events.note("error", "internal", f"a connection's clock: {type(error).__name__}: {error}")
+                connection.abort()
+        self._close_idle(now)
         self._sessions.tick(now)
-        self._ticking = self._loop.call_later(_TICK_S, self._tick)
+        self._tell(now)
 
     def stop_listening(self) -> None:
         for server in (self._server, self._unix_server):

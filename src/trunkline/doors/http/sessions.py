@@ -15,7 +15,6 @@ from trunkline.doors.mcp.server import McpServer
 
 _MAX_WAITING_NEWS: Final = 64
 _MAX_WAITING_BYTES: Final = 1024 * 1024
-_SILENT_S: Final = 60.0
 _HEAD_BYTES: Final = 128
 _WITH_ID: Final = b'{"jsonrpc":"2.0","id":'
 """Where the id and the method of a message of ours stand."""
@@ -137,7 +136,7 @@ class Sessions:
         return len(self._sessions)
 
     def create(self, kind: type[SessionKind], principal: str, now: float) -> SessionKind:
-        if len(self._sessions) >= self._limit and not self._evict_idlest(now):
+        if len(self._sessions) >= self._limit and not self._evict_idlest():
             message = f"More than {self._limit} sessions are open (`limits.sessions`)"
             raise Denied(Problem(code=TOO_MANY_SESSIONS, message=message, retryable=True, retry_after_ms=5000))
         session = kind(secrets.token_urlsafe(24), principal, self._server.max_calls, now)
@@ -159,9 +158,10 @@ class Sessions:
             session.close()
             self._server.end(session, why)
 
-    def _evict_idlest(self, now: float) -> bool:
-        """Room for a newcomer, taken from a client that has nothing open and is silent: most never say goodbye."""
-        idle = [session for session in self._sessions.values() if session.is_idle and session.used_at < now - _SILENT_S]
+    def _evict_idlest(self) -> bool:
+        """Room for a newcomer, taken from the client that has been idle for longest: most never say goodbye, and one
+        that comes back is told to begin anew."""
+        idle = [session for session in self._sessions.values() if session.is_idle]
         if not idle:
             return False
         self.end(min(idle, key=lambda session: session.used_at), "another client needs its place")
@@ -173,7 +173,11 @@ class Sessions:
                 session.used_at = now
             why = session.outlived(now, self._idle_s)
             if why:
-                self.end(session, why)
+                try:
+                    self.end(session, why)
+                except Exception as error:  # a bug of ours: the others must end all the same
+                    message = f"the end of a session: {type(error).__name__}: {error}"
+                    self._server.router.events.note("error", "internal", message)
 
     def close(self) -> None:
         for session in list(self._sessions.values()):

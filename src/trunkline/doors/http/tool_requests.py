@@ -1,8 +1,7 @@
 """What a request about tools asks for: a JSON object in its body, or the parameters of its query.
 
 The examples people copy send JSON with `curl -d` and no header of their own, so its Content-Type is not held against
-a body. A web page can send the same without asking first: Host and Origin are what keeps it out (`access.py`), and for
-what has no Origin, `check_site`.
+a body. A web page could send the same without asking first: `access.py` keeps it out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import lru_cache
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
-from trunkline.core.errors import INVALID_PARAMS, ORIGIN_REFUSED, UNSUPPORTED_MEDIA, GatewayError, Problem
+from trunkline.core.errors import INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayError, Problem
 from trunkline.discovery.arguments import BadArgument, Discover, Execute, Provision, Unprovision, read
 from trunkline.doors.http.exchange import JSON
 from trunkline.doors.http.operator import switches
@@ -38,13 +37,6 @@ def refusing() -> Generator[None, None, None]:
         raise _refused(str(error)) from None
     except BadMessage as error:
         raise GatewayError(Problem(code=error.code, message=str(error), hint=_BODY_HINT)) from None
-
-
-def check_site(request: HttpRequest) -> None:
-    """A page of another site may have an address fetched like a picture: without an Origin, but not without this."""
-    if request.headers.get(b"sec-fetch-site") == b"cross-site":
-        message = "A page of another site may not do this"
-        raise GatewayError(Problem(code=ORIGIN_REFUSED, message=message, hint="call the gateway from a program"))
 
 
 def in_body(request: HttpRequest, shape: type[A]) -> A:

@@ -19,7 +19,7 @@ from trunkline.discovery.discovery import Discovery
 from trunkline.doors.http.call_answers import answer_call, answer_problem
 from trunkline.doors.http.operator import switches
 from trunkline.doors.http.rest import Visit
-from trunkline.doors.http.tool_requests import check_site, in_body, in_query, refusing
+from trunkline.doors.http.tool_requests import in_body, in_query, refusing
 from trunkline.doors.http.trace import trace_in
 from trunkline.doors.mcp.client_calls import ClientCalls
 from trunkline.router.router import Router
@@ -39,11 +39,9 @@ class ToolsApi:
     # -- finding and being given ----------------------------------------------------------------------------------
 
     def discover_by_query(self, visit: Visit) -> None:
-        check_site(visit.request)
         self._discover(visit, in_query(visit.request))
 
     def discover(self, visit: Visit) -> None:
-        check_site(visit.request)
         self._discover(visit, in_body(visit.request, Discover))
 
     def _discover(self, visit: Visit, asked: Discover) -> None:
@@ -53,7 +51,6 @@ class ToolsApi:
         later.begin()
 
     def provision(self, visit: Visit) -> None:
-        check_site(visit.request)
         asked = in_body(visit.request, Provision)
         later = _Later(visit, "Waiting for the servers")
         # Right after a start a server may not have said yet what it offers.
@@ -61,7 +58,6 @@ class ToolsApi:
         later.begin()
 
     def unprovision(self, visit: Visit) -> None:
-        check_site(visit.request)
         asked = in_body(visit.request, Unprovision)
         with refusing():
             visit.answer(200, self._discovery.unprovision(_caller(visit), asked))
@@ -69,7 +65,6 @@ class ToolsApi:
     # -- costs ----------------------------------------------------------------------------------------------------
 
     def budget(self, visit: Visit) -> None:
-        check_site(visit.request)
         with_tools = switches(visit.request, TOOLS, otherwise=True)[TOOLS]
         catalog = self._router.views.of(_caller(visit))
         later = _Later(visit, "Counting tokens")
@@ -93,7 +88,6 @@ class ToolsApi:
 
     def _execute(self, visit: Visit) -> None:
         """The call that an MCP client would make of the tool: one path, with every rule and limit of it."""
-        check_site(visit.request)
         caller, exchange = _caller(visit), visit.exchange
         asked = in_body(visit.request, Execute)
         with refusing():

@@ -15,10 +15,12 @@ class InFlight(Protocol):
 
 
 class ClientCalls:
-    """What one client has in flight, by its own request ids. A session has one; so has each principal without one."""
+    """What one client has in flight, by its own request ids. A session has one; all clients without a session, of
+    whom nobody can tell one from another, share a wider one. `key` is the limit's in the configuration."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, key: str = "limits.in_flight_per_client") -> None:
         self.limit = limit
+        self._key = key
         self._calls: dict[Hashable, InFlight] = {}
 
     def __len__(self) -> int:
@@ -28,7 +30,7 @@ class ClientCalls:
         if key in self._calls:
             return Problem(code=INVALID_REQUEST, message="A request with this `id` is still in flight")
         if len(self._calls) >= self.limit:
-            message = f"More than {self.limit} calls in flight (`limits.in_flight_per_client`)"
+            message = f"More than {self.limit} calls in flight (`{self._key}`)"
             return Problem(code=CLIENT_LIMIT, message=message, retryable=True, retry_after_ms=1000)
         return None
 

@@ -44,8 +44,15 @@ Handler = Callable[[Asked], None]
 
 class McpServer:
     def __init__(
-        self, router: Router, discovery: Discovery, *, max_calls_per_client: int, question_s: float = 600.0
+        self,
+        router: Router,
+        discovery: Discovery,
+        *,
+        max_calls_per_client: int,
+        max_calls: int = 4096,
+        question_s: float = 600.0,
     ) -> None:
+        """`max_calls` bounds all clients without a session together."""
         self.router = router
         self.max_calls = max_calls_per_client
         self.conversations: set[Conversation] = set()
@@ -58,7 +65,7 @@ class McpServer:
         discovery.provisioning.on_change.append(self.news.list_changed)
         self._hello = Hello(router, discovery.disclosure)
         self._lists = Lists(router, shown, Sealer())
-        self._stateless = StatelessClients(max_calls_per_client)
+        self._stateless = StatelessClients(max_calls)
         common: dict[str, Handler] = dict.fromkeys(_LISTS, self._lists.give)
         common |= dict.fromkeys(_ROUTED, self._route)
         self._legacy: Final[dict[str, Handler]] = {

@@ -28,7 +28,7 @@ class StatelessClients:
     def calls_of(self, principal: str) -> ClientCalls:
         calls = self._calls.get(principal)
         if calls is None:
-            calls = self._calls[principal] = ClientCalls(self._max_calls)
+            calls = self._calls[principal] = ClientCalls(self._max_calls, "limits.in_flight")
         return calls
 
     def caller(self, principal: str, meta: Members, version: str) -> Caller:

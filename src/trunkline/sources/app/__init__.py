@@ -10,7 +10,7 @@ from trunkline.sources.app.section import AppSection
 def build(name: str, section: AppSection, parts: Parts) -> Source:
     from trunkline.sources.app.host import AppHost
 
-    return AppHost(name, section, parts.message_bytes)
+    return AppHost(name, section, parts.message_bytes, parts.unfinished)
 
 
 KIND = SourceKind(section=AppSection, build=build)

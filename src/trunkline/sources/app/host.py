@@ -15,7 +15,9 @@ from trunkline.core.errors import APP_REFUSED, SOURCE_LOST, UNKNOWN_TOOL, Gatewa
 from trunkline.core.names import slug
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.links.backoff import Backoff
+from trunkline.links.descriptors import most_connections
 from trunkline.links.listener import Listener
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.doorway import Doorway
@@ -35,10 +37,11 @@ _NOT_LISTENING: Final = "the gateway does not listen for apps any more"
 
 
 class AppHost(ToolsOnly):
-    def __init__(self, name: str, section: AppSection, limit_bytes: int) -> None:
+    def __init__(self, name: str, section: AppSection, limit_bytes: int, unfinished: UnfinishedBytes) -> None:
         self._name = name
         self._section = section
         self._limit_bytes = limit_bytes
+        self._unfinished = unfinished
         self._token = section.token.encode()
         self._guests: dict[str, Guest] = {}
         self._absent: dict[str, asyncio.TimerHandle] = {}
@@ -95,7 +98,7 @@ class AppHost(ToolsOnly):
             await asyncio.sleep(backoff.next_delay_s())
 
     def _dialled(self) -> asyncio.Protocol:
-        return AppLink(self, self._complaints, self._limit_bytes)
+        return AppLink(self, self._complaints, self._limit_bytes, self._unfinished)
 
     async def _close(self) -> None:
         """Whoever is connected is disconnected, and nobody new comes."""
@@ -196,8 +199,9 @@ class AppHost(ToolsOnly):
             return f"this connection is of `{link.server}`; another app needs another connection"
         if guest.link is not None and guest.link is not link and not self._is_same_app(guest, message):
             return f"an app named `{guest.app_name}` is connected already"
-        if not link.server and self._connected >= _MOST_APPS:
-            return f"there are {_MOST_APPS} apps already"
+        most = min(_MOST_APPS, most_connections() // 8)
+        if not link.server and self._connected >= most:
+            return f"there are {most} apps already"
         return ""
 
     def _is_same_app(self, guest: Guest, message: Register) -> bool:

@@ -17,6 +17,7 @@ from typing import Final, Protocol, cast
 
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
+from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.sources.app.complaints import Complaints
 from trunkline.wire.dialin import (
     BadLine,
@@ -73,13 +74,17 @@ class Reception(Protocol):
 class AppLink(asyncio.Protocol):
     """`server` is the name of the server it belongs to, empty until the app has registered."""
 
-    def __init__(self, reception: Reception, complaints: Complaints, limit_bytes: int) -> None:
+    def __init__(
+        self, reception: Reception, complaints: Complaints, limit_bytes: int, unfinished: UnfinishedBytes
+    ) -> None:
         self.server = ""
         self.complaints = complaints
         self.pending: dict[int, Call] = {}
         self._reception = reception
         self._limit_bytes = limit_bytes
         self._framer = LineFramer(limit_bytes)
+        self._unfinished = unfinished
+        self._held_bytes = 0
         self._out: list[bytes] = []
         self._full = False
         self._over = False
@@ -157,12 +162,24 @@ class AppLink(asyncio.Protocol):
             lines = self._framer.feed(data)
         except LineTooLong as error:
             lines, head = error.lines, error.head
+        if self._framer.buffered_bytes != self._held_bytes:
+            self._hold(self._framer.buffered_bytes)
         if len(lines) > _LINES_AT_ONCE:
             self._take_turns(iter(lines), head)
             return
         for line in lines:
             self._received(line)
         self._all_received(head)
+
+    def _hold(self, held_bytes: int) -> None:
+        self._held_bytes = held_bytes
+        self._unfinished.hold(self, held_bytes)
+
+    def give_way(self) -> None:
+        """A line of it that has not ended makes room for others, and nobody can tell where the next would begin."""
+        reason = "its message did not end, and too many others do not either (`limits.unfinished_bytes`)"
+        self.complaints.add("unfinished_messages", f"the app was cut off: {reason}")
+        self.end(SOURCE_LOST, f"the app was cut off because {reason}")
 
     def _take_turns(self, lines: Iterator[bytes], head: bytes | None) -> None:
         """A chunk may hold a hundred thousand lines: after a few of them it is everybody else's turn."""
@@ -315,6 +332,8 @@ class AppLink(asyncio.Protocol):
     def _leave(self, code: Code, reason: str) -> None:
         """It counts as gone before anything ends: a call that takes the place of one that ends must not come here."""
         self._over = True
+        self._framer.clear()
+        self._hold(0)
         self._stop_timer()
         self._reception.left(self)
         problem = self._problem(code, reason)

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, Code
-from trunkline.doors.http.access import ANONYMOUS, HOLDER, OPERATOR, Access, Credential, Denied
+from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, UNSUPPORTED_MEDIA, Code
+from trunkline.doors.http.access import ANONYMOUS, HOLDER, OPERATOR, STRANGER, Access, Credential, Denied
 from trunkline.wire.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser
 
 TOKEN = "s3cret-tökën"
@@ -13,10 +13,12 @@ TOKEN = "s3cret-tökën"
 pytestmark = pytest.mark.law
 
 
-def asking(*headers: str, host: str | None = "127.0.0.1:4747") -> HttpRequest:
+def asking(
+    *headers: str, host: str | None = "127.0.0.1:4747", method: str = "GET", path: str = "/", body: str = ""
+) -> HttpRequest:
     """A request as it comes out of the parser: what that refuses never gets here."""
     requests: list[HttpRequest] = []
-    lines = ["GET / HTTP/1.1", *([f"Host: {host}"] if host is not None else []), *headers, "", ""]
+    lines = [f"{method} {path} HTTP/1.1", *([f"Host: {host}"] if host is not None else []), *headers, "", body]
     RequestParser(HttpLimits(), requests.append).feed("\r\n".join(lines).encode())
     return requests[0]
 
@@ -93,17 +95,102 @@ def test_beyond_loopback_other_names_are_still_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "origin",
+    ("host", "origin"),
     [
-        "http://localhost",
-        "http://localhost:3000",
-        "https://127.0.0.1:4747",
-        "http://[::1]:1",
-        "https://gateway.example",
+        ("127.0.0.1:4747", "http://127.0.0.1:4747"),
+        ("127.0.0.1:4747", "https://127.0.0.1:4747"),
+        ("localhost:4747", "http://localhost:4747"),
+        ("LocalHost:4747", "http://localhost:4747"),
+        ("[::1]:4747", "http://[::1]:4747"),
+        ("localhost", "http://localhost"),
+        ("localhost", "https://localhost"),
+        ("localhost:80", "http://localhost"),
+        ("localhost", "http://localhost:80"),
+        ("gateway.example", "https://gateway.example"),
+        ("127.0.0.1:4747", "https://gateway.example"),
+        ("127.0.0.1:4747", "https://gateway.example:443"),
+        ("127.0.0.1:4747", "http://ui.example:3000"),
     ],
 )
-def test_our_own_origins_are_served(origin: str) -> None:
-    assert LOOPBACK.check(asking(f"Origin: {origin}")) == ANONYMOUS
+def test_our_own_origins_are_served(host: str, origin: str) -> None:
+    access = Access("127.0.0.1", ["Gateway.Example", "ui.example:3000"], "")
+    assert access.check(asking(f"Origin: {origin}", host=host)) == ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("127.0.0.1:4747", "http://127.0.0.1:8000"),
+        ("127.0.0.1:4747", "http://127.0.0.1"),
+        ("127.0.0.1:4747", "http://localhost:4747"),
+        ("localhost:4747", "http://localhost:3000"),
+        ("localhost:4747", "http://[::1]:4747"),
+        ("localhost:4747", "http://localhost"),
+        ("localhost", "http://localhost:4747"),
+        ("gateway.example", "https://gateway.example:8443"),
+        ("127.0.0.1:4747", "http://ui.example"),
+        ("127.0.0.1:4747", "http://ui.example:3001"),
+    ],
+)
+def test_a_page_on_another_port_is_as_foreign_as_any_other(host: str, origin: str) -> None:
+    access = Access("127.0.0.1", ["Gateway.Example", "ui.example:3000"], "")
+    assert refusal(access, asking(f"Origin: {origin}", host=host)) is ORIGIN_REFUSED
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
+@pytest.mark.parametrize("address", ["192.168.1.66", "8.8.8.8:4747", "[2001:db8::1]", "10.1.1.1:80"])
+def test_on_loopback_no_other_address_is_an_origin_or_a_host_of_ours(listen: str, address: str) -> None:
+    access = Access(listen, [], "")
+    host = f"[{listen}]:4747" if ":" in listen else f"{listen}:4747"
+    assert access.check(asking(host=host)) == ANONYMOUS
+    assert refusal(access, asking(f"Origin: http://{address}", host=host)) is ORIGIN_REFUSED
+    assert refusal(access, asking(host=address)) is HOST_REFUSED
+
+
+def test_beyond_loopback_a_page_must_come_from_where_it_sends_its_request() -> None:
+    bearer = f"Authorization: Bearer {TOKEN}"
+    ours = asking(bearer, "Origin: http://192.168.1.1:4747", host="192.168.1.1:4747")
+    theirs = asking(bearer, "Origin: http://192.168.1.66:4747", host="192.168.1.1:4747")
+    assert EVERYWHERE.check(ours) == HOLDER
+    assert refusal(EVERYWHERE, theirs) is ORIGIN_REFUSED
+
+
+# What browsers add ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Same-Origin", "", "same-origin, none"])
+def test_what_a_page_of_another_site_has_fetched_is_refused(method: str, site: str) -> None:
+    for more in ([], ["Sec-Fetch-Mode: no-cors"], ["Origin: http://127.0.0.1:4747"]):
+        request = asking(f"Sec-Fetch-Site: {site}", *more, method=method)
+        assert refusal(LOOPBACK, request) is ORIGIN_REFUSED
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_a_page_of_ours_and_an_address_that_was_typed_are_served(site: str) -> None:
+    for method in ("GET", "POST"):
+        assert LOOPBACK.check(asking(f"Sec-Fetch-Site: {site}", method=method)) == ANONYMOUS
+
+
+def test_a_link_on_another_site_may_lead_to_a_page_but_not_into_the_api() -> None:
+    linked = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate")
+    assert LOOPBACK.check(asking(*linked)) == ANONYMOUS
+    assert refusal(LOOPBACK, asking(*linked, method="POST")) is ORIGIN_REFUSED
+    assert refusal(LOOPBACK, asking(*linked, path="/api/tools/discover?query=x")) is ORIGIN_REFUSED
+
+
+@pytest.mark.parametrize("browser", ["Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:4747"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_a_browser_sends_json_or_nothing(browser: str, kind: str) -> None:
+    typed = [f"Content-Type: {kind}"] if kind else []
+    for framing, body in (("Content-Length: 2", "{}"), ("Transfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n")):
+        request = asking(browser, *typed, framing, method="POST", body=body)
+        assert refusal(LOOPBACK, request) is UNSUPPORTED_MEDIA
+    json = "Content-Type: Application/JSON; charset=utf-8"
+    assert LOOPBACK.check(asking(browser, json, "Content-Length: 2", method="POST", body="{}")) == ANONYMOUS
+    assert LOOPBACK.check(asking(browser, "Content-Length: 0", method="POST")) == ANONYMOUS
+    program = asking(*typed, "Content-Length: 2", method="POST", body="{}")
+    assert LOOPBACK.check(program) == ANONYMOUS, "what programs send is judged by the route"
 
 
 @pytest.mark.parametrize(
@@ -242,13 +329,13 @@ def test_host_and_origin_are_checked_for_the_operator_too() -> None:
 def test_names_and_tokens_can_be_replaced_as_a_whole() -> None:
     access = Access("127.0.0.1", ["old.example"], TOKEN, OPERATOR_TOKEN)
     old, old_operator = asking(f"Authorization: Bearer {TOKEN}"), asking(f"Authorization: Bearer {OPERATOR_TOKEN}")
-    assert access.check(asking(host="old.example"), "open") == ANONYMOUS
+    assert access.check(asking(host="old.example"), "open") == STRANGER
     assert refusal(access, asking(host="new.example"), "open") is HOST_REFUSED
     access.replace(allowed_hosts=["new.example"], token="next", operator_token="next-operator")
     assert refusal(access, old) is UNAUTHORIZED
     assert refusal(access, old_operator, "operator") is UNAUTHORIZED
     assert refusal(access, asking(host="old.example"), "open") is HOST_REFUSED
-    assert access.check(asking(host="new.example"), "open") == ANONYMOUS
+    assert access.check(asking(host="new.example"), "open") == STRANGER
     assert access.check(asking("Authorization: Bearer next")) == HOLDER
     assert access.check(asking("Authorization: Bearer next-operator"), "operator") == OPERATOR
     access.replace(allowed_hosts=[], token="", operator_token="")

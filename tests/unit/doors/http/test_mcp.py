@@ -181,11 +181,27 @@ async def test_a_version_header_we_do_not_serve_is_refused(tmp_path: Path) -> No
 
 async def test_more_sessions_than_allowed_are_refused_while_all_are_in_use(tmp_path: Path) -> None:
     async with house(tmp_path, sessions=2) as here:
-        for _ in range(2):
-            await posted(here, INITIALIZE)
-        reply = await posted(here, INITIALIZE)
-        assert (reply.status, code(reply)) == (429, 429)
-        assert "mcp-session-id" not in reply.headers
+        clients = [await here.client().open() for _ in range(2)]
+        async with clients[0].listen(), clients[1].listen():
+            reply = await posted(here, INITIALIZE)
+            assert (reply.status, code(reply)) == (429, 429)
+            assert "mcp-session-id" not in reply.headers
+        for client in clients:
+            await client.close()
+
+
+async def test_abandoned_sessions_refuse_nobody_and_the_longest_idle_one_gives_way(tmp_path: Path) -> None:
+    async with house(tmp_path, sessions=3) as here:
+        first, used, listening = [await here.client().open() for _ in range(3)]
+        async with listening.listen():
+            assert (await used.post(PING)).status == 200
+            newcomer = await here.client().open()
+            assert len(here.sessions) == 3
+            assert (await first.post(PING)).status == 404, "it had been idle for longest"
+            for client in (used, listening, newcomer):
+                assert (await client.post(PING)).status == 200
+        for client in (first, used, listening, newcomer):
+            await client.close()
 
 
 async def test_a_session_idle_for_too_long_ends_and_one_that_is_used_does_not(tmp_path: Path) -> None:
