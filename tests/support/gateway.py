@@ -43,11 +43,19 @@ class Gateway:
     Its log may not hold a traceback, whatever the test did to it.
     """
 
-    def __init__(self, folder: Path, *sources: dict[str, Any], prelude: str = "", **gateway: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *sources: dict[str, Any],
+        prelude: str = "",
+        program: tuple[str, ...] = (TRUNKLINE,),
+        **gateway: Any,
+    ) -> None:
         self.port = free_port()
         self.config = write_config(folder, *sources, listen=f"127.0.0.1:{self.port}", **gateway)
         self.log_path = folder / "gateway.log"
         self._prelude = prelude
+        self._program = program
         self.process: subprocess.Popen[bytes]
 
     @property
@@ -55,7 +63,7 @@ class Gateway:
         return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
 
     def start(self) -> Gateway:
-        command = [TRUNKLINE, "up", "-c", str(self.config)]
+        command = [*self._program, "up", "-c", str(self.config)]
         if self._prelude:
             command = ["sh", "-c", f'{self._prelude}; exec "$@"', "sh", *command]
         with self.log_path.open("ab") as log:

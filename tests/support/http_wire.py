@@ -134,8 +134,14 @@ def request_bytes(
 
 
 async def fetch(
-    port: int, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None
+    port: int,
+    method: str,
+    path: str,
+    headers: dict[str, str] | None = None,
+    body: bytes | None = None,
+    *,
+    host: str | None = "127.0.0.1",
 ) -> Reply:
     """One request on a connection of its own."""
     async with await Wire.connect(port) as wire:
-        return await wire.ask(request_bytes(method, path, headers, body))
+        return await wire.ask(request_bytes(method, path, headers, body, host=host))

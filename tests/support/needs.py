@@ -8,6 +8,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from tests.support import browser
 from tests.support.waiting import at_most
 
 OWN_PROGRAMS = Path(__file__).parents[2] / "tools" / "programs" / "usr" / "bin"
@@ -16,6 +17,7 @@ _SANDBOX = ["bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "
 PROGRAMS = {
     "bash": (["bash", "--version"], "apt-get install bash"),
     "bwrap": (_SANDBOX, "make test-deps, and a system that lets users have namespaces"),
+    "chromium": ([browser.PROGRAM, "--version"], "make tools/browser/program/.installed"),
     "git": (["git", "--version"], "apt-get install git"),
     "make": (["make", "--version"], "apt-get install make"),
 }
@@ -30,10 +32,11 @@ def find_own_programs() -> None:
 def missing(program: str) -> str:
     """Why tests that need it are left out, or nothing."""
     trial, remedy = PROGRAMS[program]
-    if shutil.which(program) is None:
+    if shutil.which(trial[0]) is None:
         return f"`{program}` is not installed: {remedy}"
     try:
-        done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30))
+        env = browser.environment()
+        done = subprocess.run(trial, capture_output=True, text=True, timeout=at_most(30), env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"`{program}` does not work here ({error}): {remedy}"
     return "" if done.returncode == 0 else f"`{program}` does not work here ({done.stderr.strip()}): {remedy}"

@@ -1,0 +1,284 @@
+"""Many connections that ask nothing, finish nothing or never tire: others are served meanwhile, and memory is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import resource
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.app_peer import AppPeer
+from tests.support.client import Client, ModernClient
+from tests.support.gateway import Gateway
+from tests.support.http_wire import Wire, fetch
+from tests.support.ports import free_port
+from tests.support.servers import StdioFaults
+from tests.support.waiting import at_most, until
+
+MIB = 1024 * 1024
+HEAD = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+UNFINISHED = HEAD + b"Content-Length: 100\r\n\r\n{ }"
+HURRIED = (
+    sys.executable,
+    "-c",
+    "import trunkline.doors.http.connection as c; c.READ_S = 1.0; c.LINGER_S = 0.5; c.IDLE_S = 2.0\n"
+    "from trunkline.cli import main; main()",
+)
+"""The same program with a faster clock for connections, so that nobody has to wait for half a minute."""
+
+
+async def ended(wire: Wire) -> None:
+    async with asyncio.timeout(at_most(20)):
+        await wire.read_to_end()
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int, count: int, first: bytes = b"") -> AsyncIterator[list[Wire]]:
+    wires = [await Wire.connect(port) for _ in range(count)]
+    try:
+        for wire in wires:
+            if first:
+                wire.writer.write(first)
+        yield wires
+    finally:
+        for wire in wires:
+            await wire.abort()
+
+
+# The clock ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_request_that_never_ends_does_not_stop_the_clock_of_the_others(tmp_path: Path) -> None:
+    with Gateway(tmp_path, program=HURRIED) as gateway:
+        async with connected(gateway.port, 3) as wires:
+            beginnings = (UNFINISHED, HEAD + b"X-Half: ", HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{")
+            for wire, beginning in zip(wires, beginnings, strict=True):
+                await wire.send(beginning)
+            for wire in wires:
+                assert (await wire.read()).status == 408
+            await until(lambda: _connections(gateway, 1), "they are cut, although they never close")
+            # and so is whoever comes later and says nothing, or nothing more
+            async with await Wire.connect(gateway.port) as silent, await Wire.connect(gateway.port) as idle:
+                assert (await idle.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")).status == 200
+                await ended(silent)
+                await ended(idle)
+        assert '"event":"internal"' not in gateway.log
+
+
+async def _connections(gateway: Gateway, count: int) -> bool:
+    return (await gateway.metrics())["trunkline_connections{}"] == count
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def resident_mib(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / MIB
+
+
+async def test_unfinished_bodies_are_bounded_all_together_and_the_oldest_gives_way(tmp_path: Path) -> None:
+    with Gateway(tmp_path, limits={"unfinished_bytes": 16 * MIB}) as gateway:
+        before = resident_mib(gateway.process.pid)
+        beginning = HEAD + b"Content-Length: %d\r\n\r\n" % (2 * MIB) + b" " * (MIB + MIB // 2)
+        async with connected(gateway.port, 0) as wires:
+            for _ in range(60):  # 90 MiB of bodies that do not end
+                wires.append(await Wire.connect(gateway.port))
+                await wires[-1].send(beginning)
+            refused = await asyncio.wait_for(wires[0].read(), at_most(15))
+            assert refused.status == 503
+            assert json.loads(refused.body)["error"]["data"]["code"] == "TL416"
+            assert resident_mib(gateway.process.pid) - before < 60
+            last = wires[-1]  # the newest is still welcome
+            await last.send(b" " * (MIB // 2))
+            assert (await last.read()).status == 400, "blanks are no message, but they were read to their end"
+            samples = await gateway.metrics()
+            assert samples["trunkline_unfinished_bytes{}"] <= 16 * MIB
+            assert samples["trunkline_unfinished_given_way_total{}"] >= 40
+        await until(lambda: _unfinished(gateway, 0), "nothing is held for those who left")
+
+
+async def _unfinished(gateway: Gateway, expected: int) -> bool:
+    return (await gateway.metrics())["trunkline_unfinished_bytes{}"] == expected
+
+
+async def test_requests_that_wait_their_turn_on_a_connection_count_too(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path)
+    with Gateway(tmp_path, server.entry(), limits={"unfinished_bytes": 4 * MIB}) as gateway:
+        async with gateway.modern() as client:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            call = client.post_bytes(*_call(client, "s_hang"))
+            big = client.post_bytes(*_call(client, "s_echo", {"text": "x" * MIB}))
+            async with connected(gateway.port, 3) as wires:
+                for wire in wires:
+                    await wire.send(call)
+                    for _ in range(3):
+                        wire.writer.write(big)
+                await until(lambda: _given_way(gateway), "some gave way")
+                samples = await gateway.metrics()
+                assert samples["trunkline_unfinished_bytes{}"] <= 4 * MIB
+            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+
+
+def _call(client: ModernClient, tool: str, arguments: dict[str, str] | None = None) -> tuple[bytes, dict[str, str]]:
+    message = client.message("tools/call", {"name": tool, "arguments": arguments or {}})
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool}
+    return json.dumps(message).encode(), headers
+
+
+async def _has_tool(client: Client, tool: str) -> bool:
+    return tool in await client.tool_names()
+
+
+async def _given_way(gateway: Gateway) -> bool:
+    return (await gateway.metrics())["trunkline_unfinished_given_way_total{}"] > 0
+
+
+async def test_lines_of_registered_apps_that_do_not_end_are_bounded_too(tmp_path: Path) -> None:
+    port = free_port()
+    apps = {"desk": {"kind": "app", "listen": f"127.0.0.1:{port}"}}
+    with Gateway(tmp_path, apps, limits={"unfinished_bytes": 16 * MIB}) as gateway:
+        await until(lambda: '"message":"desk is ready' in gateway.log, "it listens for apps")
+        before = resident_mib(gateway.process.pid)
+        async with contextlib.AsyncExitStack() as stack:
+            peers: list[AppPeer] = []
+            for number in range(20):  # 80 MiB of lines that do not end
+                peer = await stack.enter_async_context(await AppPeer.dial(port))
+                peers.append(peer)
+                await peer.register(f"App{number}")
+                with contextlib.suppress(ConnectionError):
+                    peer.writer.write(b"x" * (4 * MIB))
+                    await peer.writer.drain()
+            await asyncio.wait_for(peers[0].ended(), at_most(15))
+            assert resident_mib(gateway.process.pid) - before < 60
+            fresh = await stack.enter_async_context(await AppPeer.dial(port))
+            await fresh.register("Fresh")
+            fresh.serve()
+            async with gateway.client() as client:
+                await until(lambda: _has_tool(client, "Fresh_echo"), "the newcomer is known")
+                assert (await client.call("Fresh_echo", {"a": 1})).structured == {"a": 1}
+
+
+async def test_a_body_is_not_waited_for_where_the_head_says_enough(tmp_path: Path) -> None:
+    with Gateway(tmp_path, token="s3cret-t0ken") as gateway:
+        bearer = b"Authorization: Bearer s3cret-t0ken\r\n"
+        for more, status in (
+            (b"", 401),
+            (b"Authorization: Bearer wrong\r\n", 401),
+            (bearer + b"Origin: http://evil.example\r\n", 403),
+            (bearer.replace(b"Bearer", b"Basic"), 401),
+        ):
+            for expects in (b"", b"Expect: 100-continue\r\n"):
+                async with await Wire.connect(gateway.port) as wire:
+                    await wire.send(HEAD + more + expects + b"Content-Length: 4000000\r\n\r\n" + b"{" * 10)
+                    assert (await wire.read()).status == status
+                    await ended(wire)
+        async with await Wire.connect(gateway.port) as wire:
+            await wire.send(HEAD.replace(b"127.0.0.1", b"evil.example") + b"Content-Length: 4000000\r\n\r\n{")
+            assert (await wire.read()).status == 421
+        async with await Wire.connect(gateway.port) as wire:
+            await wire.send(HEAD + bearer + b"Content-Length: 2\r\n\r\n")
+            await asyncio.sleep(0.1)
+            assert (await wire.ask(b"{}")).status == 400, "whoever may come in is read to the end"
+
+
+# Connections ----------------------------------------------------------------------------------------------------------
+
+
+async def test_silent_connections_give_way_to_whoever_asks_something(tmp_path: Path) -> None:
+    with Gateway(tmp_path, limits={"connections": 40}) as gateway:
+        async with connected(gateway.port, 30), connected(gateway.port, 30, HEAD) as newer:
+            for _ in range(50):
+                assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+            async with connected(gateway.port, 10):
+                assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+            assert any(not wire.reader.at_eof() for wire in newer), "no more gave way than had to"
+            await until(lambda: '"event":"connections_full"' in gateway.log, "the operator is told")
+        assert gateway.log.count('"event":"connections_full"') == 1, "once, not for each of them"
+        assert any("connections_evicted" in name for name in await gateway.metrics())
+
+
+async def test_idle_connections_are_closed_before_newcomers_have_to_be_refused(tmp_path: Path) -> None:
+    program = (*HURRIED[:2], HURRIED[2].replace("IDLE_S = 2.0", "IDLE_S = 75.0"))
+    patched = "import trunkline.doors.http.server as s; s._IDLE_S = 0.5\n"
+    with Gateway(tmp_path, program=(*program[:2], patched + program[2]), limits={"connections": 20}) as gateway:
+        ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        async with connected(gateway.port, 20, ask) as wires:
+            for wire in wires:
+                assert (await wire.read()).status == 200
+
+            async def served() -> bool:
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                    return (await fetch(gateway.port, "GET", "/healthz")).status == 200
+                return False
+
+            await until(served, "somebody new is served")
+
+
+async def test_connections_leave_descriptors_for_servers_and_children_have_their_old_limit(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path)
+    with Gateway(tmp_path, server.entry(), prelude="ulimit -Sn 200; ulimit -Hn 256") as gateway:
+        assert '"event":"few_descriptors"' in gateway.log
+        limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
+        assert re.search(r"Max open files\s+256\s+256", limits)
+        async with connected(gateway.port, 0) as wires, gateway.client() as client:
+            with contextlib.suppress(OSError):
+                for _ in range(300):
+                    wires.append(await Wire.connect(gateway.port))
+            assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}, "its server could be started"
+            pid = server.pids()[0]
+            assert re.search(r"Max open files\s+200\s+256", Path(f"/proc/{pid}/limits").read_text())
+            assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+
+
+# Calls ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_is_stuck_refuses_nobody_else(tmp_path: Path) -> None:
+    server, other = StdioFaults(tmp_path), StdioFaults(tmp_path, "o")
+    limits = {"in_flight_per_client": 4, "in_flight_per_source": 1000}
+    with Gateway(tmp_path, server.entry(), other.entry(), limits=limits) as gateway:
+        async with gateway.modern() as client, contextlib.AsyncExitStack() as stuck:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            for _ in range(12):
+                await stuck.enter_async_context(client.start_call("s_hang", {}))
+            await server.wait_for("call", 12)
+            for name in ("s_echo", "o_echo"):
+                assert (await client.call(name, {"a": 1})).structured == {"a": 1}
+            body = json.dumps({"tool_id": "o.echo", "arguments": {"a": 2}}).encode()
+            await fetch(gateway.port, "GET", "/api/tools/discover?query=echo")
+            reply = await fetch(gateway.port, "POST", "/api/proxy/execute", None, body)
+            assert reply.status == 200, reply.body
+
+
+@pytest.mark.slow
+async def test_clients_that_ask_again_at_once_do_not_take_the_time_of_those_who_are_served(tmp_path: Path) -> None:
+    """They are read more and more slowly: each is refused a few times a second, however fast it asks."""
+    server = StdioFaults(tmp_path)
+    limits = {"in_flight_per_source": 2, "queue_per_source": 1}
+    with Gateway(tmp_path, server.entry(), limits=limits) as gateway:
+        async with gateway.modern() as client, contextlib.AsyncExitStack() as stuck:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            for _ in range(3):
+                await stuck.enter_async_context(client.start_call("s_hang", {}))
+            await server.wait_for("call", 2)
+            call = client.post_bytes(*_call(client, "s_echo"))
+            refused = 0
+            async with connected(gateway.port, 20) as wires:
+
+                async def ask_on(wire: Wire) -> None:
+                    nonlocal refused
+                    while True:
+                        reply = await wire.ask(call)
+                        assert b'"code":429' in reply.body, reply
+                        refused += 1
+
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(4), asyncio.TaskGroup() as group:
+                        for wire in wires:
+                            group.create_task(ask_on(wire))
+            assert 20 * 3 <= refused <= 20 * 12, "each was refused now and then, and none as often as it asked"
