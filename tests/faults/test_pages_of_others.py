@@ -53,7 +53,11 @@ def shell(folder: Path) -> dict[str, Any]:
 
 
 def command(folder: Path, name: str) -> dict[str, Any]:
-    return {"tool_id": "local.Bash", "arguments": {"command": f"touch {shlex.quote(str(folder / name))}"}, "session": ""}
+    return {
+        "tool_id": "local.Bash",
+        "arguments": {"command": f"touch {shlex.quote(str(folder / name))}"},
+        "session": "",
+    }
 
 
 @pytest.mark.needs("chromium")

@@ -340,3 +340,42 @@ def test_a_closed_parser_is_freed_at_once() -> None:
         assert alive() is None
     finally:
         gc.enable()
+
+
+# Heads whose body is on its way ---------------------------------------------------------------------------------------
+
+
+def test_a_head_is_shown_once_when_its_body_has_not_come() -> None:
+    heads: list[HttpRequest] = []
+    requests: list[HttpRequest] = []
+    parser = RequestParser(HttpLimits(), requests.append, None, heads.append)
+    parser.feed(POST)
+    assert not heads, "it came whole"
+    parser.feed(POST[:-3])
+    assert [(head.method, head.path, head.body) for head in heads] == [(b"POST", b"/mcp", b"")]
+    assert parser.held_bytes == 1
+    parser.feed(b"od")
+    assert parser.held_bytes == 3
+    parser.feed(b"y" + POST[:30])
+    assert (len(heads), len(requests)) == (1, 2)
+    assert parser.held_bytes == 30
+    parser.feed(POST[30:-1])
+    assert len(heads) == 2
+    parser.feed(POST[-1:])
+    assert (len(requests), parser.held_bytes) == (3, 0)
+
+
+def test_a_parser_that_is_closed_at_the_head_keeps_nothing_of_the_body() -> None:
+    requests: list[HttpRequest] = []
+    continues: list[bool] = []
+
+    def close(head: HttpRequest) -> None:
+        assert head.headers[b"expect"] == b"100-continue"
+        parser.close()
+
+    parser = RequestParser(HttpLimits(), requests.append, lambda: continues.append(True), close)
+    parser.feed(b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+    parser.feed(b"123456789" + GET)
+    assert not requests
+    assert not continues
+    assert parser.held_bytes == 0

@@ -17,6 +17,16 @@ async def home(here: House, accept: str | None = BROWSER, **headers: str) -> Rep
     return await fetch(here.port, "GET", "/", given | headers)
 
 
+@pytest.mark.law
+async def test_without_the_token_nobody_learns_which_servers_there_are(tmp_path: Path) -> None:
+    async with house(tmp_path, token="t", operator_token="op") as here:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer op"}):
+            reply = await fetch(here.port, "GET", "/readyz", headers)
+            assert (reply.status, json.loads(reply.body)) == (200, {"status": "ready"})
+        reply = await fetch(here.port, "GET", "/readyz", {"Authorization": "Bearer t"})
+        assert list(json.loads(reply.body)["servers"]) == ["s"]
+
+
 async def test_our_own_tools_are_no_server(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         here.desk.add("trunkline", "list_servers")

@@ -50,6 +50,23 @@ async def test_anything_else_is_nowhere_and_for_clients_only(tmp_path: Path) -> 
         assert here.operator.asked == []
 
 
+@pytest.mark.parametrize("headers", [{}, CLIENT, {"Authorization": "Bearer wrong"}])
+async def test_whoever_looks_for_a_login_finds_that_there_is_none(tmp_path: Path, headers: dict[str, str]) -> None:
+    async with house(tmp_path, token="t", operator_token="op") as here, await Wire.connect(here.port) as wire:
+        for method, path in (
+            ("GET", "/.well-known/oauth-protected-resource"),
+            ("GET", "/.well-known/oauth-protected-resource/mcp"),
+            ("GET", "/.well-known/oauth-authorization-server"),
+            ("GET", "/.well-known/openid-configuration"),
+            ("POST", "/register"),
+            ("GET", "/authorize"),
+            ("POST", "/token"),
+        ):
+            reply = await wire.ask(request_bytes(method, path, headers, b"{}" if method == "POST" else None))
+            assert (reply.status, json.loads(reply.body)["code"]) == (404, "TL407"), path
+            assert "www-authenticate" not in reply.headers
+
+
 async def test_a_wrong_method_is_told_the_right_ones(tmp_path: Path) -> None:
     async with house(tmp_path, operator_token="op") as here, await Wire.connect(here.port) as wire:
         for path, allow in (
