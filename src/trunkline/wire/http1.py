@@ -162,7 +162,10 @@ class RequestParser(HeaderBlock):
             raise problem
         if self._state == _IN_BODY:
             self._body_awaited()
-        self.held_bytes = self._body.size + self._quiet_bytes if self.mid_message else 0
+        if self._state == _IN_HEAD:  # where it began within this chunk llhttp does not say
+            self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
+        else:
+            self.held_bytes = self._body.size
 
     def _body_awaited(self) -> None:
         """The head is complete and the body is not: the last moment to turn the request away without reading it."""
