@@ -206,11 +206,13 @@ class HttpPool:
             self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
 
     def _drop_idle(self) -> None:
+        self._sweep = None  # first: whatever happens here, the next connection that is released starts it again
         horizon = self._loop.time() - IDLE_S
         for connection in [c for c in self._idle if c.idle_since <= horizon]:
             self._idle.remove(connection)
             connection.drop()
-        self._sweep = self._loop.call_later(IDLE_S, self._drop_idle) if self._idle else None
+        if self._idle:
+            self._sweep = self._loop.call_later(IDLE_S, self._drop_idle)
 
     def opened(self, connection: _Connection) -> None:
         self._open.add(connection)

@@ -216,13 +216,18 @@ class GatewayLink:
         self._posts.discard(post)
 
     def _tick(self) -> None:
+        """The only clock of all requests: what goes wrong with one of them must not stop it."""
         self._ticking = None
-        if self.reading:
-            for post in list(self._posts):
-                if post in self._posts:
-                    post.tick(self.now)
         if self._posts:
             self._ticking = self._loop.call_later(_TICK_S, self._tick)
+        if not self.reading:
+            return
+        for post in list(self._posts):
+            try:
+                if post in self._posts:
+                    post.tick(self.now)
+            except Exception as error:
+                self._events.note("error", "internal", f"a request's clock: {type(error).__name__}: {error}")
 
     @property
     def reading(self) -> bool:
