@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+PIP := -m pip --disable-pip-version-check --quiet install
+# every file that is downloaded must have the hash it had when it was pinned (docs/adr/0029)
+HASHED := $(PIP) --require-hashes
+ITSELF := $(PIP) --no-deps --no-build-isolation --editable .
 # where it is set, every program started would compile all of its modules anew, hundreds of times in a run of the tests
 unexport PYTHONDONTWRITEBYTECODE
 NODE_MODULES := tools/node/node_modules
@@ -12,8 +14,12 @@ CONFORMANCE := tools/conformance/node_modules
 PROGRAMS := tools/programs
 TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed
 TESTS := $(BIN)/python -m tools.run_tests
+LOCKED := tools/node tools/agents tools/conformance bench/discovery/tokenizers
+UV := .venv-requirements/bin/uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make requirements' $(if $(UPGRADE),--upgrade)
 
-.PHONY: help setup run test test-all test-deps check quick-tests lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures clean
+.PHONY: help setup run test test-all test-deps check quick-tests lint lint-arch format types sizes tests test-race conformance build bench bench-discovery generated pictures requirements clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -67,7 +73,7 @@ conformance: $(VENV)/.dev $(CONFORMANCE)/.installed  ## The official harness, in
 
 build: $(VENV)/.dev  ## A wheel and an sdist in dist/
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir dist
 
 bench: $(VENV)/.dev  ## Side by side with the peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench
@@ -87,6 +93,18 @@ generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, key
 pictures: $(VENV)/.dev  ## Make the terminal pictures of the docs anew, from real runs
 	$(BIN)/python -m tools.terminal_pictures
 
+requirements: $(VENV)/.dev $(UV)  ## Pin what pyproject.toml and package.json ask for, with hashes; UPGRADE=1 for newer versions
+	$(COMPILE) pyproject.toml --extra dev --group build --output-file requirements/dev.txt
+	$(COMPILE) pyproject.toml --constraint requirements/dev.txt --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml --extra plugins --constraint requirements/dev.txt --output-file requirements/plugins.txt
+	$(COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
+	$(COMPILE) --group uv --output-file requirements/uv.txt
+	$(COMPILE) --group mcp-proxy --output-file bench/pins/mcp-proxy.txt
+	for folder in $(LOCKED); do \
+		( cd $$folder && $(if $(UPGRADE),rm -rf package-lock.json node_modules &&) PATH="$(CURDIR)/$(BIN):$$PATH" \
+			npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel=error ) || exit; \
+	done
+
 clean:  ## Remove everything that was set up or built
 	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) $(PROGRAMS)/* $(PROGRAMS)/.installed dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -95,16 +113,23 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Trunkline needs Python 3.11 or newer; point PYTHON at one: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --editable .
+$(VENV)/.installed: pyproject.toml requirements/run.txt requirements/build.txt | $(VENV)/bin/python
+	$(BIN)/python $(HASHED) -r requirements/run.txt -r requirements/build.txt
+	$(BIN)/python $(ITSELF)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml requirements/dev.txt | $(VENV)/bin/python
+	$(BIN)/python $(HASHED) -r requirements/dev.txt
+	$(BIN)/python $(ITSELF)
 	@touch $@ $(VENV)/.installed
 
-%/node_modules/.installed: %/package.json | $(VENV)/.dev
-	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --no-package-lock --no-audit --no-fund --loglevel=error
+$(UV): requirements/uv.txt
+	$(PYTHON) -m venv --clear .venv-requirements
+	.venv-requirements/bin/python $(HASHED) -r requirements/uv.txt
+	@touch $@
+
+%/node_modules/.installed: %/package.json %/package-lock.json | $(VENV)/.dev
+	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(PROGRAMS)/.installed: tools/unpack_programs.sh

@@ -67,11 +67,11 @@ def mcp_proxy() -> Path:
     if program.exists() and stamp.exists() and stamp.read_text() == pins:
         return program
     print("setting up mcp-proxy …", flush=True)
-    environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
-    install = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(MCP_PROXY_PINS)]
+    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    install = [*pip, "--require-hashes", "-r", str(MCP_PROXY_PINS)]
     try:
         for command in ([sys.executable, "-m", "venv", "--clear", str(home)], install):
-            subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     except subprocess.CalledProcessError as failure:
         lines = failure.stderr.strip().splitlines() or ["no reason given"]
         raise Unavailable(f"mcp-proxy cannot be installed: {lines[-1]}") from failure

@@ -26,7 +26,7 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="python -m bench.discovery.tokenizers")
     options.add_argument("--samples", action="store_true", help="count the samples of the unit tests anew")
     if not (HERE / "node_modules").is_dir():
-        print(f"the tokenizers are missing: run `npm install` in {HERE}", file=sys.stderr)
+        print(f"the tokenizers are missing: run `npm ci` in {HERE}", file=sys.stderr)
         return 2
     if options.parse_args().samples:
         count_samples()
