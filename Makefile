@@ -14,6 +14,7 @@ CONFORMANCE := tools/conformance/node_modules
 PROGRAMS := tools/programs
 TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed
 TESTS := $(BIN)/python -m tools.run_tests
+NPM := ci
 LOCKED := tools/node tools/agents tools/conformance bench/discovery/tokenizers
 UV := .venv-requirements/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -128,8 +129,10 @@ $(UV): requirements/uv.txt
 	.venv-requirements/bin/python $(HASHED) -r requirements/uv.txt
 	@touch $@
 
+# of opencode the lock file has the builds for Linux on x86-64 only, and `npm ci` wants all or nothing
+$(AGENTS)/.installed: NPM := install --no-save
 %/node_modules/.installed: %/package.json %/package-lock.json | $(VENV)/.dev
-	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --loglevel=error
+	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm $(NPM) --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(PROGRAMS)/.installed: tools/unpack_programs.sh

@@ -1,9 +1,12 @@
-"""What `make build` makes: a wheel that holds what it should, installs into an empty environment, and runs there."""
+"""What `make build` makes: a wheel that holds what it should, installs as the docs' Dockerfile says, and runs there."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import venv
@@ -12,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.docs_pages import blocks
 from tests.support.peers.programs import ROOT
 from tests.support.waiting import at_most
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-CONSTRAINTS = str(ROOT / "constraints.txt")
 STEP_TIMEOUT_S = at_most(240)
 PIP = [sys.executable, "-m", "pip", "--python"]
 """Ours, at work in another environment: one of its own would take longer to install than the wheel."""
+STAGES = blocks(ROOT / "docs" / "operating.md", "dockerfile")[0].text.replace("\\\n", "").split("FROM ")[1:]
 MOST_BYTES = 12_000_000
 REQUESTS = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
@@ -56,8 +60,8 @@ print(json.dumps({{"type": "result", "subtype": "success", "is_error": False, "r
 
 
 def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A step that must succeed, with our pinned versions and without our environment."""
-    environment = {**os.environ, "PIP_CONSTRAINT": CONSTRAINTS, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    """A step that must succeed, without our environment."""
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
         [str(part) for part in command],
@@ -74,7 +78,7 @@ def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, folder=folder)
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", folder, ROOT, folder=folder)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -83,10 +87,34 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The `bin` of an environment that holds the wheel and what it depends on, nothing else."""
     folder = tmp_path_factory.mktemp("empty")
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    shutil.copy(wheel, wheels)
+    shutil.copy(ROOT / "requirements" / "run.txt", wheels)
+    return build_stage(STAGES[1], folder, wheels)
+
+
+def build_stage(stage: str, folder: Path, wheels: Path) -> Path:
+    """Does what a stage of the Dockerfile says, in an environment of its own in place of an image; its `bin`."""
     venv.create(folder / "env", with_pip=False, symlinks=True)
     programs = folder / "env" / "bin"
-    run(*PIP, programs / "python", "install", "--quiet", "--no-compile", wheel, folder=folder)
+    (programs / "pip").write_text(f'#!/bin/sh\nexec {shlex.join([*PIP, str(programs / "python")])} "$@" --quiet\n')
+    (programs / "pip").chmod(0o755)
+    for line in re.findall("^RUN (.*)$", stage, re.MULTILINE):
+        command = line.replace("/src", shlex.quote(str(ROOT))).replace("/wheels", shlex.quote(str(wheels)))
+        run("env", f"PATH={programs}:/usr/bin:/bin", "PIP_NO_COMPILE=1", "sh", "-euc", command, folder=folder)
     return programs
+
+
+def test_the_first_stage_of_the_dockerfile_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    build_stage(STAGES[0], tmp_path, tmp_path / "wheels")
+    (built,) = (tmp_path / "wheels").iterdir()
+    assert built.name == wheel.name
+    assert sorted(zipfile.ZipFile(built).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
+def test_what_is_pinned_satisfies_the_wheel(installed: Path, tmp_path: Path) -> None:
+    run(*PIP, installed / "python", "check", folder=tmp_path)
 
 
 def test_it_holds_the_package_and_its_licence_and_no_tests(wheel: Path) -> None:
