@@ -15,7 +15,7 @@ PROGRAMS := tools/programs
 TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed
 TESTS := $(BIN)/python -m tools.run_tests
 NPM := ci
-LOCKED := tools/node tools/agents tools/conformance bench/discovery/tokenizers
+LOCKED := tools/node tools/agents tools/conformance tools/browser bench/discovery/tokenizers
 UV := .venv-requirements/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make requirements' $(if $(UPGRADE),--upgrade)

@@ -28,7 +28,9 @@ WANTED: dict[str, list[str]] = {
     "requirements/uv.txt": GROUPS["uv"],
     "bench/pins/mcp-proxy.txt": GROUPS["mcp-proxy"],
 }
-LOCKED = [ROOT / "tools" / name for name in ("node", "agents", "conformance")] + [ROOT / "bench/discovery/tokenizers"]
+LOCKED = [ROOT / "tools" / name for name in ("node", "agents", "conformance", "browser")] + [
+    ROOT / "bench/discovery/tokenizers"
+]
 NOT_TO_BE_HAD = re.compile(r"opencode-(?:darwin|linux|windows)-")
 """Builds that the lock file lacks where they could not be had; docs/adr/0029 says what becomes of that."""
 
