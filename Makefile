@@ -12,7 +12,8 @@ NODE_MODULES := tools/node/node_modules
 AGENTS := tools/agents/node_modules
 CONFORMANCE := tools/conformance/node_modules
 PROGRAMS := tools/programs
-TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed
+BROWSER := tools/browser/program
+TESTED_WITH := $(VENV)/.dev $(NODE_MODULES)/.installed $(AGENTS)/.installed $(CONFORMANCE)/.installed $(PROGRAMS)/.installed $(BROWSER)/.installed
 TESTS := $(BIN)/python -m tools.run_tests
 NPM := ci
 LOCKED := tools/node tools/agents tools/conformance tools/browser bench/discovery/tokenizers
@@ -38,7 +39,7 @@ test-all: lint types lint-arch sizes $(TESTED_WITH)  ## The same with whole prod
 
 test-deps:  ## Install the system programs that tests need, by apt-get
 	apt-get update
-	apt-get install --yes --no-install-recommends bash bubblewrap chromium chromium-driver git make
+	apt-get install --yes --no-install-recommends bash bubblewrap git make
 
 check: $(TESTED_WITH)  ## The quick part (under 2 minutes)
 	@$(MAKE) --jobs=2 --output-sync=target types lint lint-arch sizes quick-tests
@@ -107,7 +108,7 @@ requirements: $(VENV)/.dev $(UV)  ## Pin what pyproject.toml and package.json as
 	done
 
 clean:  ## Remove everything that was set up or built
-	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) $(PROGRAMS)/* $(PROGRAMS)/.installed dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(NODE_MODULES) $(AGENTS) $(CONFORMANCE) $(PROGRAMS)/* $(PROGRAMS)/.installed tools/browser/node_modules $(BROWSER) dist build .cache .bench .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -133,6 +134,10 @@ $(UV): requirements/uv.txt
 $(AGENTS)/.installed: NPM := install --no-save
 %/node_modules/.installed: %/package.json %/package-lock.json | $(VENV)/.dev
 	cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm $(NPM) --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(BROWSER)/.installed: tools/browser/unpack.mjs tools/browser/node_modules/.installed
+	$(BIN)/node tools/browser/unpack.mjs
 	@touch $@
 
 $(PROGRAMS)/.installed: tools/unpack_programs.sh
