@@ -59,7 +59,7 @@ class Bash:
         hints = Hints(title="Run a command", destroys=True, open_world=True)
         self.definition = definition(BASH, _DOC, _PARAMETERS, hints)
         self._place = place
-        self._env = child_environment(place.parts.environ, extra={}, inherit=())
+        self._env = child_environment(place.parts.environ, extra=place.sandbox.env, inherit=())
         self._shell = shutil.which("bash", path=self._env.get("PATH")) or "/bin/sh"
         self._commands = Commands(on_fault=place.parts.on_fault)
         self._sandbox = SandboxChoice(place, self._env, self._commands)

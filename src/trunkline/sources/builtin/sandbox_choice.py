@@ -39,7 +39,8 @@ class SandboxChoice:
     """`auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before it is used."""
 
     def __init__(self, place: Workplace, env: Mapping[str, str], commands: Commands) -> None:
-        self._wanted = place.sandbox
+        self._settings = place.sandbox
+        self._wanted = place.sandbox.mode
         self._root = place.root.path
         self._env = env
         self._hidden = place.parts.private
@@ -138,8 +139,8 @@ class SandboxChoice:
         return obstacle
 
     async def _make(self, program: str) -> Sandbox:
-        loop = asyncio.get_running_loop()
-        making = loop.run_in_executor(None, Sandbox, program, self._root, self._env, self._hidden, self._fixed)
+        arguments = (program, self._root, self._env, self._hidden, self._fixed, self._settings)
+        making = asyncio.get_running_loop().run_in_executor(None, Sandbox, *arguments)
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:

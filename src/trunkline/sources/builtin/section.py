@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
+from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import key
-from trunkline.config.shapes import Choice, FilePath
+from trunkline.config.shapes import FilePath
 from trunkline.config.sources import SourceSection, ToolSelection
 
 BASH: Final = "Bash"
@@ -23,10 +24,10 @@ class BuiltinSection(SourceSection):
     """Each command has a timeout of its own, which its caller chooses."""
 
     root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
-    sandbox: str = key(
-        Choice("auto", "off", "required"),
-        default="auto",
-        doc="Whether Bash runs in a sandbox: where there is one, never, or not without",
+    sandbox: SandboxSettings = key(
+        SandboxKey(),
+        default=SandboxSettings(),
+        doc="Whether Bash runs in a sandbox (`sandbox.mode`), or all that is said of it",
     )
 
     @classmethod

@@ -16,6 +16,7 @@ from tests.support.child_trees import new_mark, survivors
 from tests.support.processes import descendants
 from tests.support.waiting import at_most, until
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_LOST, Problem
 from trunkline.links.children import Children
@@ -53,7 +54,7 @@ class Shell:
             starts=StartQueue(),
             redact=str,
         )
-        self.tool = Bash(Workplace(source="local", root=self.root, sandbox="off", parts=parts))
+        self.tool = Bash(Workplace(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), parts=parts))
         self.source = BuiltinSource("local", self.root, {"Bash": self.tool})
         self.told: list[dict[str, Any]] = []
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.links.commands import Commands
 from trunkline.sources.builtin import sandbox_choice as module
@@ -37,7 +38,8 @@ class Scene:
         self.root = folder / "root"
         self.root.mkdir()
         self.commands = Commands()
-        place: Any = Workplace(source="local", root=Root(self.root), sandbox=wanted, parts=Lent())  # type: ignore[arg-type]
+        settings = SandboxSettings(mode=wanted)
+        place: Any = Workplace(source="local", root=Root(self.root), sandbox=settings, parts=Lent())  # type: ignore[arg-type]
         self.choice = SandboxChoice(place, {"PATH": str(self.programs)}, self.commands)
 
     def install(self, script: str = WORKING) -> None:
