@@ -54,7 +54,7 @@ def test_one_server_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_ready_server_is_not_excused_for_its_past(capsys: pytest.CaptureFixture[str]) -> None:
-    show_servers([status("git", lastError="it was lost", reason="x", hint="y", stderrTail="z")])
+    show_servers([status("git", lastError="it was lost", reason="x", stderrTail="z")])
     out, err = capsys.readouterr()
     assert "lost" not in out
     assert err == "\n1 server: 1 ready\n"

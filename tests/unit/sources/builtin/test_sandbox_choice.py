@@ -83,7 +83,8 @@ async def test_without_bubblewrap_commands_run_without_and_people_are_told(tmp_p
         note = await scene.choice.note()
     assert note is not None
     assert note.usable
-    assert note.reason == "Bash runs without a sandbox: `bwrap` is not installed"
+    assert note.reason.startswith("Bash runs without a sandbox, and commands can do whatever this user can")
+    assert note.reason.endswith("(`bwrap`) is not installed")
     assert "apt install bubblewrap" in note.hint
     assert '`sandbox: "off"`' in note.hint
 
@@ -98,7 +99,7 @@ async def test_where_one_is_required_and_there_is_none_commands_are_refused(tmp_
     assert "apt install bubblewrap" in refused.value.problem.hint
     assert note is not None
     assert not note.usable
-    assert note.reason == "Bash is refused without a sandbox: `bwrap` is not installed"
+    assert note.reason == "Bash is refused without a sandbox: bubblewrap (`bwrap`) is not installed"
 
 
 async def test_one_that_does_not_work_here_is_not_used_and_its_words_are_told(tmp_path: Path) -> None:
