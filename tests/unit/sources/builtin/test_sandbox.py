@@ -13,6 +13,7 @@ from tests.support.cases import case
 from tests.support.child_trees import new_mark, survivors
 from tests.support.waiting import at_most
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.sources.builtin.sandbox import Sandbox
 
 BWRAP = shutil.which("bwrap") or ""
@@ -229,6 +230,94 @@ def test_what_is_hidden_already_does_no_harm_and_what_is_made_later_is_hidden(tm
         state.mkdir()
         (state / "token").touch()
         assert run_in(sandbox, "ls -A state") == ""
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.law
+@real
+def test_folders_that_are_named_are_shown_as_they_are_and_no_others(tmp_path: Path) -> None:
+    names = ("root", "read", "write", "other")
+    root, read, write, other = (tmp_path / name for name in names)
+    for folder in (root, read, write, other):
+        folder.mkdir()
+        (folder / "file").write_text(f"{folder.name}\n")
+    settings = SandboxSettings(folders={read: "ro", write: "rw", tmp_path / "none": "rw"})
+    sandbox = Sandbox(BWRAP, str(root), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        assert run_in(sandbox, f"cat {read}/file {write}/file; ls {tmp_path}") == "read\nwrite\nread\nroot\nwrite\n"
+        run_in(sandbox, f"touch {read}/new; touch {write}/new {other}/new")
+    finally:
+        sandbox.close()
+    assert [(folder / "new").exists() for folder in (read, write, other)] == [False, True, False]
+
+
+@pytest.mark.law
+@real
+def test_folders_in_folders_are_each_as_they_are_said_to_be(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    fixed, deep = root / "a" / "fixed", root / "a" / "fixed" / "deep"
+    deep.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("secret")
+    settings = SandboxSettings(folders={fixed: "ro", deep: "rw", root: "ro"})
+    sandbox = Sandbox(BWRAP, str(root), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        swap = f"touch {root}/new {fixed}/new {deep}/new; rm -rf {root}/a; mv {root}/a {root}/b; ln -s {secret} {root}/a"
+        for _ in range(2):
+            run_in(sandbox, swap)
+        assert "secret" not in run_in(sandbox, f"cat {root}/a/key {root}/a/fixed/key")
+    finally:
+        sandbox.close()
+    assert ((root / "new").exists(), (fixed / "new").exists()) == (True, False)
+    assert deep.is_dir()
+    assert not (root / "a").is_symlink()
+
+
+@pytest.mark.law
+@real
+def test_in_a_folder_that_is_named_our_own_files_are_what_they_are_in_the_root(tmp_path: Path) -> None:
+    root, conf = tmp_path / "root", tmp_path / "conf"
+    state = conf / "state"
+    for folder in (root, state):
+        folder.mkdir(parents=True)
+    (state / "token").touch()
+    (conf / "trunkline.yaml").write_text("good")
+    files = [str(conf / "trunkline.yaml"), str(conf / ".awf" / "plugins.yaml")]
+    settings = SandboxSettings(folders={conf: "rw"})
+    env = {"HOME": "", "PATH": "/usr/bin:/bin"}
+    sandbox = Sandbox(BWRAP, str(root), env, [str(state)], files, settings)
+    try:
+        for attempt in ATTEMPTS:
+            assert "token" not in run_in(sandbox, f"cd {conf}; touch fine; ls state; {attempt}")
+    finally:
+        sandbox.close()
+    assert (conf / "fine").exists()
+    assert (conf / "trunkline.yaml").read_text() == "good"
+    assert not (conf / ".awf").exists()
+
+
+@pytest.mark.law
+@real
+def test_nothing_of_the_kernel_is_shown_by_a_link_to_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/proc")
+    (tmp_path / "all").symlink_to("/")
+    settings = SandboxSettings(folders={tmp_path / "link": "ro", tmp_path / "all": "rw"})
+    sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        assert str(os.getpid()) not in run_in(sandbox, "ls /proc").split()
+        assert "Read-only" in run_in(sandbox, "touch /etc/trunkline-was-here")
+    finally:
+        sandbox.close()
+
+
+@real
+def test_variables_that_are_named_are_there(tmp_path: Path) -> None:
+    settings = SandboxSettings(env={"CI": "yes", "TMPDIR": "/var/tmp"})
+    sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        assert run_in(sandbox, "echo $CI $TMPDIR") == "yes /var/tmp\n"
     finally:
         sandbox.close()
 
