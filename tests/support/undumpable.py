@@ -2,7 +2,8 @@
 
     undumpable.py PROGRAM ARGUMENT…
 
-Root could look into anything, so it gives up its capabilities first.
+Root could look into anything, so it gives up its capabilities first, but for one: without it root could not be root in
+a sandbox either.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 SUPERVISOR = Path(__file__).parents[2] / "src" / "trunkline" / "links" / "supervisor.py"
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
+_CAP_SETFCAP = 31
 _CAPABILITIES_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 
@@ -24,9 +26,11 @@ def close_to_others() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0:
         for capability in range(_MOST_CAPABILITIES):
-            libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # a program that root starts would have them again
-        header, none = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (ctypes.c_uint32 * 6)()
-        assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
+            if capability != _CAP_SETFCAP:  # a program that root starts would have them again
+                libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        header, one = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0), 1 << _CAP_SETFCAP
+        kept = (ctypes.c_uint32 * 6)(one, one)  # effective and permitted
+        assert libc.capset(header, kept) == 0, os.strerror(ctypes.get_errno())
     assert libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
 
 
