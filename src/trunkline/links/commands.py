@@ -31,9 +31,10 @@ _GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody
 _LOOK_S: Final = 0.1
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
-# Output and errors go into one pipe, in the order they are written. There is no input, and it is no pipe, which some
-# programs would take for something to read (nor the folder that came in its place). No core files; and where memory runs out, this is what has to go. The limit
-# of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already included, and none for root.
+# Output and errors go into one pipe, in the order they are written. There is no input: what is there is the folder it
+# starts in, or a pipe, which some programs would take for something to read. No core files; and where memory runs out,
+# this is what has to go. The limit of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already
+# included, and none for root.
 _LAUNCHER: Final = """\
 { ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
 exec "$@" </dev/null 2>&1"""

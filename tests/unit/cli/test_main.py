@@ -102,7 +102,8 @@ def test_a_sandbox_that_this_machine_does_not_have_is_one_warning(tmp_path: Path
     (line, hint) = done.stderr.splitlines()
     assert line.startswith(f"local: warning TL209: {words}")
     assert "apt install bubblewrap" in hint
-    (problem,) = json.loads(trunkline_here("check", "file.yaml", "--json", cwd=tmp_path, env={"PATH": "/nowhere"}).stdout)
+    done = trunkline_here("check", "file.yaml", "--json", cwd=tmp_path, env={"PATH": "/nowhere"})
+    (problem,) = json.loads(done.stdout)
     assert (problem["code"], problem["severity"], problem["where"]) == ("TL209", "warning", "local")
 
 

@@ -74,8 +74,8 @@ SOURCES: Final = {
         ),
     ),
     "TL209": Explanation(
-        "The source needs a part that is not installed on this machine, so it is down, or refuses what needs that part. "
-        "All others work. As a warning: the part is missed, and it works without.",
+        "The source needs a part that is not installed on this machine, so it is down, or refuses what needs it. All "
+        "others work. A warning where it works without that part.",
         (
             "a plugin is configured, and the package `grpcio` is not there",
             "`sandbox: required`, and `bwrap` (bubblewrap) is not there or may not make namespaces",

@@ -32,7 +32,7 @@ _DOC: Final = """Runs a shell command in the root folder and returns what it wro
 - Prefer Read, Grep, Glob, Edit and Write for files."""  # noqa: E501
 _NETWORK: Final = {
     "off": "\n- In the sandbox there is no network, not even between programs of one command.",
-    "loopback": "\n- In the sandbox there is no network: a command reaches servers that it starts itself, and no others.",
+    "loopback": "\n- In the sandbox there is no network: a command reaches servers that it starts itself, no others.",
     "on": "",
 }
 

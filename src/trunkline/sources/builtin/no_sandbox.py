@@ -1,4 +1,4 @@
-"""What people are told where Bash has no sandbox, in one line and with what to do: at start, and when a file is checked."""
+"""What people are told where Bash has no sandbox, at start and when a file is checked: why, and what to do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The sandbox of Bash: bubblewrap, which shows a command the root folder, a system it can only read, and little else.
 
 Kept: whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the gateway's state and its
-own sockets, every process but the command's own and, unless it is asked for, the network. `/tmp` and the home folder are
-private ones that stay until the source ends, because agents leave things there for their next command.
+own sockets, every process but the command's own and, unless it is asked for, the network. `/tmp` and the home folder
+are private ones that stay until the source ends, because agents leave things there for their next command.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Sandbox:
         for folder, name in sockets:
             path = os.path.join(folder, name)  # noqa: PTH118
             hidden = any(_is_in(path, other) for other in self._hidden)
-            if not hidden and self._is_seen(path) and os.path.lexists(path):  # noqa: PTH110
+            if not hidden and self._is_seen(path) and os.path.lexists(path):
                 yield from ("--ro-bind", "/dev/null", path)
 
     def _showing(self, ends: Iterable[str]) -> Iterable[str]:

@@ -264,10 +264,9 @@ def test_folders_in_folders_are_each_as_they_are_said_to_be(tmp_path: Path) -> N
     settings = SandboxSettings(folders={fixed: "ro", deep: "rw", root: "ro"})
     sandbox = Sandbox(BWRAP, str(root), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
     try:
-        swap = f"touch {root}/new {fixed}/new {deep}/new; rm -rf {root}/a; mv {root}/a {root}/b; ln -s {secret} {root}/a"
         for _ in range(2):
-            run_in(sandbox, swap)
-        assert "secret" not in run_in(sandbox, f"cat {root}/a/key {root}/a/fixed/key")
+            run_in(sandbox, f"touch new {fixed}/new {deep}/new; rm -rf a; mv a b; ln -s {secret} a")
+        assert "secret" not in run_in(sandbox, "cat a/key a/fixed/key")
     finally:
         sandbox.close()
     assert ((root / "new").exists(), (fixed / "new").exists()) == (True, False)

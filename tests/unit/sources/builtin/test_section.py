@@ -30,7 +30,7 @@ def test_a_root_is_a_path_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert loaded.settings is not None, loaded.problems
     found = loaded.settings.sources["local"]
     assert isinstance(found, BuiltinSection)
-    assert (found.root, found.prefix, found.sandbox) == (tmp_path / "sub", "", SandboxSettings(mode="auto", network="loopback"))
+    assert (found.root, found.prefix, found.sandbox) == (tmp_path / "sub", "", SandboxSettings())
 
 
 def test_a_prefix_can_be_given(tmp_path: Path) -> None:
