@@ -35,7 +35,8 @@ _USUAL: Final = SandboxSettings()
 
 
 class Sandbox:
-    """One way to run commands for the folder `root`. No command may see the folders `hidden`, or write `fixed` files.
+    """One way to run commands for the folder `root`. No command may see the folders and sockets `hidden`, or write
+    `fixed` files.
 
     Making it looks around and makes the private folders, `close` removes them: neither on the event loop.
     """
@@ -52,7 +53,7 @@ class Sandbox:
         self._program = program
         self.root = os.path.realpath(root)
         self._env = env
-        self._hidden = [os.path.realpath(folder) for folder in hidden]
+        self._hidden = [os.path.realpath(path) for path in hidden]
         self._fixed = fixed
         self._settings = settings
         self._shown = {**_shown_too(settings.folders), self.root: True}
@@ -144,21 +145,14 @@ class Sandbox:
 
     def _places(self) -> Iterable[str]:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""
-        fixed = [_real(file) for file in self._fixed]
+        fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
         fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
-        sockets = [_real(str(path)) for path in list(LISTENING)]
-        yield from self._showing([*(folder for folder, _ in (*fixed, *sockets)), *self._hidden])
+        hidden = {*self._hidden, *(os.path.realpath(path) for path in list(LISTENING))}
+        yield from self._showing([*(folder for folder, _ in fixed), *hidden])
         yield from self._fixing(fixed)
         for folder in self._emptied:
             yield from ("--remount-ro", folder)
-        for folder in filter(_is_folder, self._hidden):
-            if self._is_seen(folder):
-                yield from ("--tmpfs", folder, "--remount-ro", folder)
-        for folder, name in sockets:
-            path = os.path.join(folder, name)  # noqa: PTH118
-            hidden = any(_is_in(path, other) for other in self._hidden)
-            if not hidden and self._is_seen(path) and os.path.lexists(path):
-                yield from ("--ro-bind", "/dev/null", path)
+        yield from self._hiding(hidden)
 
     def _showing(self, ends: Iterable[str]) -> Iterable[str]:
         """The folders that are shown, and those on the way to `ends` that somebody in the sandbox could move.
@@ -188,6 +182,18 @@ class Sandbox:
                 self._mounted_on.add(folder)  # only `close` removes it: a command that still runs is kept out by it
                 yield from ("--ro-bind", self._own_folder("nothing"), folder)
 
+    def _hiding(self, paths: Iterable[str]) -> Iterable[str]:
+        """Our own folders are empty, and our own sockets lead nowhere."""
+        covered: list[str] = []
+        for path in sorted(paths):
+            if not self._is_seen(path) or any(_is_in(path, folder) for folder in covered):
+                continue
+            if _is_folder(path):
+                covered.append(path)
+                yield from ("--tmpfs", path, "--remount-ro", path)
+            elif os.path.exists(path):  # noqa: PTH110
+                yield from ("--ro-bind", "/dev/null", path)
+
     def _way_to(self, path: str) -> list[str]:
         """The folders down to this one that exist below one that can be written to."""
         steps: list[str] = []
@@ -215,11 +221,6 @@ def _shown_too(folders: Mapping[Path, str]) -> dict[str, bool]:
     real = {os.path.realpath(path): access == "rw" for path, access in folders.items()}
     shown = [path for path in real if path != "/" and not any(_is_in(path, other) for other in OF_THE_KERNEL)]
     return {path: real[path] for path in shown}
-
-
-def _real(path: str) -> tuple[str, str]:
-    """The folder and the name of a file that need not exist."""
-    return os.path.realpath(os.path.dirname(path)), os.path.basename(path)  # noqa: PTH119, PTH120
 
 
 def _remove_left_behind() -> None:

@@ -43,7 +43,7 @@ class SandboxChoice:
         self._wanted = place.sandbox.mode
         self._root = place.root.path
         self._env = env
-        self._hidden = place.parts.private
+        self._hidden = (*place.parts.private, *place.parts.own_sockets)
         self._fixed = place.parts.own_files
         self._commands = commands
         self._trying = asyncio.Lock()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -219,6 +220,27 @@ def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path,
     finally:
         sandbox.close()
     assert (home / "kept").exists(), "nothing else was in its place"
+
+
+@pytest.mark.law
+@real
+def test_a_socket_that_is_hidden_leads_nowhere_also_once_its_folder_was_to_be_moved(tmp_path: Path) -> None:
+    place, state = tmp_path / "deep" / "run", tmp_path / "state"
+    for folder in (place, state):
+        folder.mkdir(parents=True)
+    env = {"HOME": "", "PATH": "/usr/bin:/bin"}
+    hidden = [str(state), str(state / "own.sock"), str(place / "gw.sock"), str(tmp_path / "none.sock")]
+    sandbox = Sandbox(BWRAP, str(tmp_path), env, hidden)
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as own:
+        listening.bind(str(place / "gw.sock"))
+        own.bind(str(state / "own.sock"))
+        try:
+            for _ in range(2):
+                run_in(sandbox, "mv deep away; mv deep/run away; ln deep/run/* .; rm -r deep")
+                assert run_in(sandbox, "find . -name '*.sock' -exec test -S {} ';' -print") == ""
+        finally:
+            sandbox.close()
+    assert (place / "gw.sock").is_socket()
 
 
 @real

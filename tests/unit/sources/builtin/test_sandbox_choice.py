@@ -28,6 +28,7 @@ class Lent:
     """Of what a gateway lends to its sources, what matters here."""
 
     private = ()
+    own_sockets = ()
     own_files = ()
 
 
