@@ -14,6 +14,7 @@ from tools.docs_regions import DOCS, main
 
 from trunkline.config.client_entry import ClientEntry
 from trunkline.config.gateway import GatewaySettings
+from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Key, Section, section_schema
 from trunkline.config.sources import SourceSection
 from trunkline.operations import LIVE_KEYS
@@ -44,8 +45,8 @@ def words(schema: Schema) -> str:
     """What may be written for a key."""
     for choice in schema.get("anyOf", ()):
         if "$ref" not in choice and choice != {"type": "null"}:
-            others = [words(other) for other in schema["anyOf"] if "const" in other]
-            return " or ".join([words(choice), *others])
+            others = [words(other) for other in schema["anyOf"] if "const" in other or "properties" in other]
+            return " or ".join([words(choice), *(other for other in others if other != words(choice))])
     if "enum" in schema:
         return _listed([f"`{word}`" for word in schema["enum"]])
     if "const" in schema:
@@ -72,6 +73,8 @@ def _of_type(schema: Schema) -> str:
 
 def _many(schema: Schema) -> str:
     """Several values of this kind; how large they may be is left to the message that says so."""
+    if words(schema).startswith("`"):
+        return words(schema)
     first = words(schema).partition(",")[0].split(" ", 1)
     return " ".join([f"{first[0]}s", *(word for word in first[1:])])
 
@@ -109,6 +112,8 @@ def rows(kind: type[Section], outer: str = "") -> Iterator[tuple[str, Key, Schem
             yield from rows(inner, f"{outer}{name}.")
         else:
             yield f"{outer}{name}", item, schemas[name]
+            if isinstance(item.shape, SandboxKey):
+                yield from rows(SandboxSettings, f"{outer}{name}.")
 
 
 def table(kind: type[Section], *, only: frozenset[str] | None = None, when: Mapping[str, str] | None = None) -> str:

@@ -58,6 +58,7 @@ class Gateway:
             session_tokens=self.session_tokens,
             on_fault=self._supervisor_fault,
             private=(str(gateway.state_dir), *private),
+            own_sockets=(str(gateway.socket),) if gateway.socket is not None else (),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
         )
         self.fleet = Fleet(self.router.roster, parts, events)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import undumpable
 from tests.support.answers import LOST, START_FAILED, TIMED_OUT, UNKNOWN_TOOL, Answer
 from tests.support.child_trees import survivors
 from tests.support.client import Client, call_params, encode
@@ -316,6 +319,37 @@ async def test_tokens_of_ours_are_not_in_a_commands_environment(
             assert "canary" not in (await run(client, "env; cat /proc/$$/environ /proc/$PPID/environ")).text
 
 
+# Nobody may look into the gateway -----------------------------------------------------------------------------------
+
+LAUNCHER = Path(undumpable.__file__)
+
+
+@both
+async def test_commands_find_their_folder_although_nobody_may_look_into_the_gateway(
+    tmp_path: Path, sandbox: str
+) -> None:
+    prelude = shlex.join(["set", "--", sys.executable, str(LAUNCHER)]) + ' "$@"'
+    sources = [bash(tmp_path, "off"), bash(tmp_path, "here", sandbox=sandbox)]
+    (tmp_path / "root" / "sub").mkdir()
+    with Gateway(tmp_path, *sources, prelude=prelude) as gateway:
+        async with gateway.client() as client:
+            look = f"readlink /proc/{gateway.process.pid}/fd/0 /proc/$PPID/fd/0"
+            assert (await run(client, look, "off")).text == "Exit code 1", "it is closed, and so is the supervisor"
+            assert (await run(client, "pwd", "here")).text == str(tmp_path / "root")
+            assert (await run(client, "pwd", "here", working_dir="sub")).text == str(tmp_path / "root" / "sub")
+
+
+async def test_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
+    prelude = shlex.join(["set", "--", sys.executable, str(LAUNCHER)]) + ' "$@"'
+    with Gateway(tmp_path, bash(tmp_path), prelude=prelude) as gateway:
+        closed = tmp_path / "root" / "closed"
+        closed.mkdir(mode=0o400)
+        async with gateway.client() as client:
+            refused = await run(client, "pwd", working_dir="closed")
+            assert refused.situation == START_FAILED
+            assert str(closed) in refused.error["message"]
+
+
 # The sandbox ----------------------------------------------------------------------------------------------------------
 
 NO_PROGRAMS = "export PATH=/nonexistent"
@@ -332,11 +366,14 @@ async def test_without_bubblewrap_bash_works_and_everybody_is_told(tmp_path: Pat
             await works(client)
 
             async def told() -> bool:
-                return "Bash runs without a sandbox: `bwrap` is not installed" in await health(client)
+                return "Bash runs without a sandbox" in await health(client)
 
             await until(told, "its health says so")
             assert "ready" in await health(client)
             await until(lambda: "without a sandbox" in gateway.log, "the log says so")
+        (line,) = [json.loads(line) for line in gateway.log.splitlines() if "sandbox" in line]
+        assert line["level"] == "warning"
+        assert "apt install bubblewrap" in line["hint"]
 
 
 async def test_without_bubblewrap_bash_is_refused_where_a_sandbox_is_required(tmp_path: Path) -> None:

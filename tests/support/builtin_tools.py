@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.own_places import OwnPlaces
@@ -28,7 +29,7 @@ class Workbench:
     ) -> None:
         self.folder = folder
         self.root = Root(folder, own=own, walk_only=walk_only)
-        self.place = Workplace(source="local", root=self.root, sandbox="off", parts=parts)
+        self.place = Workplace(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), parts=parts)
 
     def job(self) -> Job:
         call = Call("tools/call", b"", lambda _: None, caller=Caller(), reply=lambda _: None)

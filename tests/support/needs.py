@@ -20,6 +20,7 @@ PROGRAMS = {
     "chromium": ([browser.PROGRAM, "--version"], "make tools/browser/program/.installed"),
     "git": (["git", "--version"], "apt-get install git"),
     "make": (["make", "--version"], "apt-get install make"),
+    "perl": (["perl", "-MSocket", "-e", "1"], "apt-get install perl"),
 }
 """How each shows that it works, and what to do where it does not."""
 

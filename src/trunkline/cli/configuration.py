@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -43,10 +43,11 @@ def settings_or_exit(loaded: Loaded) -> Settings:
 def report_problems(config: Path | None, *, as_json: bool) -> int:
     """What `trunkline check` prints, and its exit status."""
     loaded = load(config, as_json=as_json)
+    problems = [*loaded.problems, *_lacking(loaded.settings)]
     if as_json:
-        click.echo(render_json(loaded.problems))
-    elif loaded.problems:
-        click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
+        click.echo(render_json(problems))
+    elif problems:
+        click.echo(render(problems, loaded.text, loaded.others).rstrip("\n"), err=True)
     if loaded.settings is None:
         if not as_json:
             click.echo(f"\n{summarize(loaded.problems)}", err=True)
@@ -54,6 +55,14 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
     if not as_json:
         click.echo(_verdict(loaded.settings, loaded.plugins))
     return 0
+
+
+def _lacking(settings: Settings | None) -> Iterator[Problem]:
+    """What servers that are switched on will miss on this machine; when they run, they say so themselves."""
+    for name, section in settings.sources.items() if settings is not None else ():
+        problem = section.lacks(os.environ) if section.enabled else None
+        if problem is not None:
+            yield replace(problem, where=name)
 
 
 def _verdict(settings: Settings, plugins: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ def _news(status: Status) -> Iterator[str]:
 def _hints(status: Status) -> Iterator[str]:
     if status["state"] == "starting" and not status.get("hint"):
         yield "ask again in a moment; calls to it wait meanwhile, and `start_timeout` says how long it may take"
-    if status.get("hint") and status["state"] != "ready":
+    if status.get("hint"):
         yield str(status["hint"])
     if status.get("collisions"):
         yield "call these by their address, or set `prefix` or `tools.rename` for one of the servers"

@@ -52,8 +52,9 @@ def is_secret_name(name: str) -> bool:
 
 def warn_about_secrets(table: Table, reader: Reader) -> None:
     """Warn about secrets written out in the `env`, `headers`, `tokens` and `args` of one source."""
-    for group in ("env", "headers"):
-        values = table.get(group)
+    sandbox = table.get("sandbox")
+    groups = [table.get("env"), table.get("headers"), sandbox.get("env") if isinstance(sandbox, Table) else None]
+    for values in groups:
         for key, value in values.entries if isinstance(values, Table) else ():
             warn_if_secret(key, value, reader)
     tokens = table.get("tokens")

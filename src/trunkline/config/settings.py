@@ -25,6 +25,7 @@ class Settings:
         for section in self.sources.values():
             for name in ("headers", "env", "config", "tokens", "token"):
                 secrets += _texts(getattr(section, name, None))
+            secrets += _texts(getattr(getattr(section, "sandbox", None), "env", None))
         return [secret for secret in secrets if secret]
 
 

@@ -240,6 +240,17 @@ class MapOf(Shape[Mapping[str, T]]):
         return {name: self._value.example(item) for name, item in value.items()}
 
 
+class Variables(MapOf[str]):
+    """Environment variables with their values."""
+
+    def __init__(self) -> None:
+        super().__init__(Text(written=True), check_name=_wrong_with_variable)
+
+
+def _wrong_with_variable(name: str) -> str | None:
+    return None if name and "=" not in name else "This is not the name of an environment variable"
+
+
 A = TypeVar("A")
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, ListOf, MapOf, Seconds, Text
-from trunkline.core.errors import BAD_VALUE
+from trunkline.core.errors import BAD_VALUE, Problem
 from trunkline.core.names import SOURCE_NAME
 
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -128,6 +128,10 @@ class SourceSection(Section):
     def connection(self) -> SourceSection:
         """This section with everything left out that matters to the router alone."""
         return self.replace(**{name: self.declared[name].default for name in _ROUTERS_OWN})
+
+    def lacks(self, environ: Mapping[str, str]) -> Problem | None:
+        """What this machine lacks for it, as far as can be told without starting anything."""
+        return None
 
     def same_connection(self, other: SourceSection) -> bool:
         """Whether a server that runs for the one is as good for the other."""

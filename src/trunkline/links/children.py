@@ -25,6 +25,7 @@ _SPAWNS_AT_ONCE: Final = 8
 _START_LIMIT_S: Final = 10.0
 _CLOSE_TERM_S: Final = 2.0
 _KILL_LIMIT_S: Final = 12.0  # the supervisor gives up on a process after ten
+_ITS_STDIN: Final = "/proc/self/fd/0"
 _PIPE_BYTES: Final = 1 << 20
 # The kernel grants a user 64 MiB of pipes, and only tiny ones beyond: enlarge those of the first children only.
 _CHILDREN_WITH_LARGE_PIPES: Final = 16
@@ -87,12 +88,18 @@ class Children:
         """The process that holds the children; None before the first spawn and while there is none."""
         return self._links[-1].pid if self._links and not self._links[-1].lost else None
 
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None, label: str) -> Child:
-        """Start a program. Raises `GatewayError` when it cannot be started; `label` says whose it is."""
-        program = _encode(argv, env, cwd, label)
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | int | None, label: str) -> Child:
+        """Start a program. Raises `GatewayError` when it cannot be started; `label` says whose it is.
+
+        `cwd` may be an open folder (Linux): the program starts in that very one, and finds it as its stdin, so that it
+        has no input. Nobody has to look into our /proc for it, which is closed to others.
+        """
+        program = _encode(argv, env, _ITS_STDIN if isinstance(cwd, int) else cwd, label)
         async with self._spawning:
             link = self._link(label)
             ours, theirs = _open_pipes(label, large=len(link.wards) < _CHILDREN_WITH_LARGE_PIPES)
+            if isinstance(cwd, int):
+                os.dup2(cwd, theirs[0], inheritable=False)
             ward = link.launch(program, theirs)
             try:
                 await self._wait_started(ward, argv[0], cwd, label)
@@ -151,7 +158,7 @@ class Children:
                 self._links[-1].hold(held)
         return self._links[-1]
 
-    async def _wait_started(self, ward: Ward, command: str, cwd: str | None, label: str) -> None:
+    async def _wait_started(self, ward: Ward, command: str, cwd: str | int | None, label: str) -> None:
         try:
             async with asyncio.timeout(_START_LIMIT_S):
                 failure = await ward.started
@@ -163,7 +170,8 @@ class Children:
         if failure is not None and failure.step == "supervisor":
             raise lost_while_starting(label, command)
         if failure is not None:
-            raise failed_at(label, failure.step, failure.number, command=command, cwd=cwd)
+            folder = os.readlink(f"/proc/self/fd/{cwd}") if isinstance(cwd, int) else cwd  # noqa: PTH115
+            raise failed_at(label, failure.step, failure.number, command=command, cwd=folder)
 
 
 def _ignore(fault: str) -> None:

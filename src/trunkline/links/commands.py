@@ -31,9 +31,10 @@ _GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody
 _LOOK_S: Final = 0.1
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
-# Output and errors go into one pipe, in the order they are written. There is no input, and it is no pipe, which some
-# programs would take for something to read. No core files; and where memory runs out, this is what has to go. The limit
-# of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already included, and none for root.
+# Output and errors go into one pipe, in the order they are written. There is no input: what is there is the folder it
+# starts in, or a pipe, which some programs would take for something to read. No core files; and where memory runs out,
+# this is what has to go. The limit of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already
+# included, and none for root.
 _LAUNCHER: Final = """\
 { ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
 exec "$@" </dev/null 2>&1"""
@@ -95,10 +96,9 @@ class Commands:
         """
         started_at = monotonic()
         argv = ["/bin/sh", "-c", _LAUNCHER, self._user_limit(), *command.argv]
-        folder = _reachable(command.folder)
         output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         try:
-            child = await self._children.spawn(argv, env=command.env, cwd=folder, label=command.label)
+            child = await self._children.spawn(argv, env=command.env, cwd=_where(command.folder), label=command.label)
         except LostWhileStarting:
             return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stdin)
@@ -160,8 +160,6 @@ def path_of(folder: int) -> str:
     return os.fsdecode(path.partition(b"\0")[0])
 
 
-def _reachable(folder: str | int) -> str:
-    """A name for an open folder by which the supervisor, another process, comes to that very folder."""
-    if isinstance(folder, str):
-        return folder
-    return f"/proc/{os.getpid()}/fd/{folder}" if sees_all_processes() else path_of(folder)
+def _where(folder: str | int) -> str | int:
+    """An open folder as such where it can be handed over, and its path elsewhere."""
+    return folder if isinstance(folder, str) or sees_all_processes() else path_of(folder)

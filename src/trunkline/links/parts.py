@@ -28,5 +28,7 @@ class Parts:
     """Hears what went wrong with what looks after processes."""
     private: tuple[str, ...] = ()
     """Folders of the gateway's own that no tool of its own may look into, and nothing in a sandbox."""
+    own_sockets: tuple[str, ...] = ()
+    """Where this or another gateway of the same file may listen: nothing in a sandbox may reach it."""
     own_files: tuple[str, ...] = ()
     """Files that say what the gateway runs, whether they exist or not: no tool of its own may write them."""

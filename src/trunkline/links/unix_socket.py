@@ -11,6 +11,8 @@ from typing import Final
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError, Problem
 
+LISTENING: Final[set[Path]] = set()
+"""The sockets that this process has, of all its gateways: nothing in a sandbox may see them."""
 _ANSWER_S: Final = 1.0
 
 
@@ -34,8 +36,10 @@ class UnixSocket:
         except GatewayError:
             self.socket.close()
             raise
+        LISTENING.add(path)
 
     def remove(self) -> None:
+        LISTENING.discard(self.path)
         self.socket.close()
         with contextlib.suppress(OSError):
             if _identity(self.path) == self._identity:

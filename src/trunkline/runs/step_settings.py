@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.plan import LONGEST_TOOL_NAME
+from trunkline.config.sandbox import strictest
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_PLUGIN, GatewayError, Problem
@@ -19,8 +20,6 @@ from trunkline.workflow.document import Proxy
 from trunkline.workflow.proxy import source_name
 
 BUILTIN: Final = "builtin"
-_SANDBOXES: Final = ("off", "auto", "required")
-"""Where the configuration has several built-in sources, the strictest of what they say holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +82,9 @@ def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> Sour
 
 
 def _builtin(base: Settings, folder: Path) -> BuiltinSection:
+    """Where the configuration has several built-in sources, the strictest of what they say holds."""
     said = [section.sandbox for section in base.sources.values() if isinstance(section, BuiltinSection)]
-    sandbox = max(said, key=_SANDBOXES.index, default="auto")
-    return BuiltinSection(root=folder, sandbox=sandbox).with_commands()
+    return BuiltinSection(root=folder, sandbox=strictest(said)).with_commands()
 
 
 def _free_name(taken: Mapping[str, SourceSection]) -> str:

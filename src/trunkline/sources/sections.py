@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from trunkline.config.reader import Reader
 from trunkline.config.section import key
-from trunkline.config.shapes import Choice, FilePath, JsonSchema, ListOf, MapOf, Shape, Text
+from trunkline.config.shapes import Choice, FilePath, JsonSchema, ListOf, MapOf, Shape, Text, Variables
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
 from trunkline.core.errors import BAD_VALUE
@@ -87,17 +87,13 @@ def _wrong_with_header_value(value: str) -> str | None:
     return None if _HEADER_VALUE.match(value) else "A header's value is one line of plain characters"
 
 
-def _wrong_with_variable(name: str) -> str | None:
-    return None if name and "=" not in name else "This is not the name of an environment variable"
-
-
 class ProgramSection(SourceSection):
     """What is said of every program that we start."""
 
     command: str = key(Command(), doc="The program to start: a name from PATH or a path")
     args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments", secret=True)
     env: Mapping[str, str] = key(
-        MapOf(Text(written=True), check_name=_wrong_with_variable),
+        Variables(),
         default=NOTHING,
         doc="Environment variables of the program",
         secret=True,

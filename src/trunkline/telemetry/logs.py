@@ -126,7 +126,8 @@ class CallLog:
         self._stamp_until = (milliseconds + 1) / 1000
 
     def _health_changed(self, source: str, health: Health) -> None:
-        level: Level = "info" if health.state in _FINE_STATES else "warning"
+        to_do = health.state == "ready" and health.hint  # it works, and not as somebody may believe
+        level: Level = "info" if health.state in _FINE_STATES and not to_do else "warning"
         reason = f": {health.reason}" if health.reason else ""
         fields: list[tuple[str, object]] = [("source", source), ("state", health.state), ("restarts", health.restarts)]
         if health.last_error and health.last_error != health.reason:

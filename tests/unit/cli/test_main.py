@@ -82,6 +82,38 @@ def test_warnings_do_not_fail_a_check(folder: Path) -> None:
     assert "fine" in done.stdout
 
 
+def local(sandbox: str, allow: str = "Bash", enabled: str = "true") -> str:
+    keys = f"kind: builtin, root: ., sandbox: {sandbox}, enabled: {enabled}, tools: {{allow: [{allow}]}}"
+    return f"{GOOD}sources:\n  local: {{{keys}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (local("auto"), "Bash runs without a sandbox"),
+        (local("{network: on}"), "Bash runs without a sandbox"),
+        (local("required"), "Bash is refused without a sandbox"),
+    ],
+)
+def test_a_sandbox_that_this_machine_does_not_have_is_one_warning(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "file.yaml").write_text(text)
+    done = trunkline_here("check", "file.yaml", cwd=tmp_path, env={"PATH": "/nowhere"})
+    assert done.returncode == 0
+    (line, hint) = done.stderr.splitlines()
+    assert line.startswith(f"local: warning TL209: {words}")
+    assert "apt install bubblewrap" in hint
+    done = trunkline_here("check", "file.yaml", "--json", cwd=tmp_path, env={"PATH": "/nowhere"})
+    (problem,) = json.loads(done.stdout)
+    assert (problem["code"], problem["severity"], problem["where"]) == ("TL209", "warning", "local")
+
+
+@pytest.mark.parametrize("text", [local("off"), local("auto", "Read"), local("required", enabled="false")])
+def test_a_sandbox_that_nobody_needs_is_not_missed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "file.yaml").write_text(text)
+    done = trunkline_here("check", "file.yaml", cwd=tmp_path, env={"PATH": "/nowhere"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("name", "status", "codes"), [("good", 0, []), ("bad", 2, ["TL102", "TL103"]), ("warns", 0, ["TL120"])]
 )

@@ -53,8 +53,15 @@ def test_one_server_is_not_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "\n1 server: 1 ready\n"
 
 
+def test_what_a_ready_server_leaves_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    show_servers([status("local", reason="no sandbox", hint="install one")])
+    out, err = capsys.readouterr()
+    assert "no sandbox" in out
+    assert err == "\nlocal\n  hint: install one\n\n1 server: 1 ready\n"
+
+
 def test_a_ready_server_is_not_excused_for_its_past(capsys: pytest.CaptureFixture[str]) -> None:
-    show_servers([status("git", lastError="it was lost", reason="x", hint="y", stderrTail="z")])
+    show_servers([status("git", lastError="it was lost", reason="x", stderrTail="z")])
     out, err = capsys.readouterr()
     assert "lost" not in out
     assert err == "\n1 server: 1 ready\n"

@@ -12,6 +12,7 @@ import pytest
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import SourceSection
 from trunkline.core.call import Caller
 from trunkline.core.events import Events
@@ -76,7 +77,7 @@ async def test_what_a_model_calls_wrongly_is_told_to_it_in_words(tmp_path: Path)
 
 async def test_a_session_has_every_source_and_the_built_in_tools_where_the_agent_loses_its_own(tmp_path: Path) -> None:
     sources: dict[str, SourceSection] = {
-        "files": BuiltinSection(root=tmp_path / "elsewhere", sandbox="required"),
+        "files": BuiltinSection(root=tmp_path / "elsewhere", sandbox=SandboxSettings(mode="required")),
         "down": McpStdioSection(command="/does/not/exist", prefix="down"),
     }
     base = settings_in(tmp_path / "x", sources)
@@ -84,7 +85,7 @@ async def test_a_session_has_every_source_and_the_built_in_tools_where_the_agent
     assert list(wanted.settings.sources) == ["builtin", "down"]
     builtin = wanted.settings.sources["builtin"]
     assert isinstance(builtin, BuiltinSection)
-    assert (builtin.root, builtin.sandbox, builtin.runs_commands) == (tmp_path, "required", True)
+    assert (builtin.root, builtin.sandbox.mode, builtin.runs_commands) == (tmp_path, "required", True)
     assert list(settings_of_session(base, tmp_path, builtin=False).settings.sources) == ["files", "down"]
     relaxed = replace(base, sources={"down": sources["down"]})
     async with started(settings_of_session(relaxed, tmp_path, builtin=True)) as gateway:

@@ -147,6 +147,17 @@ def test_a_change_of_health_says_what_to_do_unless_that_repeats_what_the_server_
     assert [record.get("hint") for record in log.records] == ["log in", None]
 
 
+def test_a_server_that_is_ready_with_something_left_to_do_is_a_warning_of_one_line(tmp_path):
+    with LogFile(tmp_path / "log") as log:
+        log.events.health_changed("local", Health(state="ready", reason="3 apps"))
+        log.events.health_changed("local", Health(state="ready", reason="no sandbox", hint="install one"))
+    assert [(record["level"], record["message"]) for record in log.records] == [
+        ("info", "local is ready: 3 apps"),
+        ("warning", "local is ready: no sandbox"),
+    ]
+    assert log.records[1]["hint"] == "install one"
+
+
 def test_a_note_keeps_the_types_of_its_fields(tmp_path):
     with LogFile(tmp_path / "log") as log:
         log.events.note(

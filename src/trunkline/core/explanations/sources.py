@@ -74,10 +74,12 @@ SOURCES: Final = {
         ),
     ),
     "TL209": Explanation(
-        "The source needs a part that is not installed on this machine, so it is down. All others work.",
+        "The source needs a part that is not installed on this machine, so it is down, or refuses what needs it. All "
+        "others work. A warning where it works without that part.",
         (
             "a plugin is configured, and the package `grpcio` is not there",
             "`sandbox: required`, and `bwrap` (bubblewrap) is not there or may not make namespaces",
+            "a warning: `sandbox: auto`, and `bwrap` is not there, so commands of Bash can do whatever the user can",
         ),
         (
             "install what the message names: `pip install 'trunkline[plugins]'` for plugins, bubblewrap with the "

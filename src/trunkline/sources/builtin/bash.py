@@ -30,6 +30,11 @@ _DOC: Final = """Runs a shell command in the root folder and returns what it wro
 - A non-zero exit code makes the result an error that begins with `Exit code N`.
 - Very long output is cut in the middle: send it to a file and look at parts of it.
 - Prefer Read, Grep, Glob, Edit and Write for files."""  # noqa: E501
+_NETWORK: Final = {
+    "off": "\n- In the sandbox there is no network, not even between programs of one command.",
+    "loopback": "\n- In the sandbox there is no network: a command reaches servers that it starts itself, no others.",
+    "on": "",
+}
 
 _PARAMETERS: Final = (
     Parameter(name="command", doc="The command, as typed into bash", required=True, also=("cmd", "script")),
@@ -57,9 +62,10 @@ class Bash:
 
     def __init__(self, place: Workplace) -> None:
         hints = Hints(title="Run a command", destroys=True, open_world=True)
-        self.definition = definition(BASH, _DOC, _PARAMETERS, hints)
+        network = place.sandbox.network if place.sandbox.mode != "off" else "on"
+        self.definition = definition(BASH, _DOC + _NETWORK[network], _PARAMETERS, hints)
         self._place = place
-        self._env = child_environment(place.parts.environ, extra={}, inherit=())
+        self._env = child_environment(place.parts.environ, extra=place.sandbox.env, inherit=())
         self._shell = shutil.which("bash", path=self._env.get("PATH")) or "/bin/sh"
         self._commands = Commands(on_fault=place.parts.on_fault)
         self._sandbox = SandboxChoice(place, self._env, self._commands)

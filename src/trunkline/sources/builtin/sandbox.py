@@ -1,8 +1,8 @@
 """The sandbox of Bash: bubblewrap, which shows a command the root folder, a system it can only read, and little else.
 
-Kept: the network, and whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the
-gateway's state, and every process but the command's own. `/tmp` and the home folder are private ones that stay until
-the source ends, because agents leave things there for their next command.
+Kept: whatever the user may read outside of homes. Hidden: homes, `/run` with its sockets, the gateway's state and its
+own sockets, every process but the command's own and, unless it is asked for, the network. `/tmp` and the home folder
+are private ones that stay until the source ends, because agents leave things there for their next command.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.sandbox import OF_THE_KERNEL, SandboxSettings
+from trunkline.links.unix_socket import LISTENING
+from trunkline.sources.builtin.socket_filter import no_internet_sockets
+
 PRIVATE_TMP: Final = "/tmp"
 _SCRATCH: Final = "trunkline-bash-"
 _HOMES: Final = ("/home", "/root")
@@ -25,27 +29,43 @@ _SETTINGS: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"
 _RESOLVER: Final = "/etc/resolv.conf"
 _NAMESPACES: Final = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try")
 _STRICT: Final = ("--die-with-parent", "--cap-drop", "ALL")  # root would keep what it needs to undo the rest
+_FILTER_FD: Final = "9"
+_WITH_FILTER: Final = ("/bin/sh", "-c", f'exec "$@" {_FILTER_FD}<"$0"')
+_USUAL: Final = SandboxSettings()
 
 
 class Sandbox:
-    """One way to run commands for the folder `root`. No command may see the folders `hidden`, or write `fixed` files.
+    """One way to run commands for the folder `root`. No command may see the folders and sockets `hidden`, or write
+    `fixed` files.
 
     Making it looks around and makes the private folders, `close` removes them: neither on the event loop.
     """
 
     def __init__(
-        self, program: str, root: str, env: Mapping[str, str], hidden: Sequence[str] = (), fixed: Sequence[str] = ()
+        self,
+        program: str,
+        root: str,
+        env: Mapping[str, str],
+        hidden: Sequence[str] = (),
+        fixed: Sequence[str] = (),
+        settings: SandboxSettings = _USUAL,
     ) -> None:
         self._program = program
         self.root = os.path.realpath(root)
         self._env = env
-        self._hidden = [os.path.realpath(folder) for folder in hidden]
+        self._hidden = [os.path.realpath(path) for path in hidden]
         self._fixed = fixed
+        self._settings = settings
+        self._shown = {**_shown_too(settings.folders), self.root: True}
+        """The folders that are as they are outside, and whether they can be written to."""
         self._mounted_on: set[str] = set()  # folders that are there only because something was mounted on them
         _remove_left_behind()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
         """Where the private folders are."""
         try:
+            self._launch = self._launching()
+            self._emptied = [folder for folder in self._to_empty() if self._shown_in(folder) is None]
+            self._private = {folder: name for folder, name in self._own().items() if self._shown_in(folder) is None}
             self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
         except OSError:
             self.close()
@@ -60,73 +80,50 @@ class Sandbox:
 
     def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
         """The command that runs `argv` inside, in `folder`."""
-        return [self._program, *self._options, *self._fixing(), *self._hiding(), "--chdir", folder, "--", *argv]
+        return [*self._launch, *self._options, *self._places(), "--chdir", folder, "--", *argv]
 
     def environment(self) -> dict[str, str]:
-        return {**self._env, "TMPDIR": PRIVATE_TMP}
+        return {**self._env, "TMPDIR": PRIVATE_TMP, **self._settings.env}
+
+    # -- what is the same for every command -----------------------------------------------------------------------
+
+    def _launching(self) -> list[str]:
+        """How bubblewrap is started, with the network that commands have."""
+        if self._settings.network == "on":
+            return [self._program]
+        own_network = [self._program, "--unshare-net"]  # with a loopback in it that leads to nobody else
+        refused = no_internet_sockets() if self._settings.network == "off" else None
+        if refused is None:
+            return own_network
+        file = self.scratch / "filter"
+        file.write_bytes(refused)
+        return [*_WITH_FILTER, str(file), *own_network, "--seccomp", _FILTER_FD]
 
     def _mounts(self) -> Iterable[str]:
-        root = self.root
-        yield from ("--bind" if root == "/" else "--ro-bind", "/", "/")
+        yield from ("--bind" if self.root == "/" else "--ro-bind", "/", "/")
         yield from ("--dev", "/dev", "--proc", "/proc")
         for name in _SETTINGS:
             yield from ("--ro-bind-try", name, name)
-        emptied = [folder for folder in self._emptied() if not _is_in(folder, root)]
-        for folder in emptied:
+        for folder in self._emptied:
             yield from ("--tmpfs", folder)
-        private = {folder: name for folder, name in self._private().items() if not _is_in(folder, root)}
-        for folder, name in private.items():
+        for folder, name in self._private.items():
             yield from ("--bind", self._own_folder(name), folder)
-        for folder in self._shown_again([*emptied, *private]):
+        for folder in self._shown_again([*self._emptied, *self._private]):
             yield from ("--ro-bind-try", folder, folder)
-        if root != "/":
-            yield from ("--bind", root, root)
-        for folder in emptied:
-            yield from ("--remount-ro", folder)
 
-    def _hiding(self) -> Iterable[str]:
-        """Our own folders, which may lie in the root, and may come into being at any time."""
-        for folder in filter(_is_folder, self._hidden):
-            if _is_in(folder, self.root) or not any(_is_in(folder, other) for other in self._emptied()):
-                yield from ("--tmpfs", folder, "--remount-ro", folder)
-
-    def _fixing(self) -> Iterable[str]:
-        """Files in the root that say what the gateway runs, outside of any sandbox, and the way to our own folders.
-
-        What something is mounted on can be neither renamed nor removed, so every folder on the way is mounted on
-        itself. Where there is no such file, its folder holds nothing, and nothing can be put there.
-        """
-        places = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
-        places = [(folder, name) for folder, name in places if _is_in(folder, self.root)]
-        ends = [folder for folder, _ in places] + [folder for folder in self._hidden if _is_in(folder, self.root)]
-        for step in sorted({step for end in ends for step in self._way_to(end)}):  # above before below
-            yield from ("--bind", step, step)
-        for folder, name in places:
-            path = os.path.join(folder, name)  # noqa: PTH118
-            if os.path.isfile(path):  # noqa: PTH113
-                yield from ("--ro-bind", path, path)
-            elif _is_folder(folder) and folder not in self._mounted_on:
-                yield from ("--ro-bind", folder, folder) if folder != self.root else ()
-            else:
-                self._mounted_on.add(folder)  # only `close` removes it: a command that still runs is kept out by it
-                yield from ("--ro-bind", self._own_folder("nothing"), folder)
-
-    def _way_to(self, folder: str) -> list[str]:
-        """The folders below the root down to this one, as far as they exist."""
-        steps: list[str] = []
-        while folder != self.root:
-            steps.append(folder)
-            folder = os.path.dirname(folder)  # noqa: PTH120
-        return [step for step in steps if _is_folder(step)]
-
-    def _emptied(self) -> list[str]:
+    def _to_empty(self) -> list[str]:
         """What is hidden by an empty folder that cannot be written to."""
         found = [os.path.realpath(folder) for folder in (*_HOMES, _SOCKETS) if os.path.isdir(folder)]  # noqa: PTH112
-        return list(dict.fromkeys(folder for folder in found if folder not in self._private()))
+        return list(dict.fromkeys(folder for folder in found if folder not in self._own()))
 
-    def _private(self) -> dict[str, str]:
+    def _own(self) -> dict[str, str]:
         """Folders that are hidden by one of our own, and the name of that."""
-        folders = {PRIVATE_TMP: "tmp", "/var/tmp": "var-tmp", self._env.get("HOME", ""): "home"}
+        folders = {
+            tempfile.gettempdir(): "gateway-tmp",
+            PRIVATE_TMP: "tmp",
+            "/var/tmp": "var-tmp",
+            self._env.get("HOME", ""): "home",
+        }
         return {os.path.realpath(folder): name for folder, name in folders.items() if _is_folder(folder)}
 
     def _own_folder(self, name: str) -> str:
@@ -137,10 +134,93 @@ class Sandbox:
     def _shown_again(self, covered: Sequence[str]) -> list[str]:
         """Folders with programs, and what names are looked up by, although something above them is hidden."""
         home = os.path.realpath(self._env.get("HOME") or "/")
-        folders = [*self._env.get("PATH", "").split(":"), *_LEFT_OF_RUN, os.path.dirname(os.path.realpath(_RESOLVER))]  # noqa: PTH120
+        folders = [*self._env.get("PATH", "").split(":"), *_LEFT_OF_RUN]
+        if self._settings.network == "on":
+            folders.append(os.path.dirname(os.path.realpath(_RESOLVER)))  # noqa: PTH120
         real = [os.path.realpath(folder) for folder in folders if folder.startswith("/")]
         wanted = [folder for folder in real if any(_is_in(folder, cover) for cover in covered)]
         return [folder for folder in dict.fromkeys(wanted) if not _is_in(home, folder) and folder not in covered]
+
+    # -- what is looked at anew for each ----------------------------------------------------------------------------
+
+    def _places(self) -> Iterable[str]:
+        """The folders that are shown, and in them what is not: our own may come into being at any time."""
+        fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
+        fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
+        hidden = {*self._hidden, *(os.path.realpath(path) for path in list(LISTENING))}
+        yield from self._showing([*(folder for folder, _ in fixed), *hidden])
+        yield from self._fixing(fixed)
+        for folder in self._emptied:
+            yield from ("--remount-ro", folder)
+        yield from self._hiding(hidden)
+
+    def _showing(self, ends: Iterable[str]) -> Iterable[str]:
+        """The folders that are shown, and those on the way to `ends` that somebody in the sandbox could move.
+
+        What something is mounted on can be neither renamed nor removed, so every folder on the way is mounted on
+        itself.
+        """
+        above = [os.path.dirname(folder) for folder in self._shown]  # noqa: PTH120
+        steps = {step for end in (*ends, *above) for step in self._way_to(end)}
+        for path in sorted({*self._shown, *steps} - {"/"}):  # above before below
+            bind = "--bind" if self._is_writable(path) else "--ro-bind"
+            need_not_be = path not in steps and path != self.root
+            yield from (f"{bind}-try" if need_not_be else bind, path, path)
+
+    def _fixing(self, places: Iterable[tuple[str, str]]) -> Iterable[str]:
+        """Files that say what the gateway runs, outside of any sandbox.
+
+        Where there is no such file, its folder holds nothing, and nothing can be put there.
+        """
+        for folder, name in places:
+            path = os.path.join(folder, name)  # noqa: PTH118
+            if os.path.isfile(path):  # noqa: PTH113
+                yield from ("--ro-bind", path, path)
+            elif _is_folder(folder) and folder not in self._mounted_on:
+                yield from ("--ro-bind", folder, folder) if folder not in self._shown else ()
+            else:
+                self._mounted_on.add(folder)  # only `close` removes it: a command that still runs is kept out by it
+                yield from ("--ro-bind", self._own_folder("nothing"), folder)
+
+    def _hiding(self, paths: Iterable[str]) -> Iterable[str]:
+        """Our own folders are empty, and our own sockets lead nowhere."""
+        covered: list[str] = []
+        for path in sorted(paths):
+            if not self._is_seen(path) or any(_is_in(path, folder) for folder in covered):
+                continue
+            if _is_folder(path):
+                covered.append(path)
+                yield from ("--tmpfs", path, "--remount-ro", path)
+            elif os.path.exists(path):  # noqa: PTH110
+                yield from ("--ro-bind", "/dev/null", path)
+
+    def _way_to(self, path: str) -> list[str]:
+        """The folders down to this one that exist below one that can be written to."""
+        steps: list[str] = []
+        while self._is_writable(path) and path not in self._shown:
+            steps.append(path)
+            path = os.path.dirname(path)  # noqa: PTH120
+        return [step for step in steps if _is_folder(step)]
+
+    def _shown_in(self, path: str) -> str | None:
+        """The folder as which, or in which, this one is shown as it is outside."""
+        return max((folder for folder in self._shown if _is_in(path, folder)), key=len, default=None)
+
+    def _is_writable(self, path: str) -> bool:
+        folder = self._shown_in(path)
+        return folder is not None and self._shown[folder]
+
+    def _is_seen(self, path: str) -> bool:
+        """Whether nothing hides this path from commands."""
+        shown = self._shown_in(path) or ""
+        return not any(_is_in(path, cover) and len(cover) > len(shown) for cover in (*self._emptied, *self._private))
+
+
+def _shown_too(folders: Mapping[Path, str]) -> dict[str, bool]:
+    """What the configuration shows besides the root, with whether it can be written to; links may lead anywhere."""
+    real = {os.path.realpath(path): access == "rw" for path, access in folders.items()}
+    shown = [path for path in real if path != "/" and not any(_is_in(path, other) for other in OF_THE_KERNEL)]
+    return {path: real[path] for path in shown}
 
 
 def _remove_left_behind() -> None:

@@ -13,6 +13,7 @@ from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.start_problem import start_failed
 from trunkline.sources.builtin.command_text import text_of
+from trunkline.sources.builtin.no_sandbox import INSTALL, NOT_INSTALLED, no_sandbox
 from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.sandbox import Sandbox
 from trunkline.sources.builtin.tool import Note, ToolFault, Workplace
@@ -22,7 +23,6 @@ _SHOWN: Final = 200
 _LOCKED: Final = 77
 # The folder must be as writable inside as it is outside: root has no power over other users' files inside.
 _TRIAL: Final = f'[ "$2" = no ] || [ -w "$1" ] || exit {_LOCKED}'
-_INSTALL: Final = "install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, …)"
 _REPAIR: Final = "see `sandbox` in the docs of the built-in tools"
 
 
@@ -39,10 +39,11 @@ class SandboxChoice:
     """`auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before it is used."""
 
     def __init__(self, place: Workplace, env: Mapping[str, str], commands: Commands) -> None:
-        self._wanted = place.sandbox
+        self._settings = place.sandbox
+        self._wanted = place.sandbox.mode
         self._root = place.root.path
         self._env = env
-        self._hidden = place.parts.private
+        self._hidden = (*place.parts.private, *place.parts.own_sockets)
         self._fixed = place.parts.own_files
         self._commands = commands
         self._trying = asyncio.Lock()
@@ -72,10 +73,8 @@ class SandboxChoice:
             return None  # no process, file or thread can be had at the moment, which says nothing about the sandbox
         if not decided or self._sandbox is not None:
             return None
-        if self._wanted == "required":
-            return Note(reason=f"Bash is refused without a sandbox: {self._obstacle}", hint=self._hint, usable=False)
-        hint = f'{self._hint}, or accept that with `sandbox: "off"`'
-        return Note(reason=f"Bash runs without a sandbox: {self._obstacle}", hint=hint, usable=True)
+        reason, hint = no_sandbox(self._wanted, self._obstacle, self._hint)
+        return Note(reason=reason, hint=hint, usable=self._wanted != "required")
 
     async def close(self) -> None:
         sandbox, self._sandbox = self._sandbox, None
@@ -103,7 +102,7 @@ class SandboxChoice:
         return Surroundings(program, os.stat(program).st_mtime_ns, os.access(self._root, os.W_OK))  # noqa: PTH116
 
     async def _try(self, surroundings: Surroundings) -> None:
-        obstacle, hint = "`bwrap` is not installed", _INSTALL
+        obstacle, hint = NOT_INSTALLED, INSTALL
         if surroundings.program is not None:
             obstacle, hint = await self._trial(surroundings.program, writable=surroundings.writable), _REPAIR
         self._failed = surroundings if obstacle else None
@@ -138,8 +137,8 @@ class SandboxChoice:
         return obstacle
 
     async def _make(self, program: str) -> Sandbox:
-        loop = asyncio.get_running_loop()
-        making = loop.run_in_executor(None, Sandbox, program, self._root, self._env, self._hidden, self._fixed)
+        arguments = (program, self._root, self._env, self._hidden, self._fixed, self._settings)
+        making = asyncio.get_running_loop().run_in_executor(None, Sandbox, *arguments)
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:

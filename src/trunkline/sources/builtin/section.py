@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
+from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import key
-from trunkline.config.shapes import Choice, FilePath
+from trunkline.config.shapes import FilePath
 from trunkline.config.sources import SourceSection, ToolSelection
+from trunkline.core.errors import PART_MISSING, Problem
+from trunkline.sources.builtin.no_sandbox import INSTALL, NOT_INSTALLED, no_sandbox
+from trunkline.sources.builtin.programs import find_program
 
 BASH: Final = "Bash"
 LONGEST_COMMAND_S: Final = 600.0
@@ -23,10 +28,10 @@ class BuiltinSection(SourceSection):
     """Each command has a timeout of its own, which its caller chooses."""
 
     root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
-    sandbox: str = key(
-        Choice("auto", "off", "required"),
-        default="auto",
-        doc="Whether Bash runs in a sandbox: where there is one, never, or not without",
+    sandbox: SandboxSettings = key(
+        SandboxKey(),
+        default=SandboxSettings(),
+        doc="Whether Bash runs in a sandbox (`sandbox.mode`), or all that is said of it",
     )
 
     @classmethod
@@ -42,6 +47,16 @@ class BuiltinSection(SourceSection):
     def with_commands(self) -> BuiltinSection:
         """The same section with Bash, for those who switch it on otherwise than in a file."""
         return self.replace(tools=self.tools.replace(allow=(*self.tools.allow, BASH)))
+
+    def lacks(self, environ: Mapping[str, str]) -> Problem | None:
+        mode = self.sandbox.mode
+        if not self.runs_commands or mode == "off":
+            return None
+        path = {**environ, **self.sandbox.env}.get("PATH", os.defpath)
+        if find_program("bwrap", path, str(self.root)) is not None:
+            return None
+        reason, hint = no_sandbox(mode, NOT_INSTALLED, INSTALL)
+        return Problem(code=PART_MISSING, message=reason, hint=hint, severity="warning")
 
     def connection(self) -> SourceSection:
         """Whether Bash is offered is no matter of showing: a source is made with it or without."""

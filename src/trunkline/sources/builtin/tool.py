@@ -12,6 +12,7 @@ from trunkline.core.call import PROGRESS, Call
 from trunkline.wire.jsonrpc import encode
 
 if TYPE_CHECKING:
+    from trunkline.config.sandbox import SandboxSettings
     from trunkline.links.parts import Parts
     from trunkline.sources.builtin.arguments import Parameter
     from trunkline.sources.builtin.root import Root
@@ -70,7 +71,7 @@ class Workplace:
 
     source: str
     root: Root
-    sandbox: str
+    sandbox: SandboxSettings
     parts: Parts
 
 

@@ -16,6 +16,7 @@ from tests.support.child_trees import new_mark, survivors
 from tests.support.processes import descendants
 from tests.support.waiting import at_most, until
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_LOST, Problem
 from trunkline.links.children import Children
@@ -31,6 +32,8 @@ from trunkline.sources.builtin.tool import Job, Workplace
 
 BASE = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "TRUNKLINE_TOKEN": "our-own", "API_KEY": "somebody's"}
 
+OFF = SandboxSettings(mode="off")
+
 
 class Deaf:
     """A sink for those who do not listen."""
@@ -42,7 +45,7 @@ class Deaf:
 class Shell:
     """Bash in a source of its own, with calls as the router makes them."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str], settings: SandboxSettings) -> None:
         self.root = Root(folder)
         parts = Parts(
             children=Children(),  # not used: commands have a supervisor of their own
@@ -53,7 +56,7 @@ class Shell:
             starts=StartQueue(),
             redact=str,
         )
-        self.tool = Bash(Workplace(source="local", root=self.root, sandbox="off", parts=parts))
+        self.tool = Bash(Workplace(source="local", root=self.root, sandbox=settings, parts=parts))
         self.source = BuiltinSource("local", self.root, {"Bash": self.tool})
         self.told: list[dict[str, Any]] = []
 
@@ -89,8 +92,10 @@ class Shell:
 
 
 @contextlib.asynccontextmanager
-async def shell_in(folder: Path, environ: Mapping[str, str] = BASE) -> AsyncIterator[Shell]:
-    shell = Shell(folder, environ)
+async def shell_in(
+    folder: Path, environ: Mapping[str, str] = BASE, settings: SandboxSettings = OFF
+) -> AsyncIterator[Shell]:
+    shell = Shell(folder, environ, settings)
     life = asyncio.ensure_future(shell.source.run(Deaf()))  # type: ignore[arg-type]
     try:
         yield shell
@@ -120,6 +125,22 @@ async def test_its_definition_says_what_it_takes_and_what_it_may_do(tmp_path: Pa
     assert definition["annotations"]["destructiveHint"] is True
     assert definition["annotations"]["openWorldHint"] is True
     assert definition["annotations"]["readOnlyHint"] is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (SandboxSettings(), True),
+        (SandboxSettings(network="off"), True),
+        (SandboxSettings(network="on"), False),
+        (SandboxSettings(mode="off"), False),
+    ],
+)
+async def test_its_definition_tells_agents_that_there_is_no_network(
+    tmp_path: Path, settings: SandboxSettings, says: bool
+) -> None:
+    async with shell_in(tmp_path, settings=settings) as shell:
+        assert ("no network" in json.loads(shell.tool.definition)["description"]) is says
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -171,6 +192,11 @@ async def test_commands_see_neither_our_tokens_nor_what_nobody_gave_them(tmp_pat
     assert "API_KEY" not in names
     assert "our-own" not in environment
     assert {name for name in names if name.startswith("TRUNKLINE")} == {"TRUNKLINE_CHILD"}
+
+
+async def test_commands_see_the_variables_that_the_file_gives_them_without_a_sandbox_too(tmp_path: Path) -> None:
+    async with shell_in(tmp_path, settings=SandboxSettings(mode="off", env={"CI": "yes"})) as shell:
+        assert await shell.text("echo $CI") == "yes"
 
 
 async def test_very_long_output_is_cut_in_the_middle_and_says_so(tmp_path: Path) -> None:

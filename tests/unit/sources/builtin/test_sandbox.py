@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.support.cases import case
 from tests.support.child_trees import new_mark, survivors
 from tests.support.waiting import at_most
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.sources.builtin.sandbox import Sandbox
 
 BWRAP = shutil.which("bwrap") or ""
@@ -220,6 +222,27 @@ def test_a_root_that_holds_the_home_shows_it_and_never_our_state(tmp_path: Path,
     assert (home / "kept").exists(), "nothing else was in its place"
 
 
+@pytest.mark.law
+@real
+def test_a_socket_that_is_hidden_leads_nowhere_also_once_its_folder_was_to_be_moved(tmp_path: Path) -> None:
+    place, state = tmp_path / "deep" / "run", tmp_path / "state"
+    for folder in (place, state):
+        folder.mkdir(parents=True)
+    env = {"HOME": "", "PATH": "/usr/bin:/bin"}
+    hidden = [str(state), str(state / "own.sock"), str(place / "gw.sock"), str(tmp_path / "none.sock")]
+    sandbox = Sandbox(BWRAP, str(tmp_path), env, hidden)
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as own:
+        listening.bind(str(place / "gw.sock"))
+        own.bind(str(state / "own.sock"))
+        try:
+            for _ in range(2):
+                run_in(sandbox, "mv deep away; mv deep/run away; ln deep/run/* .; rm -r deep")
+                assert run_in(sandbox, "find . -name '*.sock' -exec test -S {} ';' -print") == ""
+        finally:
+            sandbox.close()
+    assert (place / "gw.sock").is_socket()
+
+
 @real
 def test_what_is_hidden_already_does_no_harm_and_what_is_made_later_is_hidden(tmp_path: Path) -> None:
     state = tmp_path / "state"
@@ -229,6 +252,93 @@ def test_what_is_hidden_already_does_no_harm_and_what_is_made_later_is_hidden(tm
         state.mkdir()
         (state / "token").touch()
         assert run_in(sandbox, "ls -A state") == ""
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.law
+@real
+def test_folders_that_are_named_are_shown_as_they_are_and_no_others(tmp_path: Path) -> None:
+    names = ("root", "read", "write", "other")
+    root, read, write, other = (tmp_path / name for name in names)
+    for folder in (root, read, write, other):
+        folder.mkdir()
+        (folder / "file").write_text(f"{folder.name}\n")
+    settings = SandboxSettings(folders={read: "ro", write: "rw", tmp_path / "none": "rw"})
+    sandbox = Sandbox(BWRAP, str(root), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        assert run_in(sandbox, f"cat {read}/file {write}/file; ls {tmp_path}") == "read\nwrite\nread\nroot\nwrite\n"
+        run_in(sandbox, f"touch {read}/new; touch {write}/new {other}/new")
+    finally:
+        sandbox.close()
+    assert [(folder / "new").exists() for folder in (read, write, other)] == [False, True, False]
+
+
+@pytest.mark.law
+@real
+def test_folders_in_folders_are_each_as_they_are_said_to_be(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    fixed, deep = root / "a" / "fixed", root / "a" / "fixed" / "deep"
+    deep.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("secret")
+    settings = SandboxSettings(folders={fixed: "ro", deep: "rw", root: "ro"})
+    sandbox = Sandbox(BWRAP, str(root), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        for _ in range(2):
+            run_in(sandbox, f"touch new {fixed}/new {deep}/new; rm -rf a; mv a b; ln -s {secret} a")
+        assert "secret" not in run_in(sandbox, "cat a/key a/fixed/key")
+    finally:
+        sandbox.close()
+    assert ((root / "new").exists(), (fixed / "new").exists()) == (True, False)
+    assert deep.is_dir()
+    assert not (root / "a").is_symlink()
+
+
+@pytest.mark.law
+@real
+def test_in_a_folder_that_is_named_our_own_files_are_what_they_are_in_the_root(tmp_path: Path) -> None:
+    root, conf = tmp_path / "root", tmp_path / "conf"
+    state = conf / "state"
+    for folder in (root, state):
+        folder.mkdir(parents=True)
+    (state / "token").touch()
+    (conf / "trunkline.yaml").write_text("good")
+    files = [str(conf / "trunkline.yaml"), str(conf / ".awf" / "plugins.yaml")]
+    settings = SandboxSettings(folders={conf: "rw"})
+    env = {"HOME": "", "PATH": "/usr/bin:/bin"}
+    sandbox = Sandbox(BWRAP, str(root), env, [str(state)], files, settings)
+    try:
+        for attempt in ATTEMPTS:
+            assert "token" not in run_in(sandbox, f"cd {conf}; touch fine; ls state; {attempt}")
+    finally:
+        sandbox.close()
+    assert (conf / "fine").exists()
+    assert (conf / "trunkline.yaml").read_text() == "good"
+    assert not (conf / ".awf").exists()
+
+
+@pytest.mark.law
+@real
+def test_nothing_of_the_kernel_is_shown_by_a_link_to_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/proc")
+    (tmp_path / "all").symlink_to("/")
+    settings = SandboxSettings(folders={tmp_path / "link": "ro", tmp_path / "all": "rw"})
+    sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        assert str(os.getpid()) not in run_in(sandbox, "ls /proc").split()
+        assert "Read-only" in run_in(sandbox, "touch /etc/trunkline-was-here")
+    finally:
+        sandbox.close()
+
+
+@real
+def test_variables_that_are_named_are_there(tmp_path: Path) -> None:
+    settings = SandboxSettings(env={"CI": "yes", "TMPDIR": "/var/tmp"})
+    sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": "", "PATH": "/usr/bin:/bin"}, settings=settings)
+    try:
+        assert run_in(sandbox, "echo $CI $TMPDIR") == "yes /var/tmp\n"
     finally:
         sandbox.close()
 

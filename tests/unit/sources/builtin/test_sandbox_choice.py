@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.links.commands import Commands
 from trunkline.sources.builtin import sandbox_choice as module
@@ -27,6 +28,7 @@ class Lent:
     """Of what a gateway lends to its sources, what matters here."""
 
     private = ()
+    own_sockets = ()
     own_files = ()
 
 
@@ -37,7 +39,8 @@ class Scene:
         self.root = folder / "root"
         self.root.mkdir()
         self.commands = Commands()
-        place: Any = Workplace(source="local", root=Root(self.root), sandbox=wanted, parts=Lent())  # type: ignore[arg-type]
+        settings = SandboxSettings(mode=wanted)
+        place: Any = Workplace(source="local", root=Root(self.root), sandbox=settings, parts=Lent())  # type: ignore[arg-type]
         self.choice = SandboxChoice(place, {"PATH": str(self.programs)}, self.commands)
 
     def install(self, script: str = WORKING) -> None:
@@ -81,7 +84,8 @@ async def test_without_bubblewrap_commands_run_without_and_people_are_told(tmp_p
         note = await scene.choice.note()
     assert note is not None
     assert note.usable
-    assert note.reason == "Bash runs without a sandbox: `bwrap` is not installed"
+    assert note.reason.startswith("Bash runs without a sandbox, and commands can do whatever this user can")
+    assert note.reason.endswith("(`bwrap`) is not installed")
     assert "apt install bubblewrap" in note.hint
     assert '`sandbox: "off"`' in note.hint
 
@@ -96,7 +100,7 @@ async def test_where_one_is_required_and_there_is_none_commands_are_refused(tmp_
     assert "apt install bubblewrap" in refused.value.problem.hint
     assert note is not None
     assert not note.usable
-    assert note.reason == "Bash is refused without a sandbox: `bwrap` is not installed"
+    assert note.reason == "Bash is refused without a sandbox: bubblewrap (`bwrap`) is not installed"
 
 
 async def test_one_that_does_not_work_here_is_not_used_and_its_words_are_told(tmp_path: Path) -> None:

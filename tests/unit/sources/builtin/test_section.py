@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.config.load import load_config
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import ToolSelection
 from trunkline.core.errors import BAD_VALUE, MISSING_KEY
 from trunkline.sources import section_kinds
@@ -29,7 +30,7 @@ def test_a_root_is_a_path_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert loaded.settings is not None, loaded.problems
     found = loaded.settings.sources["local"]
     assert isinstance(found, BuiltinSection)
-    assert (found.root, found.prefix, found.sandbox) == (tmp_path / "sub", "", "auto")
+    assert (found.root, found.prefix, found.sandbox) == (tmp_path / "sub", "", SandboxSettings())
 
 
 def test_a_prefix_can_be_given(tmp_path: Path) -> None:
@@ -65,5 +66,5 @@ def test_a_server_is_replaced_when_bash_comes_or_goes_and_for_no_other_choice_of
     assert not allowing("Bash", "Read").same_connection(allowing("Read"))
     assert allowing("Bash", "Read").same_connection(allowing("Bash"))
     assert allowing("Read").same_connection(allowing("Write"))
-    assert not section().same_connection(section(sandbox="off"))
+    assert not section().same_connection(section(sandbox=SandboxSettings(mode="off")))
     assert not section().same_connection(BuiltinSection(root=Path("/other")))

@@ -12,6 +12,7 @@ import pytest
 from tests.support.sink_ledger import Ledger
 from tests.support.waiting import at_most, until
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST
 from trunkline.sources.builtin import source as module
@@ -38,7 +39,8 @@ class Script:
 class Stage:
     def __init__(self, folder: Path, act: Callable[[Mapping[str, Any], Job], Any] | None) -> None:
         self.root = Root(folder)
-        place: Any = Workplace(source="local", root=self.root, sandbox="off", parts=None)  # type: ignore[arg-type]
+        settings = SandboxSettings(mode="off")
+        place: Any = Workplace(source="local", root=self.root, sandbox=settings, parts=None)  # type: ignore[arg-type]
         tools: dict[str, Any] = {"Read": Read(place)} | ({"Script": Script(act)} if act else {})
         self.source = BuiltinSource("local", self.root, tools)
         self.ledger = Ledger()

@@ -1,0 +1,103 @@
+"""The `sandbox` key: one shape, with the same meaning, for everything that can be run in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from trunkline.config.reader import Reader
+from trunkline.config.section import Section, key, read_section, section_schema
+from trunkline.config.shapes import Choice, JsonSchema, MapOf, Shape, Variables, or_reference
+from trunkline.config.sources import NOTHING
+from trunkline.config.tree import Node, Scalar, Table
+from trunkline.core.errors import BAD_VALUE
+
+MODES: Final = ("off", "auto", "required")
+NETWORKS: Final = ("on", "loopback", "off")
+ACCESS: Final = ("rw", "ro")
+"""Each from the laxest to the strictest."""
+OF_THE_KERNEL: Final = ("/proc", "/dev", "/sys")
+"""Nothing below these is shown in a sandbox as it is outside."""
+
+
+class FolderAccess(Shape[Mapping[Path, str]]):
+    """Folders, each with `ro` or `rw`; relative paths start at the file's folder."""
+
+    _access: Final = Choice("ro", "rw")
+
+    def read(self, node: Node, reader: Reader) -> Mapping[Path, str]:
+        if not isinstance(node, Table):
+            raise reader.wrong_type(node, "folders, each with `ro` or `rw`", "write `{FOLDER: ro}`")
+        given = MapOf(self._access).read(node, reader)
+        found: dict[Path, str] = {}
+        for entry in node.entries:
+            path = reader.path(reader.text(entry.key))
+            if path == Path("/") or any(path.is_relative_to(folder) for folder in OF_THE_KERNEL):
+                raise reader.error(BAD_VALUE, entry.key, f"`{entry.key.text}` cannot be shown in a sandbox")
+            found[path] = given[entry.key.text]
+        return found
+
+    def schema(self) -> JsonSchema:
+        return MapOf(self._access).schema()
+
+    def example(self, value: Mapping[Path, str]) -> Any:
+        return {str(path): access for path, access in value.items()}
+
+
+class SandboxSettings(Section):
+    """Whether commands run in a sandbox, and what they find in it."""
+
+    mode: str = key(
+        Choice("auto", "required", "off"),
+        default="auto",
+        doc="Whether there is one: where bubblewrap works, not without, or never",
+    )
+    network: str = key(
+        Choice("off", "loopback", "on"),
+        default="loopback",
+        doc="None at all, a loopback of the command's own, or the network of this machine with the gateway's own ports",
+    )
+    folders: Mapping[Path, str] = key(
+        FolderAccess(), default=NOTHING, doc="Folders to be seen there as well, each with `ro` or `rw`"
+    )
+    env: Mapping[str, str] = key(
+        Variables(),
+        default=NOTHING,
+        doc="Environment variables of the commands, in a sandbox or not",
+        secret=True,
+    )
+
+
+class SandboxKey(Shape[SandboxSettings]):
+    """Only the mode, as one word, or the whole section."""
+
+    _mode: Final = Choice("auto", "required", "off")
+
+    def read(self, node: Node, reader: Reader) -> SandboxSettings:
+        if isinstance(node, Table):
+            return read_section(SandboxSettings, node, reader)
+        if isinstance(node, Scalar) and node.kind == "boolean":
+            raise reader.wrong_type(node, "`auto`, `required` or `off`")
+        return SandboxSettings(mode=self._mode.read(node, reader))
+
+    def schema(self) -> JsonSchema:
+        words = or_reference({"enum": ["auto", "required", "off"]})["anyOf"]
+        return {"anyOf": [*words, section_schema(SandboxSettings) | {"type": "object"}]}
+
+    def example(self, value: SandboxSettings) -> Any:
+        return value.mode
+
+
+def strictest(said: Iterable[SandboxSettings]) -> SandboxSettings:
+    """What holds where several sandboxes are configured and one has to stand for all of them."""
+    first, *others = [*said] or [SandboxSettings()]
+    for other in others:
+        shared = first.folders.keys() & other.folders.keys()
+        first = SandboxSettings(
+            mode=max(first.mode, other.mode, key=MODES.index),
+            network=max(first.network, other.network, key=NETWORKS.index),
+            folders={path: max(first.folders[path], other.folders[path], key=ACCESS.index) for path in shared},
+            env=dict(first.env.items() & other.env.items()),
+        )
+    return first
