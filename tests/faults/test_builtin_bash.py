@@ -278,12 +278,12 @@ async def test_a_changed_root_lets_a_command_finish_where_it_began(tmp_path: Pat
 
 async def test_without_files_to_open_commands_are_refused_and_come_back(tmp_path: Path) -> None:
     span = long_sleep()
-    with Gateway(tmp_path, bash(tmp_path), prelude="ulimit -n 120") as gateway:
+    with Gateway(tmp_path, bash(tmp_path), prelude="ulimit -n 100") as gateway:
         async with gateway.client() as client:
             await works(client)
             # Connections first: one that finds no descriptor is closed before it can ask, and this is about commands.
-            await all_of(client.request("ping") for _ in range(60))
-            answers = await all_of(client.call("Bash", {"command": "sleep 0.5; echo slept"}) for _ in range(60))
+            await all_of(client.request("ping") for _ in range(34))
+            answers = await all_of(client.call("Bash", {"command": "sleep 0.5; echo slept"}) for _ in range(34))
             refused = [answer for answer in answers if answer.failed]
             assert {answer.situation for answer in refused} == {START_FAILED}
             assert {answer.text for answer in answers if not answer.failed and not is_error(answer)} == {"slept"}
