@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from trunkline.config.settings import secrets_of
 from trunkline.config.sources import SourceSection, Unready
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, Problem
@@ -19,13 +20,16 @@ from trunkline.core.source import Health, Sink, Source, ToolsOnly
 from trunkline.links.parts import Parts
 from trunkline.router.definitions import fingerprint
 from trunkline.router.gate import Gate
+from trunkline.router.hiding import Redact
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.roster import Roster, SourceSink
 from trunkline.sources import load_kind
+from trunkline.telemetry.redact import Redactor
 
 DRAIN_S: Final = 30.0
 """How long the calls in flight of a source that leaves may take to end."""
 _STOP_S: Final = 20.0
+_FILE: Final = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Fleet:
             self._roster.remove(name)
         done: dict[str, list[str]] = {"added": [], "replaced": [], "adjusted": [], "unchanged": []}
         for name, section in sections.items():
-            origin = "api" if name in from_api else "file"
+            origin = "api" if name in from_api else _FILE
             done[self._settle(name, section, origin)].append(name)
         self._roster.reorder(sections)
         return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
@@ -98,7 +102,7 @@ class Fleet:
             self._replace(name, _Ship(section, origin))
             return "replaced"
         ship.section, ship.origin = section, origin
-        self._roster.update(name, source_options(name, section, origin))
+        self._roster.update(name, source_options(name, section, origin, self._redact_for(ship)))
         return "adjusted"
 
     def _replace(self, name: str, ship: _Ship) -> None:
@@ -106,21 +110,29 @@ class Fleet:
         self._launch(name, ship, self._roster.replace)
 
     def _launch(self, name: str, ship: _Ship, join: Callable[[str, Source, SourceOptions], SourceSink]) -> None:
-        section = ship.section
-        source = self._build(name, section)
-        sink = join(name, source, source_options(name, section, ship.origin))
+        section, redact = ship.section, self._redact_for(ship)
+        source = self._build(name, section, redact)
+        sink = join(name, source, source_options(name, section, ship.origin, redact))
         self._gates[sink.gate] = ship
         if section.enabled:
             ship.task = self._own(self._live(name, source, sink), name)
 
-    def _build(self, name: str, section: SourceSection) -> Source:
+    def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
         """One that cannot even be built is down like any other that fails; all others come and go as they should."""
         if isinstance(section, Unready):
             return _Waiting(section.obstacles)
         try:
-            return load_kind(section.kind).build(name, section, self._parts)
+            return load_kind(section.kind).build(name, section, replace(self._parts, redact=redact))
         except Exception as error:
             return _Unbuilt(error)
+
+    def _redact_for(self, ship: _Ship) -> Redact:
+        """Services come over the API with ever new secrets: those are known for as long as the service is there."""
+        of_all = self._parts.redact
+        if ship.origin == _FILE:
+            return of_all
+        own = Redactor(secrets_of(ship.section))
+        return lambda text: own(of_all(text))
 
     async def _live(self, name: str, source: Source, sink: Sink) -> None:
         """A source's whole life. A bug in it takes down that source and nothing else."""
@@ -212,7 +224,7 @@ class _Waiting(_Unbuilt):
         sink.health(health)
 
 
-def source_options(name: str, section: SourceSection, origin: str) -> SourceOptions:
+def source_options(name: str, section: SourceSection, origin: str, redact: Redact) -> SourceOptions:
     tools = section.tools
     return SourceOptions(
         rules=NameRules(prefix=section.prefix, allow=tools.allow, deny=tools.deny, rename=tools.rename),
@@ -225,6 +237,7 @@ def source_options(name: str, section: SourceSection, origin: str) -> SourceOpti
         origin=origin,
         cache=_cache_rules(section),
         guards_paths=section.guard.path_traversal,
+        redact=redact,
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import stat
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -284,12 +285,11 @@ class Operations:
 
     def _apply(self) -> Changes:
         sources, of_file = self._sources(), self._of_file()
-        path, gateway = self._settings.path, self._settings.gateway
         # Services come and go with ever new tokens: whoever remembers secrets for good must not learn all of those.
         lasting = {name: section for name, section in sources.items() if section is not self._leases.sections.get(name)}
         for subscriber in self.on_settings:
-            subscriber(Settings(path, gateway, lasting))
-        return self._gateway.adopt(Settings(path, gateway, sources), sources.keys() - of_file.keys())
+            subscriber(replace(self._settings, sources=lasting))
+        return self._gateway.adopt(replace(self._settings, sources=sources), sources.keys() - of_file.keys())
 
 
 def _already_there(name: str) -> GatewayError:

@@ -75,7 +75,7 @@ async def run_text(
         plugins or {},
         RunPlace(folder=folder, home=folder, environ=environ, log_file=log_file),
         _both(ran.events.append, also),
-        secrets_of(workflow, settings),
+        secrets_of(workflow, settings, environ),
     )
     assert not outcome.stuck
     assert outcome.ended is ran.end

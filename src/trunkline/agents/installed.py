@@ -13,7 +13,7 @@ from trunkline.agents.asking import Printed, ask_program
 from trunkline.agents.precautions import absolute_path
 from trunkline.agents.provider import Provider
 from trunkline.core.errors import AGENT_NOT_FOUND, GatewayError, Problem
-from trunkline.links.child_output import harmless
+from trunkline.links.child_output import end, harmless
 from trunkline.links.children import Children
 from trunkline.links.environment import child_environment
 
@@ -71,7 +71,7 @@ async def _ask_version(provider: Provider, program: str, children: Children, env
 def _what_became(printed: Printed) -> str:
     if printed.status is None:
         return f"did not end within {_VERSION_S:g} s"
-    words = harmless((printed.stderr or printed.stdout).strip()[-_WORDS_SHOWN:], str)
+    words = harmless(end((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str)
     return f"said no version: status {printed.status}, {words or 'no output'}"
 
 

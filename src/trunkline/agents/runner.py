@@ -18,7 +18,7 @@ from trunkline.agents.process import AgentProcess
 from trunkline.agents.provider import Provider
 from trunkline.agents.run_files import entries, existing, read_texts, write_plan
 from trunkline.agents.said import Said
-from trunkline.config.secrets import is_secret_name
+from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.links.child_output import exit_reason, harmless, stderr_hint
 from trunkline.links.children import Children
@@ -78,7 +78,7 @@ class AgentRunner:
         self._home = home
         self._environ = child_environment(environ, extra={}, inherit="all")
         self._listing_s = listing_s
-        self._redact = Redactor(value for name, value in environ.items() if is_secret_name(name))
+        self._redact = Redactor(secrets_in_environment(environ))
 
     async def run(
         self,

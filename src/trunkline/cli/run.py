@@ -120,7 +120,7 @@ def _run_shown(
     assert workflow is not None
     settings = checked.settings or _defaults(folder)
     inputs = bind_inputs(workflow, given)
-    redact = secrets_of(workflow, settings)
+    redact = secrets_of(workflow, checked.plugins.added_to(settings), os.environ)
     screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
     if as_json:
         for problem in checked.problems:

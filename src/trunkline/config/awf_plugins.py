@@ -14,7 +14,7 @@ from typing import Final
 from trunkline.config.client_entry import under
 from trunkline.config.clients import name_for
 from trunkline.config.file_text import parse_text, read_text
-from trunkline.config.reader import Reader
+from trunkline.config.reader import Reader, Referred
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.shapes import FilePath, Text
@@ -48,6 +48,7 @@ class AwfPlugins:
     problems: tuple[FileProblem, ...]
     failed: bool
     text: str
+    referred: frozenset[Referred]
 
 
 def read_awf_plugins(file: Path, *, environ: Mapping[str, str], kinds: Kinds, taken: Container[str]) -> AwfPlugins:
@@ -63,7 +64,14 @@ def read_awf_plugins(file: Path, *, environ: Mapping[str, str], kinds: Kinds, ta
         _read_root(root, reader, sources, taken, renamed)
     except Invalid:
         pass  # the report has it
-    return AwfPlugins(sources.found, renamed, report.in_file_order(), report.failed, hide_secrets(text, root))
+    return AwfPlugins(
+        found=sources.found,
+        renamed=renamed,
+        problems=report.in_file_order(),
+        failed=report.failed,
+        text=hide_secrets(text, root),
+        referred=frozenset(reader.referred),
+    )
 
 
 def _read_root(root: Node, reader: Reader, sources: SourceList, taken: Container[str], renamed: dict[str, str]) -> None:

@@ -46,7 +46,7 @@ def with_env_file(env: Entry | None, env_file: Entry, reader: Reader) -> Entry |
     taken = {entry.key.text for entry in own}
     span = env_file.value.span
     added = [
-        Entry(Scalar(span, "text", name), Scalar(span, "text", reader.define(value)))
+        Entry(Scalar(span, "text", name), Scalar(span, "text", reader.define(value, from_file=True)))
         for name, value in parse_env_file(text).items()
         if name not in taken
     ]

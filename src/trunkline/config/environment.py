@@ -23,8 +23,14 @@ def has_reference(text: str) -> bool:
     return _OPEN in text and any(piece.reference for piece in _pieces(text))
 
 
-def expand(text: str, environ: Mapping[str, str], on_fault: Callable[[Fault, str], None]) -> str:
-    """Replace every reference. `on_fault` hears of each that cannot be: the name that is unset, or the malformed text.
+def expand(
+    text: str,
+    environ: Mapping[str, str],
+    on_fault: Callable[[Fault, str], None],
+    on_value: Callable[[str, str], None] | None = None,
+) -> str:
+    """Replace every reference. `on_fault` hears of each that cannot be: the name that is unset, or the malformed text;
+    `on_value` of each variable that was there, with its value.
 
     As in a shell, the default of `:-` also stands in for a variable that is set but empty.
     """
@@ -40,6 +46,8 @@ def expand(text: str, environ: Mapping[str, str], on_fault: Callable[[Fault, str
         default: str | None = body["default"]
         if value is None and default is None:
             on_fault("unset", body["name"])
+        if value and on_value is not None:
+            on_value(body["name"], value)
         return value or default or ""
 
     return "".join(literal + (value_of(reference) if reference else "") for literal, reference in _pieces(text))

@@ -86,7 +86,11 @@ def _with_plugins(loaded: Loaded, path: Path, environ: Mapping[str, str], kinds:
     plugins = read_awf_plugins(file, environ=environ, kinds=kinds, taken=sources.keys())
     settings = None
     if loaded.settings is not None and not plugins.failed:
-        settings = replace(loaded.settings, sources=MappingProxyType({**sources, **plugins.found}))
+        settings = replace(
+            loaded.settings,
+            sources=MappingProxyType({**sources, **plugins.found}),
+            referred=loaded.settings.referred | plugins.referred,
+        )
     problems = (*loaded.problems, *plugins.problems)
     others = {str(file): plugins.text}
     return replace(loaded, settings=settings, problems=problems, others=others, plugins=tuple(plugins.found))
@@ -122,7 +126,7 @@ def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Sett
             reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
     gateway = _read_gateway(root.get(GATEWAY), reader)
     sources = _read_all_sources(root, reader, kinds, gateway)
-    return Settings(path.absolute(), gateway, MappingProxyType(sources.found))
+    return Settings(path.absolute(), gateway, MappingProxyType(sources.found), frozenset(reader.referred))
 
 
 def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kinds: Kinds) -> Settings:
@@ -131,7 +135,7 @@ def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kin
     gateway = _read_gateway(None, reader)
     sources = SourceList(reader, kinds)
     read_client_file(dialect, root, path, reader, sources, gateway.listen)
-    return Settings(path.absolute(), gateway, MappingProxyType(sources.found))
+    return Settings(path.absolute(), gateway, MappingProxyType(sources.found), frozenset(reader.referred))
 
 
 def _read_gateway(node: Node | None, reader: Reader) -> GatewaySettings:

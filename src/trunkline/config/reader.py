@@ -19,6 +19,8 @@ _OTHER_DIALECT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
 OUR_REFERENCE: Final = "${NAME}"
+Referred = tuple[str, str]
+"""A variable and its value."""
 
 
 class Reader:
@@ -33,9 +35,12 @@ class Reader:
         """How this file refers to the variable NAME; empty where it cannot."""
         self.unset_hints: dict[str, str] = {}
         """What to do about certain variables when they are not set."""
+        self.referred: set[Referred] = set()
+        """Variables that texts referred to, with their values."""
         self._strict = strict
         self._defined: dict[str, str] = {}
         self._absent: set[str] = set()
+        self._own: set[str] = set()
         # a ChainMap writes to its first mapping only
         self._environ = ChainMap(self._defined, cast("MutableMapping[str, str]", environ))
 
@@ -74,7 +79,7 @@ class Reader:
         if node.kind in ("refused", "switch"):
             raise self._unclear(node)
         faults: list[tuple[Fault, str]] = []
-        text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)))
+        text = expand(node.text, self._environ, lambda fault, what: faults.append((fault, what)), self._refers)
         if UNUSABLE.search(text) is not None:
             raise self.error(BAD_VALUE, node, "The text holds a NUL or is not valid Unicode")
         for fault, what in faults:
@@ -90,9 +95,16 @@ class Reader:
     def is_set(self, variable: str) -> bool:
         return variable in self._environ
 
-    def define(self, value: str) -> str:
-        """A reference that stands for this value, which then shows in no message."""
+    def _refers(self, variable: str, value: str) -> None:
+        if variable not in self._own:
+            self.referred.add((variable, value))
+
+    def define(self, value: str, *, from_file: bool = False) -> str:
+        """A reference that stands for this value, which then shows in no message. One `from_file` may be a secret, as
+        the value of a variable may."""
         name = self._new_name()
+        if not from_file:
+            self._own.add(name)
         self._defined[name] = value
         return f"${{{name}}}"
 

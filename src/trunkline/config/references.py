@@ -51,7 +51,7 @@ def as_it_stands(text: str) -> str:
 def text_of_file(node: Node, path: Path, reader: Reader) -> str:
     """A reference that stands for the text of a file, without the blanks around it."""
     text = read_reference_file(node, path, reader)
-    return reader.absent() if text is None else reader.define(text.strip())
+    return reader.absent() if text is None else reader.define(text.strip(), from_file=True)
 
 
 def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:

@@ -1,4 +1,4 @@
-"""Secrets in the file: which values look like one, the warning about those written out, and hiding them in output."""
+"""Secrets in the file: the warning about those written out, and hiding them where the file is shown."""
 
 from __future__ import annotations
 
@@ -8,29 +8,13 @@ from typing import Final
 
 from trunkline.config.environment import has_reference
 from trunkline.config.reader import Reader
+from trunkline.config.secret_values import CREDENTIAL, NAME_WORDS, is_secret_name, secrets_in
 from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
 
-_WORDS: Final = r"""
-    (?i:(?:api|access|private|secret)?key|(?:auth)?token|secret|passw(?:or)?d|passphrase|pwd|pat|credentials?
-    |(?:proxy-)?authorization|cookie)"""
-# the word must end the name: GITHUB_TOKEN and accessKey hold a secret, TOKEN_LIMIT and KEY_PATH do not
-_SECRET_NAME: Final = re.compile(rf"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z])){_WORDS}\Z", re.VERBOSE)
-_CREDENTIAL: Final = re.compile(
-    r"""
-      (?:Bearer|Basic)[ ]+[^\s${"']{8,}
-    | \b(?:sk|pk|rk)-[\w-]{16,}
-    | \b(?:gh[pousr]|github_pat)_\w{16,}
-    | \bglpat-[\w-]{16,}
-    | \bxox[abprs]-[\w-]{10,}
-    | \bAKIA[0-9A-Z]{16}\b
-    | \bAIza[\w-]{30,}
-    | ://[^/\s:@]+:[^/\s@$]+@
-    """,
-    re.VERBOSE,
-)
 _TOKEN: Final = "token"
 _OTHERS_REFERENCE: Final = "{env:"
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\{env:[^}]*\}")
 # what may stand beside `${NAME}` where a secret is: how a header says what kind of secret follows
 _ONLY_REFERENCES: Final = re.compile(
     r"""
@@ -41,13 +25,8 @@ _ONLY_REFERENCES: Final = re.compile(
 )
 _HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
-    rf"""{_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
+    rf"""{NAME_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
 )
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable, header or option of this name usually holds a secret."""
-    return _SECRET_NAME.search(name.lstrip("-")) is not None
 
 
 def warn_about_secrets(table: Table, reader: Reader) -> None:
@@ -81,7 +60,7 @@ def is_literal_secret(name: str, node: Node) -> bool:
     """Whether a secret stands in the file itself, where a reference to the environment should."""
     if not isinstance(node, Scalar) or not node.text or has_reference(node.text) or _OTHERS_REFERENCE in node.text:
         return False
-    if _CREDENTIAL.search(node.text) is not None:
+    if CREDENTIAL.search(node.text) is not None:
         return True
     return is_secret_name(name) and _HARMLESS.match(node.text) is None
 
@@ -120,7 +99,7 @@ def _hidden(text: str, *, whole: bool) -> str:
 
 
 def _hide_credentials(text: str) -> str:
-    return _CREDENTIAL.sub(lambda match: "*" * len(match.group()), text)
+    return CREDENTIAL.sub(lambda match: "*" * len(match.group()), text)
 
 
 def _hide_value(match: re.Match[str]) -> str:
@@ -152,7 +131,12 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
         elif isinstance(node, Items):
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
-        elif isinstance(node, PassedOver) or is_literal_secret(name, node) or _says_more(name, node):
+        elif (
+            isinstance(node, PassedOver)
+            or is_literal_secret(name, node)
+            or _says_more(name, node)
+            or next(secrets_in("", _REFERENCE.sub("", node.text)), None) is not None
+        ):
             yield node
 
 

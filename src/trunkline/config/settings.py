@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Final
 
 from trunkline.config.gateway import GatewaySettings
+from trunkline.config.reader import Referred
+from trunkline.config.secret_values import secrets_in, secrets_in_environment
+from trunkline.config.section import Section
 from trunkline.config.sources import SourceSection
+
+_TOKENS: Final = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sources` is in file order: on equal names the earlier source wins."""
+    """`sources` is in file order: on equal names the earlier source wins. `referred` are the variables that the file
+    refers to, with their values."""
 
     path: Path
     gateway: GatewaySettings
     sources: Mapping[str, SourceSection]
+    referred: frozenset[Referred] = field(default=frozenset(), repr=False)
 
-    def secrets(self) -> list[str]:
-        """Every configured value that must never appear in a log."""
-        secrets = [self.gateway.token, self.gateway.operator_token]
+    def secrets(self, environ: Mapping[str, str] = os.environ) -> set[str]:
+        """Every value that nobody may get to see, of the configuration and of what its programs inherit."""
+        secrets = {*secrets_of(self.gateway), *secrets_in_environment(environ)}
+        for variable, value in self.referred:
+            secrets.update(secrets_in(variable, value, from_outside=True))
         for section in self.sources.values():
-            for name in ("headers", "env", "config", "tokens", "token"):
-                secrets += _texts(getattr(section, name, None))
-            secrets += _texts(getattr(getattr(section, "sandbox", None), "env", None))
-        return [secret for secret in secrets if secret]
+            secrets.update(secrets_of(section))
+        for inherited in {getattr(section, "inherit_env", ()) for section in self.sources.values()} - {()}:
+            secrets.update(secrets_in_environment(environ, inherited))
+        return secrets
 
 
-def _texts(value: object) -> list[str]:
-    """Every text in a value, however deep."""
-    if isinstance(value, Mapping):
-        value = list(cast(Mapping[str, object], value).values())
-    if isinstance(value, list | tuple):
-        return [text for item in cast(Sequence[object], value) for text in _texts(item)]
-    return [value] if isinstance(value, str) else []
+def secrets_of(section: Section) -> Iterator[str]:
+    """The secrets that are written in a section, and in those inside it."""
+    for name, declared in section.declared.items():
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from secrets_of(value)
+        elif declared.secret:
+            yield from secrets_in("token" if name == _TOKENS else name, value)

@@ -9,6 +9,7 @@ from typing import Final
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
+_FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]*""")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -17,21 +18,42 @@ def harmless(text: str, redact: Callable[[str], str]) -> str:
     return redact(_UNPRINTABLE.sub("", text))
 
 
+def beginning(data: bytes, limit_bytes: int) -> str:
+    """The first of a text that may be long. What was cut ends at a border between words: half a secret would not be
+    recognised as one."""
+    text = data[:limit_bytes].decode(errors="replace")
+    return text if len(data) < limit_bytes else _FIRST_WORD.sub("", text[::-1], count=1)[::-1]
+
+
+def end(text: str, limit: int) -> str:
+    """The last of a text; it too begins at a border."""
+    return text if len(text) <= limit else _from_border(text[-limit:])
+
+
+def _from_border(text: str) -> str:
+    """A line is better than a word: some secrets are several words."""
+    _, line_break, lines = text.partition("\n")
+    return lines if line_break else _FIRST_WORD.sub("", text, count=1)
+
+
 class StderrTail:
     """The last of what a program wrote to stderr."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
         self._kept = bytearray()
+        self._is_cut = False
 
     def add(self, data: bytes) -> None:
         self._kept += data
         if len(self._kept) > 2 * _KEPT_BYTES:
             del self._kept[:-_KEPT_BYTES]
+            self._is_cut = True
 
     def __str__(self) -> str:
         """Half a secret would not be recognised as one, so it is cut last."""
-        text = harmless(self._kept.decode(errors="replace"), self._redact)
+        kept = self._kept.decode(errors="replace")
+        text = harmless(_from_border(kept) if self._is_cut else kept, self._redact)
         return text.strip()[-_SHOWN_CHARACTERS:]
 
 

@@ -17,6 +17,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Source
+from trunkline.router.hiding import hide_in_problem
 from trunkline.router.options import SourceOptions
 
 _RETRY_AFTER_MS: Final = 1000
@@ -99,6 +100,9 @@ class Gate:
         if call.admitted:
             call.admitted = False
             self.in_flight -= 1
+            outcome = call.outcome
+            if type(outcome) is Failure:
+                outcome.problem = hide_in_problem(outcome.problem, self.options.redact)
             if self.queue:
                 self._drain()
         elif self.queue and call.outcome is not None:

@@ -71,7 +71,7 @@ class SourceOptions:
 
     `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
     `cache` is None where no result is kept. `guards_paths` refuses arguments that climb out of a folder. `redirect`
-    is set where tools stand for others.
+    is set where tools stand for others. `redact` takes secrets out of what the source says.
     """
 
     rules: NameRules
@@ -85,3 +85,4 @@ class SourceOptions:
     cache: CacheRules | None = None
     guards_paths: bool = False
     redirect: Redirect | None = None
+    redact: Callable[[str], str] = str

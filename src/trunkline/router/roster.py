@@ -22,6 +22,7 @@ from trunkline.router.clients import Clients
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
 from trunkline.router.guests import Guests
+from trunkline.router.hiding import hide_in_health, hide_in_snapshot
 from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.tasks import Tasks
 from trunkline.router.views import Views
@@ -309,13 +310,14 @@ class SourceSink:
         return self._gate
 
     def publish(self, snapshot: Snapshot) -> None:
-        self._roster.published(self._gate, snapshot)
+        self._roster.published(self._gate, hide_in_snapshot(snapshot, self._gate.options.redact))
 
     def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
-        self._roster.published_for(self._gate, session, snapshot)
+        hidden = None if snapshot is None else hide_in_snapshot(snapshot, self._gate.options.redact)
+        self._roster.published_for(self._gate, session, hidden)
 
     def health(self, health: Health) -> None:
-        self._roster.health_changed(self._gate, health)
+        self._roster.health_changed(self._gate, hide_in_health(health, self._gate.options.redact))
 
     def ask(self, session: str, question: Question) -> None:
         self._roster.clients.ask(session, question)
@@ -330,7 +332,7 @@ class SourceSink:
         self._roster.guests.dismiss(self._gate, name)
 
     def note(self, level: Level, message: str) -> None:
-        self._roster.events.note(level, "source", message, source=self._gate.name)
+        self._roster.events.note(level, "source", self._gate.options.redact(message), source=self._gate.name)
 
     def count(self, counter: str, amount: int = 1) -> None:
         self._roster.events.count(counter, self._gate.name, amount)

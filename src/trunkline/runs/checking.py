@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import Loaded, find_config, load_config
 from trunkline.config.render import render
 from trunkline.config.report import FileProblem
@@ -73,6 +74,7 @@ async def check_read(read: Checked, *, environ: Mapping[str, str], start_plugins
     settings, plugins = read.settings, read.plugins
     # where a file cannot be used it is not known which plugins there are
     known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
-    redact = Redactor(() if settings is None else settings.secrets())
+    said = settings or Settings(Path(), GatewaySettings(), {})
+    redact = Redactor(plugins.added_to(said).secrets(environ))
     await check_outside(read.loaded, known, environ=environ, redact=redact, start_plugins=start_plugins)
     return read

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.core.errors import COMMAND_FAILED, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.links.child_output import end
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.environment import child_environment
 from trunkline.links.head_and_tail import HeadAndTail
@@ -71,8 +72,8 @@ def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:
 
 def _quoted(output: str) -> str:
     """The end of what it wrote: what went wrong stands there most often."""
-    end = output.strip()[-_QUOTED:]
-    return f": {end}" if end else " and wrote nothing"
+    words = end(output.strip(), _QUOTED)
+    return f": {words}" if words else " and wrote nothing"
 
 
 def _failed(state: CommandState, message: str, hint: str = "") -> Problem:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from trunkline.config.awf_plugins import read_awf_plugins
 from trunkline.config.load import plugins_file
+from trunkline.config.reader import Referred
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, Unready
@@ -23,18 +24,25 @@ _FILE: Final = Path(".awf", "plugins.yaml")
 class Plugins:
     """`sections` are the plugins by name, also those that are disabled or lack something; `other_kinds` are the sources
     that are no plugins, with their kinds. `renamed` are plugins of AWF's file whose names there cannot be names of
-    sources, with those that they have. `texts` are the files that `problems` are about."""
+    sources, with those that they have. `texts` are the files that `problems` are about; `referred` are the variables
+    that AWF's file refers to, with their values."""
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     other_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: tuple[FileProblem, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    referred: frozenset[Referred] = field(default=frozenset(), repr=False)
 
     def find(self, written: str) -> SourceSection | None:
         """The plugin that a workflow calls so. None also where its name was given to another one."""
         name = source_name(written)
         return self.sections.get(name) if self.renamed.get(written, name) == name else None
+
+    def added_to(self, settings: Settings) -> Settings:
+        """Settings that know of the secrets of these plugins, too."""
+        sources = {**self.sections, **settings.sources}
+        return replace(settings, sources=sources, referred=settings.referred | self.referred)
 
     @property
     def failed(self) -> bool:
@@ -61,6 +69,7 @@ def plugin_sections(
         renamed=found.renamed,
         problems=found.problems,
         texts={str(file): found.text},
+        referred=found.referred,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.report import FileProblem
+from trunkline.config.secret_values import secrets_in
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import AGENT_FAILED, COMMAND_FAILED, Problem
@@ -84,11 +85,13 @@ async def run_workflow(
         return RunOutcome(ended=ended, stuck=executor.stuck)
 
 
-def secrets_of(workflow: Workflow, settings: Settings) -> Redactor:
+def secrets_of(workflow: Workflow, settings: Settings, environ: Mapping[str, str]) -> Redactor:
     """Hides what neither people nor logs may see: of the configuration, and of the workflow's options."""
-    options = [state.options for state in workflow.states.values() if isinstance(state, AgentState)]
-    keys = [secret for option in options for secret in (option.api_key, *option.headers.values()) if secret]
-    return Redactor([*settings.secrets(), *keys])
+    redact = Redactor(settings.secrets(environ))
+    for options in (state.options for state in workflow.states.values() if isinstance(state, AgentState)):
+        given = {"url": options.base_url, "api_key": options.api_key, **options.headers}
+        redact.learn(secrets_in("", given, from_outside=True))
+    return redact
 
 
 class _Steps:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from trunkline.links.child_output import beginning
 from trunkline.links.http_client import HttpPool, Target
 from trunkline.links.http_reply import NoReply, Reply, ask
 from trunkline.services.calls import ToolCall, ToolResult
@@ -156,5 +157,5 @@ def _result(call: ToolCall, reply: Reply, token: str) -> ToolResult:
 
 def _said(reply: Reply, token: str) -> str:
     """Some services repeat what they were sent. Half a token would not be recognised, so it is cut last."""
-    text = _UNPRINTABLE.sub("", reply.body[: 4 * _SHOWN_CHARACTERS].decode(errors="replace"))
+    text = _UNPRINTABLE.sub("", beginning(reply.body, 4 * _SHOWN_CHARACTERS))
     return text.replace(token, _HIDDEN).strip()[:_SHOWN_CHARACTERS]

@@ -1,65 +1,109 @@
-"""Takes secrets out of text before it is logged: configured ones by value, bearer tokens and URL passwords by shape."""
+"""Takes secrets out of text before it is shown: known ones by value, credentials in headers and URLs by shape."""
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from json.encoder import encode_basestring_ascii
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
+
+from trunkline.config.secret_values import SHORTEST_SECRET, may_be_secret, user_and_password
 
 HIDDEN: Final = "***"
-_SHORTEST_SECRET: Final = 4
-"""Shorter values (`1`, `no`, `en`) are settings, not secrets; hiding them would make the log unreadable."""
-_SHORTEST_PART: Final = 8
-"""A part of a value (one line of a key, the token of an Authorization header) must be longer to count as secret."""
 
 _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
 """Bytes of a variable that are no text; what a program prints of them is read as the sign for that."""
+_PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _BEARER: Final = re.compile(r"\b(bearer)\s+(?!tokens?\b)[^\s\"',;]+", re.IGNORECASE)
+_BASIC: Final = re.compile(r"\b(basic\s+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
 _URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")
 
 
 class Redactor:
-    """Knows the secret values of the configuration and replaces them, in the spellings they are likely to appear in."""
+    """Knows secret values and replaces them, in the spellings they are likely to appear in.
 
-    __slots__ = ("_known", "_secrets")
+    A spelling is looked up by its beginning, so that a text is read once however many secrets there are.
+    """
+
+    __slots__ = ("_beginning", "_lengths", "_secrets", "_spellings")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known: re.Pattern[str] | None = None
         self._secrets: set[str] = set()
+        self._spellings: set[str] = set()
+        self._lengths: dict[str, list[int]] = {}
+        """How long spellings with this beginning are, the longest first."""
+        self._beginning: re.Pattern[str] | None = None
+        """Matches wherever one may begin: which characters there are at each place is a first sieve."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Hide these too. Nothing is unlearned: a secret that was replaced may still turn up somewhere."""
         new = set(secrets) - self._secrets
-        if not new:
-            return
         self._secrets |= new
-        spellings = {spelling for secret in self._secrets for spelling in _spellings(secret)}
-        longest_first = sorted(spellings, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        found = {spelling for secret in new for spelling in _spellings(secret)} - self._spellings
+        if not found:
+            return
+        self._spellings |= found
+        for spelling in found:
+            lengths = self._lengths.setdefault(spelling[:SHORTEST_SECRET], [])
+            if len(spelling) not in lengths:
+                lengths.append(len(spelling))
+                lengths.sort(reverse=True)
+        places = ("".join(sorted(set(place))) for place in zip(*self._lengths, strict=True))
+        self._beginning = re.compile(f"(?={''.join(f'[{re.escape(characters)}]' for characters in places)})")
 
     def __call__(self, text: str) -> str:
-        if self._known is not None:
-            text = self._known.sub(HIDDEN, text)
+        if self._beginning is not None:
+            text = self._without_known(text, self._beginning)
         text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+        text = _BASIC.sub(_without_basic, text)
         return _URL_PASSWORD.sub(f"{HIDDEN}@", text)
+
+    def _without_known(self, text: str, beginning: re.Pattern[str]) -> str:
+        """Secrets that overlap are hidden as one, so that nothing is left of either."""
+        parts: list[str] = []
+        shown_from = hidden_to = 0
+        for match in beginning.finditer(text):
+            start = match.start()
+            end = start + self._length_at(text, start)
+            if end <= max(start, hidden_to):
+                continue
+            if start >= hidden_to:
+                parts += (text[shown_from:start], HIDDEN)
+            shown_from = hidden_to = end
+        return "".join((*parts, text[shown_from:])) if parts else text
+
+    def _length_at(self, text: str, start: int) -> int:
+        lengths = self._lengths.get(text[start : start + SHORTEST_SECRET], ())
+        return next((length for length in lengths if text[start : start + length] in self._spellings), 0)
+
+
+def _without_basic(match: re.Match[str]) -> str:
+    return f"{match[1]}{HIDDEN}" if user_and_password(match[2]) else match.group()
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    for value in _parts(secret.strip()):
-        yield value
-        yield _NO_TEXT.sub("\ufffd", value)
-        yield quote(value, safe="", errors="replace")
-        yield encode_basestring_ascii(value)[1:-1]
-        yield repr(value)[1:-1]
+    spellings = (spelling for value in _parts(secret.strip()) for spelling in _spellings_of(value))
+    return (spelling for spelling in spellings if len(spelling) >= SHORTEST_SECRET)
+
+
+def _spellings_of(value: str) -> Iterator[str]:
+    """As programs print it: in a URL, in JSON (also as Go and PHP write it), in Python, in HTML, in base64."""
+    quoted = quote(value, safe="", errors="replace")
+    in_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    as_json = encode_basestring(value)[1:-1]
+    yield from (value, _NO_TEXT.sub("\ufffd", value))
+    yield from (quoted, _PERCENT.sub(lambda match: match.group().lower(), quoted), quote(value, errors="replace"))
+    yield quote_plus(value, errors="replace")
+    yield from (as_json, encode_basestring_ascii(value)[1:-1], as_json.replace("/", "\\/"))
+    yield as_json.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    yield from (repr(value)[1:-1], in_html, in_html.replace('"', "&quot;").replace("'", "&#x27;"))
+    in_base64 = b64encode(value.encode(errors="replace")).decode().rstrip("=")
+    yield from (in_base64, in_base64.replace("+", "-").replace("/", "_"))
 
 
 def _parts(secret: str) -> Iterator[str]:
     """The value itself, and what is left of it where a program prints it line by line or word by word."""
-    if len(secret) >= _SHORTEST_SECRET:
-        yield secret
-    for part in secret.split():
-        if len(part) >= _SHORTEST_PART:
-            yield part
+    return (part for part in dict.fromkeys((secret, *secret.split())) if may_be_secret(part))

@@ -26,7 +26,8 @@ from trunkline.agents.openai.retries import (
 from trunkline.agents.openai.toolbox import ToolOffer
 from trunkline.agents.openai.wording import Wording
 from trunkline.agents.said import Retried, Said
-from trunkline.links.child_output import harmless
+from trunkline.config.secret_values import secrets_in
+from trunkline.links.child_output import beginning, harmless
 from trunkline.links.http_client import HttpPool
 from trunkline.telemetry.redact import Redactor
 
@@ -50,7 +51,8 @@ class Asking:
         self._place = self._target.place
         self._wording = Wording()
         self._head = head_of(endpoint, self._target)
-        self._redact = Redactor((endpoint.api_key, *endpoint.headers.values()))
+        given = {"url": endpoint.base_url, "api_key": endpoint.api_key, **endpoint.headers}
+        self._redact = Redactor(secrets_in("", given, from_outside=True))
         self._pool = HttpPool(self._target, connect_timeout_s=patience.connect_s, limit_bytes=patience.turn_bytes)
 
     async def close(self) -> None:
@@ -158,7 +160,7 @@ class Asking:
 
 
 def _message_in(body: bytes) -> str:
-    text = body[:_KEPT_BYTES].decode(errors="replace")
+    text = beginning(body, _KEPT_BYTES)
     try:
         return said_in(json.loads(text))
     except (ValueError, RecursionError):

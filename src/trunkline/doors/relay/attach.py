@@ -8,6 +8,7 @@ import signal
 from typing import Any, Final, cast
 
 from trunkline.config.gateway import GatewaySettings
+from trunkline.config.secret_values import secrets_in
 from trunkline.config.settings import Settings
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level
@@ -65,7 +66,7 @@ class _Attached:
         self.log = CallLog(
             level=cast(Level, gateway.log.level),
             format=cast(LogFormat, gateway.log.format),
-            redactor=Redactor([token] if token else []),
+            redactor=Redactor(secrets_in("token", token)),
         )
         self.log.attach(self.events)
         self.link = GatewayLink(

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from trunkline.config.secret_values import secrets_in
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.doors.relay.messages import Headers
 from trunkline.links.http_client import Exchange, HttpPool, Target
+from trunkline.telemetry.redact import Redactor
 from trunkline.wire.http1 import request_head
 from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
 
@@ -149,6 +151,7 @@ class GatewayLink:
     def __init__(self, target: Target, *, token: str, limit_bytes: int, max_in_flight: int, events: Events) -> None:
         self.limit_bytes = limit_bytes
         self.has_token = bool(token)
+        self.redact = Redactor(secrets_in("token", token))
         self.where = shown(target)
         self.session_id = b""
         self.version = ""

@@ -5,12 +5,14 @@ Everything else about them is the client's and the gateway's business, and passe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
 
 from trunkline.core.call import PROGRESS
 from trunkline.core.errors import ANSWER_TOO_LARGE, GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
+from trunkline.links.child_output import beginning
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
@@ -152,10 +154,10 @@ def no_gateway(where: str, what: str, *, executed: Executed = "no") -> Problem:
     )
 
 
-def odd_answer(where: str, status: int, body: bytes) -> Problem:
+def odd_answer(where: str, status: int, body: bytes, redact: Callable[[str], str]) -> Problem:
     """An HTTP answer in which there is none to our request. One that blames us says that nothing was done; one of a
     proxy that lost its gateway, say, does not."""
-    excerpt = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
+    excerpt = redact(beginning(body, _EXCERPT_BYTES)).strip()
     shown = f": {excerpt!r}" if excerpt else ""
     return no_gateway(where, f"HTTP {status}{shown}", executed="no" if 300 <= status < 500 else "unknown")
 

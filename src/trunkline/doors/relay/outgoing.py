@@ -173,7 +173,7 @@ class Request:
         elif post.streamed:
             problem = unreachable(link.where, "it ended the answer without a result", sent=True)
         else:
-            problem = odd_answer(link.where, post.status, body)
+            problem = odd_answer(link.where, post.status, body, link.redact)
         link.failed(problem)
         self.fail(problem)
 

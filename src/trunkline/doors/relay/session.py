@@ -173,7 +173,7 @@ class Session:
         if hello.status == 401:
             return token_refused(self._link.where, given=self._link.has_token)
         if version is None:
-            return odd_answer(self._link.where, hello.status, hello.body)
+            return odd_answer(self._link.where, hello.status, hello.body, self._link.redact)
         self._link.reached()
         self._link.session_id, self._link.version = hello.session_id, version
         if self._ready:

@@ -11,6 +11,7 @@ import msgspec
 
 from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Problem
+from trunkline.links.child_output import beginning
 from trunkline.links.http_client import Exchange
 from trunkline.links.mcp.http_streams import REST_S, deliver
 from trunkline.wire.sse import SseParser, SseTooLarge
@@ -143,7 +144,7 @@ class Post(Exchange):
     def _excerpt(self, body: bytes) -> str:
         """Some servers repeat what they were sent, our credentials too. Half of one would not be recognised, so it is
         cut last."""
-        text = self._lane.redact(body[:_EXCERPT_BYTES].decode(errors="replace"))
+        text = self._lane.redact(beginning(body, _EXCERPT_BYTES))
         return repr(text[:_SHOWN_CHARACTERS])
 
     def on_fail(self, reason: str, *, too_large: bool = False, malformed: bool = False) -> None:

@@ -29,6 +29,7 @@ from trunkline.core.call import (
     Result,
 )
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
+from trunkline.links.child_output import beginning
 from trunkline.links.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.links.mcp.questions import Questions
 from trunkline.wire.jsonrpc import (
@@ -340,7 +341,7 @@ class Lane:
             return bytes(outcome.raw)
         if isinstance(outcome, Failure):
             raise GatewayError(outcome.problem)
-        text = self.redact(bytes(outcome.raw)[:_EXCERPT_BYTES].decode(errors="replace"))
+        text = self.redact(beginning(bytes(outcome.raw), _EXCERPT_BYTES))
         raise GatewayError(Problem(code=SOURCE_PROTOCOL, message=f"refused: {text[:_SHOWN_CHARACTERS]}"))
 
     async def settled(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from trunkline.links.child_output import beginning
 from trunkline.wire.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
 
 _HANDSHAKE: Final = re.compile(rb"\s*\d+\|[^|]*\|[^|]*\|.*")
@@ -114,4 +115,4 @@ def _others_may_replace(folder: os.stat_result) -> bool:
 
 
 def _shown(text: str) -> str:
-    return text[:_SHOWN_CHARACTERS]
+    return beginning(text.encode(errors="replace"), _SHOWN_CHARACTERS)

@@ -14,7 +14,7 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.links.child_output import harmless
+from trunkline.links.child_output import beginning, harmless
 from trunkline.links.http_client import Exchange
 from trunkline.wire.plain_result import error_result, result_of
 from trunkline.wire.service import BadAnswer, read_executed
@@ -107,6 +107,6 @@ class Post(Exchange):
 def said_in(body: bytes, token: str | None, redact: Callable[[str], str]) -> str:
     """What a service said, for people. Some repeat what they were sent; half a token would not be recognised as one, so
     the text is cut last."""
-    text = body[:_KEPT_BYTES].decode(errors="replace")
+    text = beginning(body, _KEPT_BYTES)
     text = text.replace(token, _HIDDEN) if token else text
     return harmless(text, redact).strip()[:_SHOWN_CHARACTERS]

@@ -143,7 +143,9 @@ def test_problems_say_what_where_and_what_to_do() -> None:
     assert (away["data"]["executed"], away["data"]["retryable"]) == ("no", True)
     assert "http://h/mcp" in away["message"]
     assert "trunkline up" in away["data"]["hint"]
-    executed = {status: odd_answer("http://h", status, b"<h1>").executed for status in (200, 307, 404, 500, 502, 504)}
+    executed = {
+        status: odd_answer("http://h", status, b"<h1>", str).executed for status in (200, 307, 404, 500, 502, 504)
+    }
     assert [status for status, it in executed.items() if it == "no"] == [307, 404]
     assert "asks for a token" in token_refused("http://h", given=False).message
     assert "refuses the token" in token_refused("http://h", given=True).message
