@@ -48,7 +48,7 @@ _URL: Final = re.compile(
     (?:\?(?P<query>[^#\s"'<>]*))?(?:\#(?P<fragment>[^\s"'<>]*))?""",
     re.VERBOSE,
 )
-_RANDOM: Final = re.compile(r"(?=.*\d\D+\d)(?=.*[A-Za-z])[\w+=.~%-]{16,}\Z")
+_RANDOM: Final = re.compile(r"(?=.*\d\D+\d)(?=.*[A-Za-z])[\w+/=.~%-]{16,}\Z")
 """Long, with letters, and with digits in more than one place."""
 
 # -- what is no secret ------------------------------------------------------------------------------------------------
