@@ -156,6 +156,18 @@ async def test_an_added_server_is_there_until_it_is_removed_and_survives_reloads
 
 
 @pytest.mark.law
+async def test_secrets_that_the_file_refers_to_are_known_after_a_server_is_added_or_the_file_read_anew(
+    tmp_path: Path,
+) -> None:
+    house = House(write_config(tmp_path, {"one": {"kind": "mcp_http", "url": NOWHERE + "/${SECRET}"}}))
+    async with house.open() as operations:
+        operations.add_server(body(url=NOWHERE + "?api_key=added-4711"), persist=False)
+        assert {"hunter22", "added-4711"} <= house.seen[-1].secrets()
+        operations.reload()
+        assert {"hunter22", "added-4711"} <= house.seen[-1].secrets()
+
+
+@pytest.mark.law
 async def test_a_persisted_server_is_there_after_a_restart_and_its_file_is_private(house: House) -> None:
     async with house.open() as operations:
         operations.add_server(body(headers={"Authorization": "Bearer abcdefgh"}), persist=True)

@@ -111,7 +111,7 @@ def _in_list(name: str, values: Sequence[object]) -> Iterator[str]:
     for value in values:
         is_option = isinstance(value, str) and _OPTION.match(value) is not None
         yield from secrets_in("" if is_option else option, value)
-        option = value if isinstance(value, str) and is_option and "=" not in value else name
+        option = value if isinstance(value, str) and value.startswith("-") and "=" not in value else name
 
 
 def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
@@ -119,7 +119,8 @@ def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
     if _URL.fullmatch(text) is None and (is_secret_name(name) or (from_outside and not _is_common(text))):
         yield text
         yield _SCHEME_OF_HEADER.sub("", text, count=1)
-    yield from (match.group() for match in CREDENTIAL.finditer(text))
+    for credential in CREDENTIAL.finditer(text):
+        yield _SCHEME_OF_HEADER.sub("", credential.group(), count=1).strip(":/@")
     yield from _assigned(text)
     for basic in _BASIC.finditer(text):
         yield from user_and_password(basic[1])

@@ -97,7 +97,8 @@ def _spellings_of(value: str) -> Iterator[str]:
     yield from (value, _NO_TEXT.sub("\ufffd", value))
     yield from (quoted, _PERCENT.sub(lambda match: match.group().lower(), quoted), quote(value, errors="replace"))
     yield quote_plus(value, errors="replace")
-    yield from (as_json, encode_basestring_ascii(value)[1:-1], as_json.replace("/", "\\/"))
+    in_ascii = encode_basestring_ascii(value)[1:-1]
+    yield from (as_json, in_ascii, as_json.replace("/", "\\/"), in_ascii.replace("/", "\\/"))
     yield as_json.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     yield from (repr(value)[1:-1], in_html, in_html.replace('"', "&quot;").replace("'", "&#x27;"))
     in_base64 = b64encode(value.encode(errors="replace")).decode().rstrip("=")

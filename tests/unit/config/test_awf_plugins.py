@@ -173,7 +173,11 @@ def test_the_file_of_a_client_has_no_plugins_beside_it(home: Path) -> None:
 
 
 @pytest.mark.law
-def test_texts_in_a_plugins_settings_count_as_secrets(home: Path) -> None:
-    loaded = load(home, "plugins: {a: {command: x, config: {login: {token: hidden, tries: 3}, list: [also]}}}")
+def test_secrets_in_a_plugins_settings_are_known(home: Path) -> None:
+    loaded = load(
+        home,
+        "plugins: {a: {command: x, config: {login: {token: hidden-one}, list: ['${REF}', plain-one]}}}",
+        environ={"REF": "referred-1"},
+    )
     assert loaded.settings is not None
-    assert {"hidden", "also"} <= set(loaded.settings.secrets())
+    assert loaded.settings.secrets({}) == {"hidden-one", "referred-1"}

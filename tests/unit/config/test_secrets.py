@@ -93,6 +93,9 @@ def test_what_is_shown_of_a_file_holds_no_secret() -> None:
         load_text(f"gateway: {{token: {SECRET}\nbroken"),
         load_text(f'mcpServers: {{a: {{url: "http://x", headers: {{Authorization: "Bearer {SECRET}"}}}}}}'),
         load_text(f"mcpServers: {{a: {{command: x, args: [--token, {SECRET}]}}}}"),
+        load_text(f"mcpServers: {{a: {{command: x, nope: 1, args: ['--url=http://h/?q={SECRET}']}}}}"),
+        load_text(f"mcpServers: {{a: {{url: 'http://h/mcp?q={SECRET}', nope: 1}}}}"),
+        load_text(f"mcpServers: {{a: {{url: 'http://h/?q={SECRET}#'}}}}"),
         load_json(f'{{"gateway": {{"token": "{SECRET}", }}}}'),
         load_json(f'{{"mcpServers": {{"a": {{"command": "x", "env": {{"API_KEY": "{SECRET}"}}}}}}}}'),
     ):
@@ -123,6 +126,11 @@ def test_what_stands_beside_a_reference_or_is_its_default_is_hidden() -> None:
     for value in ("Bearer ${KEY}", "${KEY}", "${KEY:-}", "${A}${B}", "Bearer {env:KEY}"):
         text = f"token: '{value}'"
         assert hide_secrets(text, node_of(text)) == hide_secrets(text, None) == text
+
+
+def test_a_reference_in_a_url_is_shown() -> None:
+    text = "url: https://h.example/${WHOSE_PLACE}/mcp?api_key=${THE_API_KEY}"
+    assert hide_secrets(text, node_of(text)) == text
 
 
 def test_references_of_other_programs_are_no_secrets() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.links.child_output import StderrTail, exit_reason, harmless, stderr_hint
+from trunkline.links.child_output import StderrTail, beginning, end, exit_reason, harmless, stderr_hint
 
 
 def test_the_end_is_kept_and_the_rest_dropped() -> None:
@@ -20,6 +20,29 @@ def test_a_secret_is_taken_out_before_anything_is_cut() -> None:
     tail = StderrTail(lambda text: text.replace("s3cret", "***"))
     tail.add(b"s3cret" + b"x" * 2045)
     assert "cret" not in str(tail)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("line_end", ["\n", " "])
+def test_what_was_cut_does_not_begin_with_half_a_secret(line_end: str) -> None:
+    """The secrets are so long that little is left when they are hidden, and the cut is near what is shown."""
+    secret = "A1b2C3d4" * 100
+    tail = StderrTail(lambda text: text.replace(secret, "***"))
+    for number in range(200):
+        tail.add(f"{number:03} {secret}{line_end}".encode())
+    assert "C3d4" not in str(tail)
+    assert str(tail).endswith("199 ***")
+
+
+@pytest.mark.law
+def test_the_beginning_and_the_end_of_a_text_are_whole_words() -> None:
+    assert beginning(b"all of it", 100) == "all of it"
+    assert beginning(b'{"said": "s3cret-value', 20) == '{"said": "'
+    assert beginning(b"s3cret-value", 5) == ""
+    assert end("all of it", 9) == "all of it"
+    assert end("a s3cret-value in it", 12) == " in it"
+    assert end("first line\nsecond line", 15) == "second line"
+    assert end("s3cret-value", 5) == ""
 
 
 def test_nothing_in_it_drives_a_terminal() -> None:

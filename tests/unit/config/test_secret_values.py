@@ -1,0 +1,143 @@
+"""The one rule: which values are secret, and which never are."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from trunkline.config.secret_values import may_be_secret, secrets_in, secrets_in_environment
+
+pytestmark = pytest.mark.law
+
+SECRET = "s3cr3t-Value-4711"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "s3cr3t!",
+        "production",
+        "Production",
+        "PRODUCTION",
+        "localhost",
+        "development",
+        "workflow",
+        "informational",
+        "christopher",
+        "/etc/keys/service.json",
+        "/usr/bin:/usr/local/bin",
+        "./relative/file",
+        "../relative/file",
+        "~/.ssh/id_ed25519",
+        "~bob/keys",
+        "C:\\Users\\bob\\key.pem",
+        "C:/Users/bob",
+        "/home/bob/MyProject2024Backend",
+        "/nix/store/4l2x0a3kzzz1c9-python3.11",
+    ],
+)
+def test_short_values_paths_and_single_words_are_never_secret(value: str) -> None:
+    assert not may_be_secret(value)
+    assert list(secrets_in("PASSWORD", value, from_outside=True)) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "hunter22",
+        "12345678",
+        "correct-horse-battery-staple",
+        "correct horse battery staple",
+        "qwmzkfjrnvbptlxc",
+        "abcdefghijklmnop",
+        "/KxaB3fzQ9aB+Zx9sdfK1wPq7Lm2Rt5Yu8Io0As",
+        "~!hunter22",
+        "ghp_abcdefghijklmnopqrstuvwx",
+    ],
+)
+def test_what_is_neither_may_be_secret(value: str) -> None:
+    assert may_be_secret(value)
+    assert value in set(secrets_in("PASSWORD", value))
+
+
+def found(name: str, value: object, **keys: Any) -> set[str]:
+    return set(secrets_in(name, value, **keys))
+
+
+@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "DB_PASS", "api-key", "X-Auth", "TOKEN_2", "clientSecret", "JWT"])
+def test_a_key_that_is_named_like_a_secret_holds_one(name: str) -> None:
+    assert found(name, SECRET) == {SECRET}
+    assert found("config", {name: {"deep": [SECRET]}}) == {SECRET}
+    assert found("args", [f"--{name}", SECRET]) == {SECRET}
+    assert found("args", [f"--{name}={SECRET}&x"]) >= {f"{SECRET}&x"}
+    assert found("args", ["-e", f"{name}={SECRET}"]) == {SECRET}
+    assert found("WHATEVER", f'{{"{name}": "{SECRET}", "mode": "read-only-mode"}}') == {SECRET}
+
+
+def test_a_header_in_an_argument_is_found_with_and_without_its_scheme() -> None:
+    assert found("args", ["--header", f"Authorization: Bearer {SECRET}"]) >= {SECRET, f"Bearer {SECRET}"}
+    assert found("Authorization", f"Bearer {SECRET}") >= {SECRET}
+
+
+def test_a_name_and_password_in_base64_are_found_as_they_are() -> None:
+    basic = base64.b64encode(f"me:{SECRET}".encode()).decode()
+    assert found("headers", {"Authorization": f"Basic {basic}"}) >= {SECRET, f"me:{SECRET}", basic}
+    assert found("WHATEVER", "Basic authentication") == set()
+
+
+def test_a_plain_value_is_a_secret_only_when_it_comes_from_outside() -> None:
+    assert found("MODE", "json-lines-v2") == set()
+    assert found("MODE", "json-lines-v2", from_outside=True) == {"json-lines-v2"}
+    assert found("args", ["--verbose", "json-lines-v2", "--token", "--quiet"]) == set()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "10.0.0.12:8080",
+        "127.0.0.1",
+        "[fe80::1]:8080",
+        "2025-11-25",
+        "10000000",
+        "api.example.com",
+        "localhost:8080",
+        "Europe/Berlin",
+        "@modelcontextprotocol/server-github",
+        "application/json",
+        "https://example.com/v1/things?mode=plain&page=2",
+    ],
+)
+def test_addresses_numbers_and_relative_paths_from_outside_are_no_secrets(value: str) -> None:
+    assert found("PLACE", value, from_outside=True) == set()
+
+
+def test_a_url_gives_its_user_password_query_and_what_nobody_would_make_up() -> None:
+    url = "https://user-name-1:pass%2Fword1@h.example/api/NGQ1abc4def5ghi6/list?v=2025-11-25&k=query%2Bvalue1#t=fragment-1"
+    assert found("url", url) == {
+        "user-name-1:pass%2Fword1",
+        "user-name-1:pass/word1",
+        "user-name-1",
+        "pass%2Fword1",
+        "pass/word1",
+        "NGQ1abc4def5ghi6",
+        "query%2Bvalue1",
+        "query+value1",
+        "fragment-1",
+    }
+    assert found("args", [f"--url={url}"]) >= {"pass/word1", "query+value1"}
+
+
+def test_of_the_environment_secrets_are_found_by_name_and_what_is_inherited_as_if_referred_to() -> None:
+    environ = {"A_TOKEN": SECRET, "LISTED": "json-lines-v2", "HOME": "/home/me", "LANG": "en_US.UTF-8"}
+    environ |= {"HTTPS_PROXY": "http://me:pr0xy-word@proxy.example:3128", "RANDOM_1": "c4n4ry5c1e7a9f3b2d"}
+    by_name = {SECRET, "pr0xy-word", "me:pr0xy-word"}
+    assert set(secrets_in_environment(environ)) == by_name
+    assert set(secrets_in_environment(environ, ("LISTED", "HOME"))) == {*by_name, "json-lines-v2"}
+    assert set(secrets_in_environment(environ, "all")) == {*by_name, "c4n4ry5c1e7a9f3b2d"}
+
+
+@pytest.mark.parametrize("value", ["a" * 300_000, "a=" * 100_000, "x://" * 60_000, "a/" * 100_000, "1a" * 100_000])
+def test_a_very_long_value_is_looked_through_once(value: str) -> None:
+    list(secrets_in("A", value, from_outside=True))
