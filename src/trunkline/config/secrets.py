@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from trunkline.config.environment import has_reference
+from trunkline.config.file_text import parse_text
 from trunkline.config.reader import Reader
+from trunkline.config.report import Invalid, Report
 from trunkline.config.secret_values import CREDENTIAL, NAME_WORDS, is_secret_name, secrets_in
 from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
@@ -22,6 +25,9 @@ _ONLY_REFERENCES: Final = re.compile(
     (?: \$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\} | \{env:[A-Za-z_][A-Za-z0-9_]*\} )+  ["']?\Z
     """,
     re.VERBOSE | re.IGNORECASE,
+)
+_PLAIN_REFERENCE: Final = re.compile(
+    r"(?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?(?:\$\{\w+\}|\{env:\w+\})", re.IGNORECASE
 )
 _HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
@@ -69,6 +75,17 @@ def _says_more(name: str, node: Scalar) -> bool:
     """Whether something stands beside a reference, or is its default, which may be the secret or a part of it."""
     refers = has_reference(node.text) or _OTHERS_REFERENCE in node.text
     return refers and is_secret_name(name) and _ONLY_REFERENCES.match(node.text) is None
+
+
+def has_literal_secret(text: str, path: Path) -> bool:
+    """Whether a secret stands anywhere in the text of the file at `path`. Here a name is enough, however short or plain
+    its value: nothing becomes unreadable by that."""
+    try:
+        root = parse_text(text, path, Report(str(path)))
+    except Invalid:
+        text = _PLAIN_REFERENCE.sub(",", text)
+        return hide_secrets(text, None) != text
+    return next(_secret_scalars(root), None) is not None
 
 
 def hide_secrets(text: str, root: Node | None) -> str:

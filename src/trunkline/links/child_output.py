@@ -9,7 +9,8 @@ from typing import Final
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
-_FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]*""")
+_FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]{0,4096}""")
+"""What is cut may be a part of it; no secret is longer."""
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -32,8 +33,8 @@ def end(text: str, limit: int) -> str:
 
 def _from_border(text: str) -> str:
     """A line is better than a word: some secrets are several words."""
-    _, line_break, lines = text.partition("\n")
-    return lines if line_break else _FIRST_WORD.sub("", text, count=1)
+    lines = text.partition("\n")[2]
+    return lines if lines.strip() else _FIRST_WORD.sub("", text, count=1)
 
 
 class StderrTail:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.secrets import has_literal_secret
+
 _LARGEST_BYTES: Final = 1 << 20
 _REFERENCE: Final = re.compile(r"\$\{\w+\}")
 """A secret that stands elsewhere; its name is none."""
@@ -65,8 +67,8 @@ class OwnPlaces:
                 words = opened.read(_LARGEST_BYTES).decode("utf-8", "replace")
         except OSError:
             return False
-        words = _REFERENCE.sub(",", words)
-        return self._redact(words) != words
+        without = _REFERENCE.sub(",", words)
+        return self._redact(without) != without or has_literal_secret(words, Path(file))
 
 
 def _is(there: os.stat_result, path: str) -> bool:

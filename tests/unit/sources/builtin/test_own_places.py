@@ -57,6 +57,11 @@ def test_a_file_is_known_by_its_other_names(own: OwnPlaces, tmp_path: Path) -> N
     [
         ("sources: {}", False),
         ("token: tok-12345678", True),
+        ("token: swordfish", True),
+        ("token: abc", True),
+        ("{token: abc", True),
+        ("url: 'https://host/?q=s3cr3t-1'", True),
+        ("env: {MODE: json-lines-v2}", False),
         ("token: ${TOKEN}", False),
         ("token: ${TOKEN:-tok-12345678}", True),
         ("headers: {Authorization: Bearer ${TOKEN}}\nother: word", False),
