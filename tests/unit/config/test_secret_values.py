@@ -32,9 +32,9 @@ SECRET = "s3cr3t-Value-4711"
         "../relative/file",
         "~/.ssh/id_ed25519",
         "~bob/keys",
-        "C:\\Users\\bob\\key.pem",
-        "C:/Users/bob",
-        "/home/bob/MyProject2024Backend",
+        "C:\\Data\\key.pem",
+        "C:/Data/keys",
+        "/srv/code/MyProject2024Backend",
         "/nix/store/4l2x0a3kzzz1c9-python3.11",
     ],
 )
