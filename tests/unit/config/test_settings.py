@@ -51,6 +51,8 @@ FIELDS = {
     "endpoint ref": "kind: service, endpoint: 'http://h/${S}'",
     "tokens": "kind: service, endpoint: 'http://h', tokens: {'*': s3cr3t-Value-4711}",
     "app token": "kind: app, token: s3cr3t-Value-4711",
+    "sandbox": "kind: builtin, root: ., sandbox: {env: {API_TOKEN: s3cr3t-Value-4711}}",
+    "sandbox ref": "kind: builtin, root: ., sandbox: {env: {WHATEVER: '${S}'}}",
 }
 
 
