@@ -25,7 +25,7 @@ from tests.support.client import HttpClient
 from tests.support.gateway import TRUNKLINE
 from tests.support.peers.programs import ROOT
 from tests.support.ports import free_port
-from tests.support.processes import LASTING, descendants
+from tests.support.processes import LASTING, alive, descendants
 from tests.support.waiting import at_most, wait_until
 
 CONFIG = ROOT / "src" / "trunkline" / "demo" / "trunkline.yaml"
@@ -231,7 +231,7 @@ def test_killed_it_takes_every_server_along_and_the_next_one_is_found(own_demo: 
     assert len(below) >= 3
     own_demo.process.kill()
     own_demo.process.wait(at_most(30))
-    wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in below), "its servers are gone")
+    wait_until(lambda: not any(alive(pid) for pid in below), "its servers are gone")
     assert f"127.0.0.1:{own_demo.port}/mcp" not in connect_by_itself(own_demo)
     own_demo.start()
     assert f"127.0.0.1:{own_demo.port}/mcp" in connect_by_itself(own_demo)

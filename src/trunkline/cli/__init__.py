@@ -17,6 +17,9 @@ def main() -> None:
         path = socket_of(sys.argv[2:])
         if path is not None:
             join(path)
+    from trunkline.links.unreadable import hide_from_others
+
+    hide_from_others()
     from trunkline.cli.main import main as commands
 
     commands()

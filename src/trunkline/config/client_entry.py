@@ -23,6 +23,9 @@ TRANSPORT_OF: Final = {
     "streamable_http": "streamable",
 }
 
+_OF_PROGRAMS: Final = ("kind", "inherit_env", "limits")
+"""Keys of ours that not every source has."""
+
 Given = dict[str, Entry]
 """The keys of one server by their usual names: those of ClientEntry, and for what it lacks those of our sections."""
 
@@ -116,7 +119,7 @@ def _usual_name(entry: Entry, spelling: Spelling) -> str | None:
 
 def _report_unknown(name: Scalar, spelling: Spelling, reader: Reader) -> None:
     message = f"Unknown key `{name.text}`"
-    if spelling.ours and (name.text == "kind" or name.text in SourceSection.declared):
+    if spelling.ours and (name.text in _OF_PROGRAMS or name.text in SourceSection.declared):
         reader.error(UNKNOWN_KEY, name, message, "keys of our own stand under `sources`, not under `mcpServers`")
         return
     guess = spelling.instead.get(name.text)

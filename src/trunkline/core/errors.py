@@ -68,6 +68,7 @@ SOURCE_AUTH_REQUIRED: Final = _code("TL204", "server asks for a login", jsonrpc=
 DRAINING: Final = _code("TL205", "gateway is shutting down", jsonrpc=503, http=503)
 TOO_MANY_LANES: Final = _code("TL206", "too many clients hold a server of their own", jsonrpc=429, http=429)
 GATEWAY_UNREACHABLE: Final = _code("TL207", "running gateway cannot be reached", jsonrpc=503, http=503)
+SOURCE_OVER_LIMITS: Final = _code("TL208", "server went over its limits", jsonrpc=520, http=502)
 PART_MISSING: Final = _code("TL209", "something it needs is not installed", jsonrpc=503, http=503)
 NAME_COLLISION: Final = _code("TL210", "two tools want one name", exit=0)
 TOOL_NOT_USABLE: Final = _code("TL211", "definition of a tool cannot be used", exit=0)

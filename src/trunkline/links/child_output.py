@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from trunkline.core.errors import SOURCE_LOST, SOURCE_OVER_LIMITS, Code
+
+if TYPE_CHECKING:
+    from trunkline.links.children import Child
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
@@ -72,6 +77,13 @@ class PipeReader(asyncio.Protocol):
 
 def stderr_hint(tail: str) -> str:
     return f"its last words on stderr: {tail}" if tail else ""
+
+
+def end_of(child: Child) -> tuple[Code, str]:
+    """How a program ended that has: the code for calls that it carried, and the reason."""
+    if child.exceeded is not None:
+        return SOURCE_OVER_LIMITS, f"was ended because it {child.exceeded}"
+    return SOURCE_LOST, "has ended" if child.exited.cancelled() else exit_reason(child.exited.result())
 
 
 def exit_reason(code: int) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.links.control import close_all
 from trunkline.links.platform import sees_all_processes
 from trunkline.links.start_problem import draining, failed_at, lost_while_starting, no_resources, start_failed
-from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, Guarded, Held, SupervisorLink, Ward
+from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, Exceeded, Guarded, Held, Limits, SupervisorLink, Ward
 
 if TYPE_CHECKING:
     from trunkline.links.launch import Launch
@@ -47,6 +47,11 @@ class Child:
     def others(self) -> dict[str, int]:
         """What else its supervisor holds, also what is just starting or ending: the leaders by tag."""
         return {ward.tag: ward.pid for ward in self._link.wards.values() if ward is not self._ward}
+
+    @property
+    def exceeded(self) -> Exceeded | None:
+        """What it was ended for, where it was over its limits."""
+        return self._ward.exceeded
 
     @property
     def lost(self) -> bool:
@@ -88,13 +93,25 @@ class Children:
         """The process that holds the children; None before the first spawn and while there is none."""
         return self._links[-1].pid if self._links and not self._links[-1].lost else None
 
-    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | int | None, label: str) -> Child:
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | int | None,
+        label: str,
+        limits: Limits | None = None,
+    ) -> Child:
         """Start a program. Raises `GatewayError` when it cannot be started; `label` says whose it is.
 
         `cwd` may be an open folder (Linux): the program starts in that very one, and finds it as its stdin, so that it
         has no input. Nobody has to look into our /proc for it, which is closed to others.
+        With `limits`, it is ended with everything it started once they use more together.
         """
-        program = _encode(argv, env, _ITS_STDIN if isinstance(cwd, int) else cwd, label)
+        if limits is not None and self._portable:
+            self._on_fault(f"`limits` of {label} have no effect: this system does not tell what belongs to a program")
+            limits = None
+        program = _encode(argv, env, _ITS_STDIN if isinstance(cwd, int) else cwd, label, limits)
         async with self._spawning:
             link = self._link(label)
             ours, theirs = _open_pipes(label, large=len(link.wards) < _CHILDREN_WITH_LARGE_PIPES)
@@ -186,7 +203,7 @@ async def _stop_all(link: SupervisorLink) -> None:
         await asyncio.wait([ward.gone for ward in wards], timeout=_CLOSE_TERM_S + 1.0)
 
 
-def _encode(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: str) -> Launch:
+def _encode(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label: str, limits: Limits | None) -> Launch:
     """What exec takes: bytes, none of which may be NUL."""
     if not argv or not argv[0]:
         raise start_failed(label, "no command given", "set `command`")
@@ -202,7 +219,7 @@ def _encode(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, label:
     for name in environment:
         if not name or b"=" in name:
             raise start_failed(label, f"`{os.fsdecode(name)}` cannot be the name of an environment variable")
-    return arguments, environment, folder
+    return arguments, environment, folder, limits and (limits[0], limits[1])
 
 
 def _open_pipes(label: str, *, large: bool) -> tuple[list[int], list[int]]:

@@ -14,9 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from trunkline.links.limit_watch import Limits
     from trunkline.links.platform import Prctl
 
-    Launch = tuple[list[bytes], dict[bytes, bytes], bytes | None]  # argv, environment, working directory
+    Launch = tuple[list[bytes], dict[bytes, bytes], bytes | None, Limits | None]  # argv, environment, folder, limits
 
 _HIGHEST_OWN_FD = 256  # far above what one thread with a few pipes can reach
 
@@ -40,7 +41,7 @@ def fork_child(launch: Launch, stdio: list[int], prctl: Prctl | None) -> tuple[i
 
 def _become_child(launch: Launch, stdio: list[int], report: int, prctl: Prctl | None, parent: int) -> NoReturn:
     """The forked child's way to its own program. Nothing may escape from here: it would be a second supervisor."""
-    argv, environment, cwd = launch
+    argv, environment, cwd, _ = launch
     step = "exec"
     try:
         os.setsid()

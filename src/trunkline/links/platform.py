@@ -19,6 +19,7 @@ TAG = "TRUNKLINE_CHILD"
 """The environment variable that says which child a process came from: `RUN.CHILD`, after those of outer gateways."""
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUND_PAUSE_S = 0.01
@@ -73,7 +74,7 @@ def process_table() -> dict[int, Process]:
 
 def read_process(pid: int) -> Process | None:
     """One process as it is now; None when there is no such process."""
-    line = _read_proc(f"/proc/{pid}/stat")
+    line = read_proc(f"/proc/{pid}/stat")
     if not line:
         return None
     # The command's name may hold anything, so the fields are counted from its closing parenthesis.
@@ -87,7 +88,7 @@ def read_process(pid: int) -> Process | None:
 def tag_of(pid: int, within: int = sys.maxsize) -> str:
     """The tag in a process's environment; empty when it has none, or none within so many bytes, or hides it."""
     prefix = TAG.encode() + b"="
-    environment = _read_proc(f"/proc/{pid}/environ", within)
+    environment = read_proc(f"/proc/{pid}/environ", within)
     if len(environment) >= within:
         environment = environment.rpartition(b"\0")[0]  # the last entry may be cut
     for entry in environment.split(b"\0"):
@@ -96,7 +97,7 @@ def tag_of(pid: int, within: int = sys.maxsize) -> str:
     return ""
 
 
-def _read_proc(path: str, most: int = sys.maxsize) -> bytes:
+def read_proc(path: str, most: int = sys.maxsize) -> bytes:
     """One file of /proc, not much more than `most` of it; empty when its process ended or hides it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -209,6 +210,10 @@ class Prctl:
         self._call.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
         self._name = ctypes.create_string_buffer(b"trunkline-super")  # 15 characters at most
         self._name_at = ctypes.addressof(self._name)
+
+    def hide(self) -> None:
+        """Keep other processes of the same user from this one's memory, files and environment. An exec ends it."""
+        self._call(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
     def become_subreaper(self) -> None:
         """From now on, orphans below this process become its children instead of init's."""

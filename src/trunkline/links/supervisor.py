@@ -23,6 +23,7 @@ if __name__ == "__main__":  # started by its path, without site-packages
 
 from trunkline.links.control import Inbox, Outbox, close_all
 from trunkline.links.launch import fork_child
+from trunkline.links.limit_watch import LimitWatch
 from trunkline.links.platform import Prctl, kill_run, signal_group
 from trunkline.links.tree_removal import is_folder_of_ours, remove_tree
 from trunkline.links.trees import NEVER, Descendants, Groups, Tree
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from trunkline.links.control import Received
     from trunkline.links.launch import Launch
+    from trunkline.links.limit_watch import Exceeded
 
 LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
 LOOK_PAUSE_S = 0.05  # meanwhile, between two looks at what is left
@@ -56,12 +58,14 @@ class Supervisor:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
         self._census = Groups(self._trees) if portable else Descendants(run, self._trees)
+        self._limits = LimitWatch(self._census, self._trees, self._end_over_limits)
         self._ended = False
 
     # --- the loop
 
     def run(self) -> None:
         if self._prctl is not None:
+            self._prctl.hide()  # all that children are started with passes through here
             self._prctl.become_subreaper()
             self._prctl.set_name()
         self._watch(self._control.fileno(), self._read_requests)
@@ -79,9 +83,12 @@ class Supervisor:
         for tree in list(self._trees.values()):
             if tree.due <= now:
                 self._advance(tree, now)
+        if self._limits.due <= now:
+            self._limits.look()
 
     def _timeout_ms(self) -> float | None:
         due = min((tree.due for tree in self._trees.values()), default=NEVER)
+        due = min(due, self._limits.due)
         return None if due == NEVER else max(0.0, (due - time.monotonic()) * 1000 + 1)
 
     def _watch(self, fd: int, handler: Callable[[], None]) -> None:
@@ -165,6 +172,8 @@ class Supervisor:
         tree = Tree(child, leader, exec_pipe)
         self._trees[child] = self._leaders[leader] = tree
         self._watch(exec_pipe, lambda: self._exec_ended(tree))
+        if launch[3] is not None:
+            self._limits.watch(child, launch[3])
 
     def _exec_ended(self, tree: Tree) -> None:
         """The pipe closes by a successful exec, and brings the reason of a failed one."""
@@ -234,6 +243,12 @@ class Supervisor:
         tree = self._trees.get(child)
         if tree is not None:
             self._start_killing(tree, time.monotonic())
+
+    def _end_over_limits(self, tree: Tree, exceeded: Exceeded) -> None:
+        """At once, and its group first, in one step: it may be starting processes without end."""
+        self._tell("over", tree.id, exceeded)
+        signal_group(tree.leader, signal.SIGKILL)
+        self._start_killing(tree, time.monotonic())
 
     def _advance(self, tree: Tree, now: float) -> None:
         if tree.phase == "closing":

@@ -39,6 +39,30 @@ class StartFailure(NamedTuple):
     number: int
 
 
+class Limits(NamedTuple):
+    """What a child may use together with everything it started; 0 where there is no bound."""
+
+    memory_bytes: int = 0
+    processes: int = 0
+
+
+class Exceeded(NamedTuple):
+    """Of what a child had more than its limits, how much that was, and how much it may have."""
+
+    what: str
+    used: int
+    allowed: int
+
+    def __str__(self) -> str:
+        if self.what == "memory":
+            return f"used {_mebibytes(self.used)} MB of memory, and `limits.memory_mb` is {_mebibytes(self.allowed)}"
+        return f"had {self.used:,} processes, and `limits.processes` is {self.allowed:,}"
+
+
+def _mebibytes(count: int) -> str:
+    return f"{-(-count >> 20):,}"
+
+
 class Held(NamedTuple):
     """A folder that the supervisor removes at the end: where it is, and which one it is."""
 
@@ -58,12 +82,13 @@ class Guarded(NamedTuple):
 class Ward:
     """What the supervisor has said about one child so far."""
 
-    __slots__ = ("exited", "gone", "id", "pid", "started", "tag")
+    __slots__ = ("exceeded", "exited", "gone", "id", "pid", "started", "tag")
 
     def __init__(self, id: int, tag: str, loop: asyncio.AbstractEventLoop) -> None:  # noqa: A002 (it is the child's id)
         self.id = id
         self.tag = tag
         self.pid = 0
+        self.exceeded: Exceeded | None = None
         self.started: asyncio.Future[StartFailure | None] = loop.create_future()
         self.exited: asyncio.Future[int] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
@@ -101,8 +126,8 @@ class SupervisorLink:
         ward = Ward(self._next_id, make_tag(self.run, self._next_id), self._loop)
         self._next_id += 1
         self.wards[ward.id] = ward
-        argv, environment, cwd = program
-        self._send(("spawn", ward.id, (argv, environment | {TAG.encode(): ward.tag.encode()}, cwd)), descriptors)
+        argv, environment, *rest = program
+        self._send(("spawn", ward.id, (argv, environment | {TAG.encode(): ward.tag.encode()}, *rest)), descriptors)
         return ward
 
     def stop(self, ward: Ward, *, close_s: float, term_s: float) -> None:
@@ -184,6 +209,8 @@ class SupervisorLink:
         if verb == "started":
             ward.pid = value
             _settle(ward.started, None)
+        elif verb == "over":
+            ward.exceeded = Exceeded(*value)
         elif verb == "exited":
             _settle(ward.exited, value)
         elif verb == "failed":

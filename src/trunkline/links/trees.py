@@ -76,6 +76,17 @@ class Descendants:
             signal_processes(members, number)
         return bool(members) or not certain
 
+    def members(self) -> dict[int, list[Process]]:
+        """The processes of every tree that are alive now."""
+        table = process_table()
+        own = os.getpid()
+        tops: dict[int, list[Process]] = {}
+        for process in table.values():
+            owner = self._owner(process) if process.parent == own else None
+            if owner is not None:
+                tops.setdefault(owner, []).append(process)
+        return {owner: with_descendants(processes, table) for owner, processes in tops.items()}
+
     def kill_everything(self) -> None:
         table = process_table()
         own = os.getpid()
@@ -136,6 +147,10 @@ class Groups:
         if signal_group(tree.leader, number):
             return True
         return tree.leader_alive and signal_process(tree.leader, number)  # it has not made its group yet
+
+    def members(self) -> dict[int, list[Process]]:
+        """Nobody tells."""
+        return {}
 
     def kill_everything(self) -> None:
         for tree in self._trees.values():

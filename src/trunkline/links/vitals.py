@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, Problem
-from trunkline.core.source import Health, State
+from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_OVER_LIMITS, Problem
+from trunkline.core.source import Health, Sink, State
 
 _SOON_S: Final = 1.0
+
+
+def warn_if_over_limits(sink: Sink | None, lost: asyncio.Future[Problem]) -> None:
+    """A line in the log for a server that we ended, also for one of a single client, whose health nobody sees."""
+    if sink is not None and lost.result().code is SOURCE_OVER_LIMITS:
+        sink.note("warning", f"{SOURCE_OVER_LIMITS}: {lost.result().message}")
 
 
 class Vitals:
@@ -53,6 +60,8 @@ class Vitals:
 
     def _report_problem(self, state: State, problem: Problem, tail: str, restarts: int = 0) -> None:
         reason = problem.message.removeprefix(f"Server {self._source}: ")
+        if problem.code is SOURCE_OVER_LIMITS:
+            reason = f"{problem.code}: {reason}"
         tail = tail or problem.stderr_tail or self.health.stderr_tail
         self._tell(
             replace(

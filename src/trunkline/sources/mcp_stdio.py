@@ -11,6 +11,7 @@ from trunkline.links.mcp.handshake import Session, shake_hands
 from trunkline.links.mcp.source import McpSource, Tuning
 from trunkline.links.mcp.stdio_lane import open_stdio_lane
 from trunkline.links.parts import Parts
+from trunkline.sources.process_limits import limits_of
 from trunkline.sources.sections import McpStdioSection
 from trunkline.wire.mcp.versions import Era
 
@@ -28,6 +29,7 @@ def build(name: str, section: McpStdioSection, parts: Parts) -> Source:
                 [section.command, *section.args],
                 env=environment,
                 cwd=None if section.cwd is None else str(section.cwd),
+                limits=limits_of(section.limits),
                 limit_bytes=parts.message_bytes,
                 redact=parts.redact,
             )

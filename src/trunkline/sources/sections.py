@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from trunkline.config.reader import Reader
-from trunkline.config.section import key
-from trunkline.config.shapes import Choice, FilePath, JsonSchema, ListOf, MapOf, Shape, Text, Variables
+from trunkline.config.section import Inner, Section, key
+from trunkline.config.shapes import Choice, FilePath, Integer, JsonSchema, ListOf, MapOf, Shape, Text, Variables
 from trunkline.config.sources import NOTHING, SourceSection
 from trunkline.config.tree import Items, Node, Scalar
 from trunkline.core.errors import BAD_VALUE
@@ -87,6 +87,15 @@ def _wrong_with_header_value(value: str) -> str | None:
     return None if _HEADER_VALUE.match(value) else "A header's value is one line of plain characters"
 
 
+class ProcessLimits(Section):
+    """What a program may use together with everything it starts."""
+
+    memory_mb: int | None = key(
+        Integer(minimum=1), default=None, doc="Memory in megabytes, what is shared counted once; any if not given"
+    )
+    processes: int | None = key(Integer(minimum=1), default=None, doc="Number of processes; any if not given")
+
+
 class ProgramSection(SourceSection):
     """What is said of every program that we start."""
 
@@ -101,6 +110,11 @@ class ProgramSection(SourceSection):
     cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in; ours if not given")
     inherit_env: tuple[str, ...] | str = key(
         NamesOrAll(), default=(), doc="Our environment variables the program gets besides the usual ones, or `all`"
+    )
+    limits: ProcessLimits = key(
+        Inner(ProcessLimits),
+        default=ProcessLimits(),
+        doc="What it may use together with everything it starts; more ends it, and it is started again (Linux)",
     )
 
 

@@ -150,3 +150,8 @@ def test_entries_of_the_wrong_shape_are_refused() -> None:
     assert codes(load_text("mcpServers: []")) == ["TL103"]
     assert codes(load_text("mcpServers: {a: npx}")) == ["TL103"]
     assert codes(load_text("mcpServers:")) == []
+
+
+def test_a_key_of_ours_that_only_programs_have_is_not_taken_for_a_clients() -> None:
+    for key in ("limits: {memory_mb: 5}", "inherit_env: all", "kind: mcp_stdio"):
+        assert codes(load_text(entry(f"command: x, {key}"))) == ["TL102"], key

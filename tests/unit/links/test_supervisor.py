@@ -214,7 +214,8 @@ def bare_supervisor():
 def launch_sleep(channel: socket.socket) -> tuple[Inbox, int]:
     outbox, inbox = Outbox(channel), Inbox(channel)
     outbox.put(
-        ("spawn", 1, ([b"sleep", b"1000"], dict(os.environb), None)), [os.open(os.devnull, os.O_RDWR) for _ in "012"]
+        ("spawn", 1, ([b"sleep", b"1000"], dict(os.environb), None, None)),
+        [os.open(os.devnull, os.O_RDWR) for _ in "012"],
     )
     assert outbox.flush()
     [(verb, child, pid, _)] = wait_until(inbox.read, "it is started")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.support.config_files import codes, load_text, settings_of
 
+from trunkline.links.supervisor_link import Limits
+from trunkline.sources.process_limits import limits_of
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
 
 
@@ -52,6 +54,20 @@ def test_inherited_variables_are_named_or_all() -> None:
         assert section.inherit_env == read
     assert codes(load_text(stdio("command: x, inherit_env: some"))) == ["TL104"]
     assert codes(load_text(stdio("command: x, inherit_env: true"))) == ["TL103"]
+
+
+def test_limits_are_whole_numbers_and_none_unless_they_are_given() -> None:
+    for written, limits in (
+        ("{}", None),
+        ("{memory_mb: 512}", Limits(memory_bytes=512 << 20)),
+        ("{memory_mb: 512, processes: 20}", Limits(memory_bytes=512 << 20, processes=20)),
+    ):
+        section = settings_of(load_text(stdio(f"command: x, limits: {written}"))).sources["a"]
+        assert isinstance(section, McpStdioSection)
+        assert limits_of(section.limits) == limits
+    assert codes(load_text(stdio("command: x, limits: {memory_mb: 0}"))) == ["TL104"]
+    assert codes(load_text(stdio("command: x, limits: {processes: 1.5}"))) == ["TL103"]
+    assert codes(load_text(stdio("command: x, limits: {memory: 5}"))) == ["TL102"]
 
 
 def test_wrong_values_of_a_command_are_refused() -> None:

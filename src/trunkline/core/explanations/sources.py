@@ -73,6 +73,19 @@ SOURCES: Final = {
             "check the address; `curl URL` with `/healthz` in place of `/mcp` must answer",
         ),
     ),
+    "TL208": Explanation(
+        "The server, together with everything it started, used more than its `limits` allow, and was ended. Calls that "
+        "it was working on may have been carried out. It is started again as after a crash.",
+        (
+            "a leak, or a request that needs far more memory than others",
+            "`limits` that are too small for what the server does; the message has both figures",
+            "a server that starts processes and never ends them",
+        ),
+        (
+            "raise `limits: {memory_mb, processes}` of the source, or leave them out",
+            "look at what the server was asked to do: `trunkline servers` shows its last words",
+        ),
+    ),
     "TL209": Explanation(
         "The source needs a part that is not installed on this machine, so it is down, or refuses what needs it. All "
         "others work. A warning where it works without that part.",

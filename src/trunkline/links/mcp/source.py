@@ -30,7 +30,7 @@ from trunkline.links.mcp.questions import refuse_nobody
 from trunkline.links.mcp.stdio_lane import StdioLane
 from trunkline.links.mcp.task_watches import TaskWatches
 from trunkline.links.mcp.watches import Home, Watches
-from trunkline.links.vitals import Vitals
+from trunkline.links.vitals import Vitals, warn_if_over_limits
 from trunkline.wire.mcp.capabilities import NOTHING, askable
 from trunkline.wire.mcp.versions import Era
 
@@ -254,6 +254,7 @@ class McpSource:
 
     async def _furnish(self, session: Session) -> None:
         session.lane.on_notification = partial(self._heard, session.lane)
+        session.lane.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
         if isinstance(session.lane, HttpLane):
             session.lane.take_back = self._take_back
             session.lane.mirror_again = self._mirror_again

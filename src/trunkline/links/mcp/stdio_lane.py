@@ -10,10 +10,11 @@ from time import monotonic
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Request
-from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Problem
-from trunkline.links.child_output import PipeReader, StderrTail, exit_reason, stderr_hint
+from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Code, Problem
+from trunkline.links.child_output import PipeReader, StderrTail, end_of, stderr_hint
 from trunkline.links.children import Child, Children
 from trunkline.links.mcp.lane import Count, Lane
+from trunkline.links.supervisor_link import Limits
 from trunkline.wire.jsonrpc import readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
@@ -185,7 +186,8 @@ class StdioLane(Lane):
         await asyncio.wait([self.child.exited], timeout=_EXIT_WAIT_S)
         await self._read_to_end()
         tail = self.stderr_tail()
-        problem = self.problem(SOURCE_LOST, self._exit_reason(), hint=stderr_hint(tail))
+        code, reason = self._end_reason()
+        problem = self.problem(code, reason, hint=stderr_hint(tail))
         self.lose(replace(problem, stderr_tail=tail))
 
     async def _read_to_end(self) -> None:
@@ -195,11 +197,11 @@ class StdioLane(Lane):
             self._read_some = False
             await asyncio.wait([self._output_ended], timeout=_EXIT_WAIT_S)
 
-    def _exit_reason(self) -> str:
+    def _end_reason(self) -> tuple[Code, str]:
         exited = self.child.exited
         if not exited.done() or exited.cancelled():
-            return "closed its output" if self._output_ended.done() else "closed its input"
-        return exit_reason(exited.result())
+            return SOURCE_LOST, "closed its output" if self._output_ended.done() else "closed its input"
+        return end_of(self.child)
 
     async def close(self) -> None:
         """End the conversation and the whole process tree."""
@@ -242,10 +244,11 @@ async def open_stdio_lane(
     *,
     env: Mapping[str, str],
     cwd: str | None,
+    limits: Limits | None = None,
     limit_bytes: int,
     redact: Callable[[str], str],
 ) -> StdioLane:
-    child = await children.spawn(argv, env=env, cwd=cwd, label=source)
+    child = await children.spawn(argv, env=env, cwd=cwd, label=source, limits=limits)
     lane = StdioLane(source, count, child, limit_bytes=limit_bytes, redact=redact)
     # It takes a few turns of the loop. Cancelled in the middle it would leave pipes that nobody owns.
     connecting = asyncio.ensure_future(lane.connect())

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from trunkline.core.errors import GatewayError
-from trunkline.links.child_output import PipeReader, StderrTail, exit_reason, harmless, stderr_hint
+from trunkline.core.errors import SOURCE_OVER_LIMITS, GatewayError
+from trunkline.links.child_output import PipeReader, StderrTail, end_of, harmless, stderr_hint
 from trunkline.links.children import Child, Children
 from trunkline.links.plugin.handshake import Refused, looks_like_handshake, read_handshake, target_of
 from trunkline.links.plugin.socket_folder import SocketFolder
 from trunkline.links.start_problem import start_failed
+from trunkline.links.supervisor_link import Limits
 from trunkline.wire.lines import LineFramer, LineTooLong
 from trunkline.wire.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
 
@@ -68,7 +69,9 @@ class PluginProcess:
     async def ended(self, when: str) -> GatewayError:
         """For a process that has exited. Its last words may still be in the pipe."""
         await asyncio.sleep(_LAST_WORDS_S)
-        return self.failed(f"{exit_reason(self.child.exited.result())} {when}", stderr_hint(str(self.tail)))
+        code, reason = end_of(self.child)
+        error = self.failed(f"{reason} {when}", stderr_hint(str(self.tail)))
+        return GatewayError(replace(error.problem, code=code)) if code is SOURCE_OVER_LIMITS else error
 
     def failed(self, reason: str, hint: str = "") -> GatewayError:
         tail = str(self.tail)
@@ -125,12 +128,13 @@ async def start_process(
     *,
     env: Mapping[str, str],
     cwd: str | None,
+    limits: Limits | None,
     count: Callable[[str, int], None],
     redact: Callable[[str], str],
 ) -> PluginProcess:
     folder = SocketFolder(name)
     try:
-        child = await children.spawn(argv, env=_environment(env, folder.path), cwd=cwd, label=name)
+        child = await children.spawn(argv, env=_environment(env, folder.path), cwd=cwd, label=name, limits=limits)
     except BaseException:
         folder.remove()
         raise

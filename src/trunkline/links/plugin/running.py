@@ -13,13 +13,14 @@ from trunkline.core.errors import (
     INVALID_PARAMS,
     REQUEST_TOO_LARGE,
     SOURCE_LOST,
+    SOURCE_OVER_LIMITS,
     SOURCE_PROTOCOL,
     Code,
     GatewayError,
     Phase,
     Problem,
 )
-from trunkline.links.child_output import exit_reason, harmless, stderr_hint
+from trunkline.links.child_output import end_of, harmless, stderr_hint
 from trunkline.links.plugin.channel import PluginChannel
 from trunkline.links.plugin.process import PluginProcess
 from trunkline.links.plugin.results import BadData, result_from
@@ -209,10 +210,8 @@ class RunningPlugin:
     async def _see_off(self) -> None:
         """It ended by itself. An answer and its last words may still be on their way."""
         await asyncio.sleep(_LAST_WORDS_S)
-        exited = self._process.child.exited
-        reason = "has ended" if exited.cancelled() else exit_reason(exited.result())
         tail = str(self._process.tail)
-        problem = self._problem(SOURCE_LOST, reason)
+        problem = self._problem(*end_of(self._process.child))
         self.lose(replace(problem, hint=stderr_hint(tail), stderr_tail=tail))
 
     def lose(self, problem: Problem) -> None:
@@ -257,7 +256,9 @@ class RunningPlugin:
 
     def _problem(self, code: Code, reason: str) -> Problem:
         message = f"Server {self._name}: {self._shown(reason)}"
-        return Problem(code=code, message=message, source=self._name, retryable=code is SOURCE_LOST)
+        return Problem(
+            code=code, message=message, source=self._name, retryable=code in (SOURCE_LOST, SOURCE_OVER_LIMITS)
+        )
 
     def _shown(self, text: str) -> str:
         return harmless(text, self._redact)[:_SHOWN_CHARACTERS]

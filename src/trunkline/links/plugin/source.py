@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from trunkline.core.call import Call, Failure
@@ -15,7 +16,7 @@ from trunkline.links.plugin.operations import tools_of
 from trunkline.links.plugin.running import RunningPlugin
 from trunkline.links.plugin.start import Launch, Start
 from trunkline.links.plugin.waiting import Waiting
-from trunkline.links.vitals import Vitals
+from trunkline.links.vitals import Vitals, warn_if_over_limits
 from trunkline.wire.jsonrpc import encode
 
 PROBE_EVERY_S: Final = 30.0
@@ -90,6 +91,7 @@ class PluginSource(ToolsOnly):
     def _went_up(self, plugin: RunningPlugin) -> None:
         self._plugin = plugin
         plugin.take_back = self.submit
+        plugin.lost.add_done_callback(partial(warn_if_over_limits, self._sink))
         self._backoff.up()
         self._is_well()
         self._release_parked(up=True)

@@ -14,6 +14,7 @@ from trunkline.links.plugin.grpc_library import load_grpc
 from trunkline.links.plugin.process import PluginProcess, start_process
 from trunkline.links.plugin.running import RunningPlugin
 from trunkline.links.start_problem import start_failed
+from trunkline.links.supervisor_link import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Launch:
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None
+    limits: Limits | None = None
     config: Mapping[str, bytes]
     timeout_s: float
 
@@ -60,6 +62,7 @@ class Start:
             launch.argv,
             env=launch.env,
             cwd=launch.cwd,
+            limits=launch.limits,
             count=self._count,
             redact=parts.redact,
         )

@@ -15,6 +15,7 @@ def build(name: str, section: PluginSection, parts: Parts) -> Source:
     from trunkline.links.environment import child_environment
     from trunkline.links.plugin.source import PluginSource
     from trunkline.links.plugin.start import Launch
+    from trunkline.sources.process_limits import limits_of
     from trunkline.wire.jsonrpc import encode
 
     inherit = cast(tuple[str, ...] | Literal["all"], section.inherit_env)
@@ -22,6 +23,7 @@ def build(name: str, section: PluginSection, parts: Parts) -> Source:
         argv=[section.command, *section.args],
         env=child_environment(parts.environ, extra=section.env, inherit=inherit),
         cwd=None if section.cwd is None else str(section.cwd),
+        limits=limits_of(section.limits),
         config={key: encode(value) for key, value in section.config.items()},
         timeout_s=section.start_timeout,
     )

@@ -1,0 +1,85 @@
+"""What a child may use together with everything it started: memory and processes, looked at again and again.
+
+Loaded by the supervisor only, so it stays with light imports.
+"""
+
+from __future__ import annotations
+
+import time
+
+from trunkline.links.platform import read_proc
+from trunkline.links.trees import NEVER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trunkline.links.platform import Process
+    from trunkline.links.trees import Descendants, Groups, Tree
+
+    Limits = tuple[int, int]  # bytes of memory and number of processes; 0 for any
+    Exceeded = tuple[str, int, int]  # of what, how much there was, how much there may be
+
+LOOK_PAUSE_S = 0.25
+_REST = 20  # a look costs at most one part in so many of this process's time
+
+
+class LimitWatch:
+    """Those children whose use is bounded. `on_exceeded` hears of one that is over its bounds."""
+
+    def __init__(
+        self, census: Descendants | Groups, trees: dict[int, Tree], on_exceeded: Callable[[Tree, Exceeded], None]
+    ) -> None:
+        self.due = NEVER
+        """When to look again."""
+        self._census = census
+        self._trees = trees
+        self._on_exceeded = on_exceeded
+        self._limits: dict[int, Limits] = {}
+
+    def watch(self, child: int, limits: Limits) -> None:
+        self._limits[child] = limits
+        self.due = min(self.due, time.monotonic() + LOOK_PAUSE_S)
+
+    def look(self) -> None:
+        began = time.monotonic()
+        self._limits = {child: limits for child, limits in self._limits.items() if child in self._trees}
+        if not self._limits:
+            self.due = NEVER
+            return
+        members = self._census.members()
+        for child, limits in self._limits.items():
+            tree = self._trees[child]
+            exceeded = _exceeded(members.get(child, ()), limits) if tree.phase == "running" else None
+            if exceeded is not None:
+                self._on_exceeded(tree, exceeded)
+        now = time.monotonic()
+        self.due = now + max(LOOK_PAUSE_S, _REST * (now - began))
+
+
+def _exceeded(members: Sequence[Process], limits: Limits) -> Exceeded | None:
+    memory_bytes, processes = limits
+    if processes and len(members) > processes:
+        return "processes", len(members), processes
+    # What is resident counts shared pages once for each process, and is cheap to learn: the true sum is never more.
+    if memory_bytes and sum(map(_resident, members)) > memory_bytes:
+        used = sum(map(_proportional, members))
+        if used > memory_bytes:
+            return "memory", used, memory_bytes
+    return None
+
+
+def _resident(process: Process) -> int:
+    return _sum_of(read_proc(f"/proc/{process.pid}/status"), b"VmRSS:", b"VmSwap:")
+
+
+def _proportional(process: Process) -> int:
+    """With its part of what it shares. A process that hides that counts with all that is resident."""
+    report = read_proc(f"/proc/{process.pid}/smaps_rollup")
+    return _sum_of(report, b"Pss:", b"SwapPss:") if report else _resident(process)
+
+
+def _sum_of(report: bytes, *names: bytes) -> int:
+    """Bytes, from lines like `Pss:    1234 kB`."""
+    lines = (line.split() for line in report.splitlines() if line.startswith(names))
+    return sum(int(fields[1]) << 10 for fields in lines)

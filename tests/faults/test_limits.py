@@ -1,0 +1,90 @@
+"""Servers that take more of the machine than their `limits` allow: they are ended, it is told, and they come back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support import prying_server
+from tests.support.answers import Answer
+from tests.support.child_trees import new_mark, survivors
+from tests.support.client import Client
+from tests.support.gateway import Gateway
+from tests.support.lasting import lasting, visiting
+from tests.support.plugin_rig import jobs_entry
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits need /proc")
+OVER = "TL208"
+
+
+MARK = new_mark()
+
+
+def greedy(name: str, limits: dict[str, int], **keys: Any) -> dict[str, dict[str, Any]]:
+    args = [prying_server.__file__, f"{MARK}-{name}"]
+    return {name: {"kind": "mcp_stdio", "command": sys.executable, "args": args, "limits": limits, **keys}}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    small = {"memory_mb": 150, "processes": 8}
+    sources = greedy("shared", small, sessions="shared") | greedy("own", small) | greedy("free", {})
+    sources |= jobs_entry(limits={"memory_mb": 8})
+    folder = tmp_path_factory.mktemp("limits")
+    with lasting(Gateway(folder, sources, meta_tools=True)) as gateway:
+        yield gateway
+
+
+def code(answer: Answer) -> str:
+    return answer.error["data"]["code"]
+
+
+async def pid_of(client: Client, server: str) -> str:
+    """Of a server that answers; empty where it does not."""
+    answer = await client.call(f"{server}_eat", {"mb": 1})
+    return "" if answer.failed else answer.text
+
+
+async def test_a_server_that_takes_too_much_memory_is_ended_and_told_and_comes_back(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        before = await pid_of(client, "shared")
+        lost = await client.call("shared_eat", {"mb": 300, "then_s": 600})
+        assert (code(lost), lost.error["data"]["executed"]) == (OVER, "unknown")
+        assert "`limits.memory_mb` is 150" in lost.error["message"]
+        assert await until(lambda: pid_of(client, "shared"), "it is up again") != before
+        told = (await client.call("server_health", {"server": "shared"})).text
+        assert OVER in told, "the health says so although it is up again"
+    assert any(OVER in line and '"warning"' in line for line in gateway.log.splitlines())
+
+
+async def test_a_server_that_starts_too_many_processes_is_ended_with_all_of_them(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        lost = await client.call("own_spread", {"processes": 30, "then_s": 600})
+        assert code(lost) == OVER
+        assert "`limits.processes` is 8" in lost.error["message"]
+        await until(lambda: pid_of(client, "own"), "the next call has a server again")
+        await until(lambda: len(survivors(f"{MARK}-own")) <= 2, "what it had started is gone")  # for all, for this one
+    assert any(OVER in line and "own" in line for line in gateway.log.splitlines())
+
+
+async def test_memory_that_processes_share_counts_once(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        asked = {"mb": 60, "processes": 6, "then_s": 1.5}  # resident in all of them together: more than 400
+        assert (await client.call("own_share", asked)).text.isdigit()
+
+
+async def test_a_server_without_limits_takes_what_it_likes(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+        assert (await client.call("free_eat", {"mb": 200, "then_s": 1})).text.isdigit()
+
+
+async def test_a_plugin_has_limits_too(gateway: Gateway) -> None:
+    async with visiting(gateway) as client:
+
+        async def told() -> bool:
+            return OVER in (await client.call("server_health", {"server": "jobs"})).text
+
+        await until(told, "it is over its limits as soon as it runs")
