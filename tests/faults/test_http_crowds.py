@@ -222,7 +222,7 @@ async def test_idle_connections_are_closed_before_newcomers_have_to_be_refused(t
 async def test_connections_leave_descriptors_for_servers_and_children_have_their_old_limit(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path)
     with Gateway(tmp_path, server.entry(), prelude="ulimit -Sn 200; ulimit -Hn 256") as gateway:
-        assert '"event":"few_descriptors"' in gateway.log
+        await until(lambda: '"event":"few_descriptors"' in gateway.log, "the operator is told")
         limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
         assert re.search(r"Max open files\s+256\s+256", limits)
         async with connected(gateway.port, 0) as wires, gateway.client() as client:
