@@ -238,6 +238,7 @@ def source_options(name: str, section: SourceSection, origin: str, redact: Redac
         cache=_cache_rules(section),
         guards_paths=section.guard.path_traversal,
         redact=redact,
+        withheld=section.only_by_name.difference(tools.allow),
     )
 
 

@@ -64,7 +64,9 @@ class ToolSelection(Section):
 class Guard(Section):
     """Checks on the arguments of calls."""
 
-    path_traversal: bool = key(Boolean(), default=False, doc="Refuse arguments that climb out of a folder with `..`")
+    path_traversal: bool = key(
+        Boolean(), default=False, doc="Refuse path traversal: arguments that lead out of a folder with `..`"
+    )
 
 
 class Cache(Section):
@@ -91,6 +93,8 @@ class SourceSection(Section):
     kind: ClassVar[str] = ""
     default_timeouts: ClassVar[Mapping[str, float]] = NOTHING
     """Seconds that calls of single tools may take, where the file does not say."""
+    only_by_name: ClassVar[frozenset[str]] = frozenset()
+    """Tools that are offered only where `tools.allow` has their very name: no pattern stands for them."""
 
     enabled: bool = key(Boolean(), default=True, doc="`false` leaves the source out without deleting it")
     prefix: str = key(

@@ -87,7 +87,7 @@ UNKNOWN_PROMPT: Final = _code("TL311", "unknown prompt", jsonrpc=-32602, http=40
 UNKNOWN_RESOURCE: Final = _code("TL312", "unknown resource", jsonrpc=-32602, http=404)
 UNKNOWN_TASK: Final = _code("TL313", "unknown task", jsonrpc=-32602, http=404)
 NOT_ANSWERED: Final = _code("TL314", "client did not answer what the server asked", http=502)
-PATH_TRAVERSAL: Final = _code("TL315", "argument climbs out of a folder", jsonrpc=403, http=400)
+PATH_TRAVERSAL: Final = _code("TL315", "path traversal in an argument", jsonrpc=403, http=400)
 RATE_LIMIT: Final = _code("TL316", "server's calls per second are used up", jsonrpc=429, http=429)
 NO_SESSION_TOKEN: Final = _code("TL317", "no token for this session", jsonrpc=403, http=403)
 NOT_PROVISIONED: Final = _code("TL318", "tool was not provisioned", jsonrpc=-32602, http=400)

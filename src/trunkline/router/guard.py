@@ -1,4 +1,4 @@
-"""The guard before a source: no string that climbs out of a folder passes, however it is written.
+"""The guard before a source: no path traversal passes, however it is written.
 
 It reads the very bytes that are sent, literal by literal, names as well as values: nothing is parsed into a tree that
 another parser could see differently, and nothing is written anew (docs/adr/0020).
@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(_LITERAL.pattern + rb"|[{}\[\],:]", re.DOTALL)
 _IS_NAME: Final = re.compile(rb"\s*:")
 _SHOWN_NAME: Final = re.compile(r"[\w -]{1,40}\Z")
 _SHOWN_CHARACTERS: Final = 120
-_HINT: Final = "name what is meant without `..`, from the folder it is in"
+_HINT: Final = "give the path without `..`, from the folder it is in"
 
 
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
@@ -58,7 +58,7 @@ def _climbs(literal: bytes) -> bool:
 def _problem(call: Call, place: str) -> Problem:
     return Problem(
         code=PATH_TRAVERSAL,
-        message=f"{place} climbs out of a folder",
+        message=f"Path traversal in {place}",
         source=call.source,
         tool=call.tool,
         hint=_HINT,
@@ -69,7 +69,7 @@ def _place(params: bytes, literal: re.Match[bytes]) -> str:
     """Where the string stands, for people; its text is theirs and need not be repeated."""
     path = _path(params, literal.start())
     if _IS_NAME.match(params, literal.end()) is not None:
-        return f"A name in `{path}`" if path else "A name"
+        return f"a name in `{path}`" if path else "a name"
     return f"`{path}`"
 
 

@@ -70,8 +70,9 @@ class SourceOptions:
     """What the router needs to know of a source's configuration.
 
     `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
-    `cache` is None where no result is kept. `guards_paths` refuses arguments that climb out of a folder. `redirect`
-    is set where tools stand for others. `redact` takes secrets out of what the source says.
+    `cache` is None where no result is kept. `guards_paths` refuses path traversal in arguments. `redirect`
+    is set where tools stand for others. `redact` takes secrets out of what the source says. `withheld` are tools it
+    could offer, had `tools.allow` their very names.
     """
 
     rules: NameRules
@@ -86,3 +87,4 @@ class SourceOptions:
     guards_paths: bool = False
     redirect: Redirect | None = None
     redact: Callable[[str], str] = str
+    withheld: frozenset[str] = frozenset()

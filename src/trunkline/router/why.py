@@ -77,7 +77,11 @@ def _candidates(router: Router, name: str) -> list[Gate]:
     if address is not None and address[0] in servers:
         return [servers[address[0]]]
     by_prefix = [gate for gate in servers.values() if _prefix_in(bare, gate)]
-    return by_prefix or [gate for gate in servers.values() if _offers(router.catalog.snapshot(gate.name), bare)]
+    return by_prefix or [
+        gate
+        for gate in servers.values()
+        if bare in gate.options.withheld or _offers(router.catalog.snapshot(gate.name), bare)
+    ]
 
 
 def _prefix_in(name: str, gate: Gate) -> str:
@@ -100,6 +104,9 @@ def _offers(snapshot: Snapshot | None, tool: str) -> bool:
 def _missing(router: Router, gate: Gate, tool: str) -> Finding:
     """Why this server does not give this tool."""
     snapshot, rules = router.catalog.snapshot(gate.name), gate.options.rules
+    if tool in gate.options.withheld:
+        what = f"Server `{gate.name}` offers `{tool}` only where `tools.allow` has its very name, not a pattern"
+        return _finding(what, f'write `tools: {{allow: ["*", {tool}]}}` for `{gate.name}` if clients may have it')
     if snapshot is None or gate.health.state == "disabled":
         return _state(gate)
     if _offers(snapshot, tool) and not rules.shows(tool):

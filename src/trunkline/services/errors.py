@@ -1,7 +1,7 @@
 """What can go wrong with a call of a service's tool.
 
 ServiceError
-├── PathTraversalError          an argument climbs out of a folder; nothing was sent
+├── PathTraversalError          path traversal in an argument; nothing was sent
 ├── ServiceNotFoundError        nobody knows the service; nothing was sent
 └── ToolExecutionError          no result came back
     └── SessionTokenNotFoundError   the session has no token; nothing was sent
@@ -18,7 +18,7 @@ class PathTraversalError(ServiceError):
     """`path` says where in the arguments, as `args.files[0]`; the text itself is not repeated."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"`{path}` climbs out of a folder")
+        super().__init__(f"Path traversal in `{path}`")
         self.path = path
 
 

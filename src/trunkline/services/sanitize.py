@@ -12,7 +12,7 @@ from trunkline.services.errors import PathTraversalError
 
 
 def sanitize_tool_args(args: Mapping[str, Any]) -> None:
-    """Raise PathTraversalError where a string anywhere in `args`, name or value, climbs out of a folder.
+    """Raise PathTraversalError where a string anywhere in `args`, name or value, leads out of a folder.
 
     What is looked at is what would be sent: an enum's value, a date's text. Raises TypeError for what JSON cannot say.
     """

@@ -76,6 +76,17 @@ async def test_a_slip_of_the_keyboard_is_told_with_what_was_meant(tmp_path: Path
     assert "git_log" in told(desk, name)["similar"]
 
 
+@pytest.mark.parametrize("name", ["Bash", "files.Bash", "files_Bash"])
+async def test_a_tool_that_is_offered_only_by_its_name_says_so(tmp_path: Path, name: str) -> None:
+    desk = Desk(tmp_path)
+    desk.add("files", "Read", withheld=frozenset({"Bash"}))
+    desk.add("other", "Read")
+    assert findings(desk, name) == [
+        "Server `files` offers `Bash` only where `tools.allow` has its very name, not a pattern"
+    ]
+    assert "tools.allow" not in findings(desk, "other.Bash")[0]
+
+
 async def test_one_tool_is_not_many(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.add("git", "log")

@@ -119,8 +119,8 @@ CALLS: Final = {
         ("call the tool again, and answer what it asks", "use a tool or a client that needs no such answer"),
     ),
     "TL315": Explanation(
-        "An argument of the call climbs out of a folder with `..`, written plainly or hidden by an encoding, and the "
-        "source is guarded against that. Nothing was sent: the tool did not run.",
+        "An argument of the call leads out of a folder with `..` (path traversal), written plainly or hidden by an "
+        "encoding, and the source is guarded against that. Nothing was sent: the tool did not run.",
         (
             "a relative path like `../other`",
             "a path with `%2e%2e`, full-width dots or a NUL character",

@@ -135,11 +135,16 @@ class _Pages:
             size_bytes += len(raw)
             if cursor is None:
                 return
-            if cursor in seen or items > MAX_ITEMS or size_bytes > MAX_BYTES:
-                break
+            reason = _reason_to_stop(cursor in seen, number + 1, items, size_bytes)
+            if reason:
+                self._cut(reason, items)
+                return
             seen.add(cursor)
+
+    def _cut(self, reason: str, items: int) -> None:
         kind = self.kind
-        self.warnings.append(f"its `{kind.method}` does not end; the first {items} {kind.noun}s were taken")
+        # first: of many warnings only the beginning is told
+        self.warnings.insert(0, f"its `{kind.method}` was cut after {items:,} {kind.noun}s: {reason}")
 
     async def _page(self, cursor: str | None) -> bytes | None:
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
@@ -160,6 +165,21 @@ class _Pages:
         except (msgspec.MsgspecError, RecursionError) as error:
             reason = f"its `{self.kind.method}` is not valid: {error}"
             raise GatewayError(self._lane.problem(SOURCE_PROTOCOL, reason)) from None
+
+
+def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) -> str:
+    """Why no further page of a list is asked for; empty where the next one is."""
+    if seen_before:
+        return "it gave the same cursor twice, so it would never end"
+    if items > MAX_ITEMS:
+        limit = f"{MAX_ITEMS:,} entries"
+    elif size_bytes > MAX_BYTES:
+        limit = f"{MAX_BYTES:,} bytes"
+    elif pages == MAX_PAGES:
+        limit = f"{MAX_PAGES} pages"
+    else:
+        return ""
+    return f"{limit} are the limit for one list; let the server list fewer, or split it into several"
 
 
 def _unknown_method(outcome: Outcome) -> bool:

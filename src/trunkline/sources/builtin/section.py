@@ -26,6 +26,7 @@ class BuiltinSection(SourceSection):
     kind: ClassVar[str] = "builtin"
     default_timeouts: ClassVar[Mapping[str, float]] = {BASH: LONGEST_COMMAND_S + _TO_ANSWER_S}
     """Each command has a timeout of its own, which its caller chooses."""
+    only_by_name: ClassVar[frozenset[str]] = frozenset({BASH})
 
     root: Path = key(FilePath(), doc="The folder that the tools work in and never leave")
     sandbox: SandboxSettings = key(
@@ -41,7 +42,7 @@ class BuiltinSection(SourceSection):
 
     @property
     def runs_commands(self) -> bool:
-        """Bash is there only where somebody wrote its name: no pattern stands for it."""
+        """Bash is there only where somebody wrote its name."""
         return BASH in self.tools.allow
 
     def with_commands(self) -> BuiltinSection:

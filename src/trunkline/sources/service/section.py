@@ -50,7 +50,9 @@ class DeclaredTool(Section):
 class ServiceGuard(Guard):
     """Checks on the arguments of calls to a service."""
 
-    path_traversal: bool = key(Boolean(), default=True, doc="Refuse arguments that climb out of a folder with `..`")
+    path_traversal: bool = key(
+        Boolean(), default=True, doc="Refuse path traversal: arguments that lead out of a folder with `..`"
+    )
 
 
 class ServiceSection(SourceSection):

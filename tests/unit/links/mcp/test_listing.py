@@ -79,7 +79,7 @@ async def test_a_null_cursor_ends_the_list() -> None:
 async def test_a_list_that_goes_in_circles_is_cut_and_reported() -> None:
     snapshot = await snapshot_of(b'{"tools":[{"name":"a"}],"nextCursor":"again"}')
     assert names(snapshot) == ["a"]
-    assert any("does not end" in warning for warning in snapshot.warnings)
+    assert any("same cursor twice" in warning for warning in snapshot.warnings)
 
 
 async def test_a_list_without_end_is_cut_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,13 +87,22 @@ async def test_a_list_without_end_is_cut_and_reported(monkeypatch: pytest.Monkey
     pages = [b'{"tools":[{"name":"t%d"}],"nextCursor":"%d"}' % (number, number) for number in range(20)]
     snapshot = await snapshot_of(*pages)
     assert names(snapshot) == ["t0", "t1", "t2", "t3", "t4"]
-    assert any("does not end" in warning for warning in snapshot.warnings)
+    assert "after 5 tools: 5 pages are the limit" in snapshot.warnings[0]
 
 
 async def test_more_tools_than_anyone_needs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_ITEMS", 3)
     pages = [b'{"tools":[{"name":"a%d"},{"name":"b%d"}],"nextCursor":"%d"}' % (n, n, n) for n in range(20)]
-    assert len((await snapshot_of(*pages)).tools) == 4
+    snapshot = await snapshot_of(*pages)
+    assert len(snapshot.tools) == 4
+    assert "after 4 tools: 3 entries are the limit" in snapshot.warnings[0]
+
+
+async def test_the_limit_is_told_even_where_many_definitions_are_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MAX_PAGES", 1)
+    bad = b",".join([b"{}"] * (listing.MAX_WARNINGS + 10))
+    snapshot = await snapshot_of(b'{"tools":[%b],"nextCursor":"x"}' % bad)
+    assert "1 pages are the limit" in snapshot.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +176,7 @@ async def test_a_list_of_enormous_pages_is_cut(monkeypatch: pytest.MonkeyPatch) 
 
     snapshot = await fetch_snapshot(session_on(MemoryLane(respond)), "s")
     assert names(snapshot) == ["t1", "t2", "t3"]
-    assert snapshot.warnings == ("its `tools/list` does not end; the first 3 tools were taken",)
+    assert "after 3 tools: 5,000 bytes are the limit" in snapshot.warnings[0]
 
 
 async def test_thousands_of_bad_tools_are_a_few_warnings() -> None:
