@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.file_bytes import read_bytes
 from trunkline.config.report import Report
 from trunkline.config.tree import MAX_BYTES, Node, place_of
 from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE
@@ -21,8 +22,7 @@ def read_text(path: Path, report: Report) -> str:
     """The text of a file. Raises Invalid, with the reason reported."""
     limit_bytes = _MAX_BYTES_WITH_STATE if path.name in _MOSTLY_STATE else MAX_BYTES
     try:
-        with path.open("rb") as file:
-            data = file.read(limit_bytes + 1)
+        data = read_bytes(path, limit_bytes)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise report.error(CONFIG_UNREADABLE, None, f"The file cannot be read: {reason}") from None
