@@ -160,8 +160,35 @@ async def test_a_cancellation_for_nobody_is_ignored(tmp_path: Path) -> None:
 # The end --------------------------------------------------------------------------------------------------------------
 
 
+async def test_a_call_in_flight_at_the_end_of_input_is_answered_while_the_client_reads(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "s")
+    async with stdio_gateway(tmp_path, server.entry()) as client:
+        await client.open()
+        answer = client.expect(3)
+        params = call_params("s_sleep", {"seconds": 2}, None)
+        client.send(encode({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}))
+        await server.wait_for("call", tool="sleep")
+        client.end_input()
+        assert (await answer).text == "slept"
+        assert await client.wait() == 0
+
+
+async def test_a_signal_after_the_end_of_input_ends_the_wait_for_answers(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "s")
+    async with stdio_gateway(tmp_path, server.entry()) as client:
+        await client.open()
+        answer = client.expect(3)
+        params = call_params("s_hang", {}, None)
+        client.send(encode({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}))
+        await server.wait_for("call", tool="hang")
+        client.end_input()
+        client.process.send_signal(signal.SIGTERM)
+        assert (await answer).situation == (499, "TL310", "unknown")
+        assert await client.wait() == 0
+
+
 @pytest.mark.parametrize("kind", ["stdio", "http"])
-async def test_the_end_of_input_cancels_what_is_in_flight(tmp_path: Path, kind: str) -> None:
+async def test_a_client_that_is_gone_cancels_what_is_in_flight(tmp_path: Path, kind: str) -> None:
     if kind == "stdio":
         await ends_with_a_cancellation(tmp_path, StdioFaults(tmp_path, "x"))
     else:
@@ -178,6 +205,7 @@ async def ends_with_a_cancellation(folder: Path, server: StdioFaults | HttpFault
         )
         called = (await server.wait_for("call", tool="hang"))[0]
         client.end_input()
+        client.stop_reading()
         assert await client.wait() == 0
         with pytest.raises(EOFError):
             await hanging

@@ -127,6 +127,8 @@ class StdioClient(Client):
 
     async def close(self) -> None:
         self.end_input()
+        if any(not waiting.done() for waiting in self._waiting.values()):
+            self.stop_reading()  # a client that is gone for good: what it still waits for is not waited for there
         try:
             if self.process.poll() is None:
                 await self.wait()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable
 from typing import Final
 
 from trunkline.core.call import PROGRESS, Caller, Json, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.doors.batches import Batch, as_array
-from trunkline.doors.line_wire import LAST_ANSWERS_S, Lines, LineWire
+from trunkline.doors.line_wire import Lines, LineWire
 from trunkline.doors.mcp.answer import Answer
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.server import LISTEN, McpServer
@@ -54,23 +53,19 @@ class LineClient:
         await self._finish()
 
     async def _finish(self) -> None:
-        """What the client already asked gets a moment to be answered."""
+        """What the client already asked gets some time to be answered."""
         why = "the gateway is shutting down" if self.stopped else "the client is gone"
         for key in self._listening:
             self._server.cancel_modern(self._principal, key, why)
-        try:
-            async with asyncio.timeout(LAST_ANSWERS_S):
-                while self.unanswered and not self.pipes.out_gone:
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            pass
+        await self.pipes.finish(lambda: self.unanswered)
+        why = "the gateway is shutting down" if self.stopped else why
         self._server.end(self._conversation, why)
         await self.pipes.close()
 
     def stop(self) -> None:
         """The gateway is to end; what does not end in time is answered all the same."""
         self.stopped = True
-        self.pipes.stop()
+        self.pipes.hurry()
 
     def unread(self, size_bytes: int) -> None:
         """What a client asked for is its own to take; it can ask for no more meanwhile."""

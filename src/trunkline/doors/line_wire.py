@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from trunkline.core.call import Json
@@ -10,8 +11,10 @@ from trunkline.core.errors import REQUEST_TOO_LARGE, Problem
 from trunkline.wire.jsonrpc import encode_error, error_message, readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
-LAST_ANSWERS_S: Final = 1.0
-"""How long a client that closed its end is still served: a script may close it right after asking."""
+LAST_ANSWERS_S: Final = 5.0
+"""How long a client that closed its end is still served, if it reads: a script may close it right after asking."""
+STOP_S: Final = 1.0
+"""The same when the gateway is to end."""
 _CROWDED_BYTES: Final = 1024 * 1024
 
 
@@ -41,6 +44,7 @@ class LineWire:
         self._parts: list[Json] = []
         self._unread = False
         self._held = False
+        self._hurried = False
         self._may_go_on = asyncio.Event()
         self._may_go_on.set()
         self.out_gone = False
@@ -50,16 +54,34 @@ class LineWire:
         """Until the client closes its end, or `stop`."""
         await self._over
 
+    async def finish(self, owed: Callable[[], object]) -> None:
+        """The client closed its end: wait while answers are owed to it, it reads, and time is left."""
+        # The limit is looked at each time: many clients close their end first, and send a signal when that takes long.
+        since = self._loop.time()
+        while owed() and not self._is_gone() and self._loop.time() < since + self._patience_s:
+            await asyncio.sleep(0.01)
+
     async def close(self) -> None:
-        """Everything written leaves, as far as the client takes it within a moment."""
+        """Everything written leaves, as far as the client takes it in time."""
         if self._out is None:
             return
         self._flush()
-        end = self._loop.time() + LAST_ANSWERS_S
-        while self._out.get_write_buffer_size() and self._loop.time() < end:
-            await asyncio.sleep(0.005)
+        await self.finish(self._out.get_write_buffer_size)
         if not self.out_gone:
             self._out.abort()
+
+    def _is_gone(self) -> bool:
+        """Whether the client will not read what is owed to it."""
+        return self.out_gone
+
+    @property
+    def _patience_s(self) -> float:
+        return STOP_S if self._hurried else LAST_ANSWERS_S
+
+    def hurry(self) -> None:
+        """The gateway is to end."""
+        self._hurried = True
+        self.stop()
 
     def stop(self) -> None:
         self._stop_reading()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import select
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
@@ -144,6 +145,14 @@ class _SocketWire(LineWire, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.output_closed()
+
+    def _is_gone(self) -> bool:
+        """After the end of its messages, a client that is gone looks like one that waits, but for this."""
+        if self.out_gone or self._out is None:
+            return self.out_gone
+        closed = select.poll()
+        closed.register(self._out.get_extra_info("socket").fileno(), 0)
+        return bool(closed.poll(0))
 
     def _stop_reading(self) -> None:
         if self._in is not None and not self._in.is_closing():

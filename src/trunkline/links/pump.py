@@ -12,8 +12,8 @@ import _json
 import _socket
 import _thread
 import os
+import select
 import sys
-from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ else:
 
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_S = 10.0
-_LAST_ANSWERS_S = 3.0  # for what was asked before the agent closed its end; the router takes less
+_LAST_ANSWERS_S = 7.0  # for what was asked before the agent closed its end; the router takes less
 _LARGEST_FILE_BYTES = 64 * 1024
 _ENDS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _WHOLE_PROGRAM = "import sys; sys.argv[0] = 'trunkline'; from trunkline.cli import main; main()"
@@ -97,7 +97,10 @@ def _to_router(router: _socket.socket) -> None:
         router.shutdown(_socket.SHUT_WR)
     except OSError:
         pass  # it may still have answered
-    sleep(_LAST_ANSWERS_S)
+    # An agent that is gone reads no more either, which is an error on the stream that it read from.
+    gone = select.poll()
+    gone.register(1, 0)
+    gone.poll(_LAST_ANSWERS_S * 1000)
     os._exit(0)
 
 

@@ -28,8 +28,9 @@ LIMIT_BYTES: Final = 16 * 1024 * 1024
 _PIECE_BYTES: Final = 256 * 1024
 _IN_FLIGHT: Final = 4096
 """More than clients allow themselves, those that are being cancelled and subscriptions counted too."""
-_LAST_ANSWERS_S: Final = 0.2
+_LAST_ANSWERS_S: Final = 5.0
 """What is in flight when a client ends its side may still end well, so that a script can be piped in."""
+_LOOK_S: Final = 0.05
 _END_S: Final = 2.0
 
 T = TypeVar("T")
@@ -79,9 +80,11 @@ class Connection:
         _raise_if_broken(writing)
 
     async def _finish(self, writing: asyncio.Task[None]) -> None:
-        """The client has said all: what is ready in a moment is still told, the rest is cancelled."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_LAST_ANSWERS_S)
+        """The client has said all: what is ready in time is still told, the rest is cancelled."""
+        self._methods.end()
+        end = self._loop.time() + _LAST_ANSWERS_S
+        while self._tasks and not (writing.done() or self._out.gone) and self._loop.time() < end:
+            await asyncio.wait(self._tasks, timeout=_LOOK_S)
         await _end(list(self._tasks))
         self._out.end()
         await asyncio.wait([writing], timeout=_END_S)

@@ -69,6 +69,10 @@ class Methods:
             self._out.tell(notification("notifications/tools/list_changed", {}))
         self._subscriptions.tools_changed()
 
+    def end(self) -> None:
+        """The client has said all: nothing goes on that only it could end."""
+        self._subscriptions.end()
+
     def noticed(self, message: Message) -> None:
         if message.method == "notifications/initialized" and self._greeted is not None:
             self._listens = True

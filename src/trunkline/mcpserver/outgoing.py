@@ -37,6 +37,12 @@ class Outgoing:
         self._room.set()
         self._ending = False
 
+    @property
+    def gone(self) -> bool:
+        """Whether nobody reads any more, as far as the stream can tell without being written to."""
+        is_closing = getattr(self._writer, "is_closing", None)
+        return is_closing is not None and bool(is_closing())
+
     def send(self, message: bytes) -> None:
         """An answer: it waits as long as it takes."""
         self._put(message + b"\n")

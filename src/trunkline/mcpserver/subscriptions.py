@@ -14,9 +14,10 @@ class Subscriptions:
     def __init__(self, out: Outgoing) -> None:
         self._out = out
         self._wanted_by: set[MessageId] = set()
+        self._over = asyncio.Event()
 
     async def hold(self, message: Message) -> Json:
-        """Until it is cancelled: there is nothing here that ends a subscription before its connection."""
+        """Until it is cancelled, or the client ends its side."""
         wanted: Any = message.params.get("notifications")
         if not isinstance(wanted, dict) or message.id is None:
             raise RpcError(INVALID_PARAMS, "`notifications` must be an object")
@@ -26,10 +27,14 @@ class Subscriptions:
         if tools:
             self._wanted_by.add(message.id)
         try:
-            await asyncio.Event().wait()
+            await self._over.wait()
         finally:
             self._wanted_by.discard(message.id)
         return {SUBSCRIPTION_ID: message.id}
+
+    def end(self) -> None:
+        """No more is told: every subscription is answered."""
+        self._over.set()
 
     def tools_changed(self) -> None:
         for subscription in self._wanted_by:

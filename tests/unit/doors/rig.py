@@ -23,7 +23,7 @@ from trunkline.core.call import Call, Outcome, Result
 from trunkline.core.errors import GatewayError
 from trunkline.core.events import Note
 from trunkline.discovery.discovery import Discovery
-from trunkline.doors import line_client, line_wire
+from trunkline.doors import line_wire
 from trunkline.doors.http.access import Access
 from trunkline.doors.http.mcp import McpRoute
 from trunkline.doors.http.operator import OperatorApi
@@ -184,6 +184,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
     try:
         yield pipes, serving
         pipes.end_input()
+        pipes.close_output()  # a client that is gone: what it asked is not waited for
         await asyncio.wait_for(serving, at_most(15))
     finally:
         serving.cancel()
@@ -196,8 +197,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
 
 def wait_for_last_answers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """How long a client that closed its end of the line is still served."""
-    for module in (line_client, line_wire):
-        monkeypatch.setattr(module, "LAST_ANSWERS_S", seconds)
+    monkeypatch.setattr(line_wire, "LAST_ANSWERS_S", seconds)
 
 
 def code(reply: Reply) -> Any:

@@ -230,6 +230,24 @@ def test_a_call_that_takes_too_long_after_the_end_is_cancelled(
 
 
 @both_loops
+def test_a_client_that_is_gone_is_not_waited_for(
+    loop_factory: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_last_answers(monkeypatch, 600)
+
+    async def main() -> None:
+        async with conversation(tmp_path) as talk:
+            talk.pipes.send(call(1))
+            await until(lambda: talk.source.held, "it is on its way")
+            talk.pipes.end_input()
+            talk.pipes.close_output()
+            await talk.ended()
+            assert talk.source.held[0].done
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_a_client_that_stops_reading_for_good_ends_the_conversation(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with conversation(tmp_path) as talk:

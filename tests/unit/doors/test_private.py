@@ -162,8 +162,10 @@ async def test_a_list_without_tools_does_not_count(tmp_path: Path) -> None:
 @both_loops
 @BOTH
 def test_a_client_that_dies_takes_its_calls_along_and_no_others(
-    loop_factory: Loop, tmp_path: Path, wrapped: Any
+    loop_factory: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrapped: Any
 ) -> None:
+    wait_for_last_answers(monkeypatch, 600)
+
     async def main() -> None:
         async with run(tmp_path) as here:
             one, other = await here.agent(), await here.agent()

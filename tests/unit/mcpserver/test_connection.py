@@ -10,7 +10,7 @@ import pytest
 from tests.support.mcp_dialogue import Dialogue, talking_to
 from tests.support.waiting import at_most, until
 
-from trunkline.mcpserver import Server
+from trunkline.mcpserver import Server, connection
 from trunkline.mcpserver.messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
 
@@ -302,7 +302,10 @@ async def test_answers_of_a_client_are_passed_over() -> None:
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_at_the_end_of_the_input_what_is_nearly_ready_is_answered_and_the_rest_cancelled() -> None:
+async def test_at_the_end_of_the_input_what_is_nearly_ready_is_answered_and_the_rest_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "_LAST_ANSWERS_S", 0.2)
     gates = Gates()
     async with talking_to(gates.server) as client:
         client.request("tools/call", wait_for("long"))

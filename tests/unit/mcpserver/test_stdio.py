@@ -31,6 +31,11 @@ print("after")
 
 GREETING = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 
+HANGS = (
+    "import threading\nfrom trunkline.mcpserver import Server, connection\n"
+    "connection._LAST_ANSWERS_S = {last_answers_s}\nserver = Server()\nserver.register_tool('hang', {{}}, lambda _: threading.Event().wait())\nserver.run()\n"
+)
+
 
 def call(name: str, number: int = 1) -> dict:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name}}
@@ -112,15 +117,38 @@ def test_it_ends_when_nobody_reads_its_answers_any_more(tmp_path: Path) -> None:
 
 def test_it_ends_while_a_function_hangs_in_its_thread(tmp_path: Path) -> None:
     path = tmp_path / "hangs.py"
-    path.write_text(
-        "import threading\nfrom trunkline.mcpserver import Server\nserver = Server()\n"
-        "server.register_tool('hang', {}, lambda _: threading.Event().wait())\nserver.run()\n"
-    )
+    path.write_text(HANGS.format(last_answers_s=0.2))
     done = subprocess.run(
         [sys.executable, str(path)], input=talk(GREETING, call("hang")), capture_output=True, timeout=at_most(30)
     )
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
+
+
+def test_it_waits_for_no_answer_once_nobody_reads(tmp_path: Path) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text(HANGS.format(last_answers_s=600))
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, str(path)], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(talk(GREETING, call("hang")))
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(at_most(30)) == 0
+
+
+def test_a_call_in_flight_at_the_end_of_the_input_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "slow.py"
+    path.write_text(
+        "import asyncio\nfrom trunkline.mcpserver import Server\nserver = Server()\n"
+        "async def slow(_): await asyncio.sleep(1); return 'slept'\n"
+        "server.register_tool('slow', {}, slow)\nserver.run()\n"
+    )
+    given = talk(GREETING, call("slow"))
+    done = subprocess.run([sys.executable, str(path)], input=given, capture_output=True, timeout=at_most(30))
+    assert b"slept" in done.stdout.splitlines()[-1]
 
 
 def test_the_pipe_of_its_client_is_left_as_it_was(tmp_path: Path) -> None:

@@ -5,14 +5,12 @@ Whatever happens to the gateway, every request of the client is answered once, u
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, Problem
 from trunkline.core.events import Events
 from trunkline.doors.batches import Batch, as_array
-from trunkline.doors.line_wire import LAST_ANSWERS_S
 from trunkline.doors.relay.link import GatewayLink
 from trunkline.doors.relay.messages import refusal
 from trunkline.doors.relay.mirrored import MirroredArguments
@@ -74,11 +72,9 @@ class Relay:
         await self._finish()
 
     async def _finish(self) -> None:
-        """What the client already asked gets a moment; what is then still open is cancelled by its session's end, or
+        """What the client already asked gets some time; what is then still open is cancelled by its session's end, or
         by closing its stream."""
-        end = self.link.now + LAST_ANSWERS_S
-        while self._owed() and not self.pipes.out_gone and self.link.now < end:
-            await asyncio.sleep(0.01)
+        await self.pipes.finish(self._owed)
         for request in list(self.requests.values()):
             if self._stopped:
                 request.fail(_STOPPED)
@@ -94,7 +90,7 @@ class Relay:
     def stop(self) -> None:
         """We are to end; what is then still open is answered all the same."""
         self._stopped = True
-        self.pipes.stop()
+        self.pipes.hurry()
 
     # -- to the client --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.client import encode
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
-from tests.unit.doors.rig import house
+from tests.unit.doors.rig import house, wait_for_last_answers
 from tests.unit.router.fakes import OK
 
 from trunkline.core.question import ELICITATION, ROOTS, SAMPLING
@@ -138,7 +138,8 @@ async def test_a_client_that_thinks_too_long_is_told_so(tmp_path: Path) -> None:
         assert asking.error == {"code": -32603, "message": "The client gave no answer within 0.05 seconds"}
 
 
-async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path) -> None:
+async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_last_answers(monkeypatch, 0.05)
     async with legacy(tmp_path) as talk:
         call = await talk.call()
         asking = Asking(call)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.talks import FORM, YES, Talk, legacy, make_modern
+from tests.unit.doors.rig import wait_for_last_answers
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, NeedsInput
@@ -194,7 +195,10 @@ async def test_taking_the_request_back_ends_the_round_or_the_pause(tmp_path: Pat
         await until(lambda: not len(talk.conversation.calls), "it is forgotten")
 
 
-async def test_a_client_that_goes_while_it_is_asked_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_client_that_goes_while_it_is_asked_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_last_answers(monkeypatch, 0.05)
     async with modern_server(tmp_path) as talk:
         conversation = talk.conversation
         needs(await talk.call())

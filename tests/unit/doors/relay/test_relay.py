@@ -70,6 +70,7 @@ async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000)
     try:
         yield Stage(relay, pipes, serving, notes)
         pipes.end_input()
+        pipes.close_output()  # a client that is gone: what it asked is not waited for
         await asyncio.wait_for(serving, at_most(15))
     finally:
         serving.cancel()
