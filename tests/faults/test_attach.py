@@ -170,6 +170,18 @@ async def test_a_gateway_that_stands_still_holds_up_nothing_but_what_it_has(tmp_
             assert (await call).structured == {"a": 1}
 
 
+async def test_a_call_in_flight_at_the_end_of_input_is_answered_while_the_client_reads(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "s")
+    with Gateway(tmp_path, server.entry()) as gateway:
+        async with attached(tmp_path, gateway) as client:
+            await client.open()
+            call = asyncio.ensure_future(client.call("s_sleep", {"seconds": 2}))
+            await server.wait_for("call", tool="sleep")
+            client.end_input()
+            assert (await call).text == "slept"
+            assert await client.wait() == 0
+
+
 # A gateway that is not there, or none --------------------------------------------------------------------------------
 
 

@@ -17,10 +17,11 @@ from typing import Final, TextIO
 
 import click
 
-_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and line feed, and those that turn the direction of what follows."""
-_RAW_IN_JSON: Final = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""The same for JSON, where the others are escapes already."""
+_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but tab and line feed."""
+_BREAKS: Final = re.compile(r"[\u2028\u2029]")
+_JOINERS: Final = "\u200c\u200d"
+"""What is not printed and is left in its place all the same, where it joins what is."""
 _UNKNOWN_WIDTH: Final = 100
 _WIDE: Final = ("W", "F")
 
@@ -29,13 +30,20 @@ _WIDE: Final = ("W", "F")
 
 
 def plain(text: str) -> str:
-    """Text on one line, without anything that a terminal would obey."""
-    return " ".join("".join(ch if ch.isprintable() else " " for ch in text).split())
+    """Text on one line, without anything that a terminal would obey, and with what is hidden in it shown."""
+    text = " ".join(_OBEYED.sub(" ", text).split())
+    if text.isascii():
+        return text
+    from trunkline.core.hidden_text import code_point, reveal
+
+    return "".join(ch if ch.isprintable() or ch in _JOINERS else code_point(ch) for ch in reveal(text))
 
 
 def tamed(text: str) -> str:
-    """Text of many lines, with a mark in place of everything that a terminal would obey."""
-    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    """Text of many lines, with a mark in place of everything that a terminal would obey or not show."""
+    from trunkline.core.hidden_text import reveal
+
+    return reveal(_OBEYED.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")))
 
 
 def echo_data(text: str, *, err: bool = False) -> None:
@@ -46,15 +54,21 @@ def echo_data(text: str, *, err: bool = False) -> None:
 
 
 def json_text(raw: bytes) -> str:
-    """JSON for people and programs alike: indented, every number as it was written, nothing raw that a terminal would
-    obey. Text that cannot be laid out is given as it is."""
+    """JSON for people and programs alike: indented, every number as it was written, and escapes in place of all that a
+    terminal would obey or not show, which mean the same. Text that cannot be laid out is given as it is."""
     import msgspec
+
+    from trunkline.core.hidden_text import reveal
 
     try:
         text = msgspec.json.format(raw, indent=2).decode("utf-8", "replace")
     except (msgspec.MsgspecError, RecursionError):
         text = raw.decode("utf-8", "replace")
-    return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _BREAKS.sub(lambda found: _escape(found[0]), reveal(text, _escape))
+
+
+def _escape(character: str) -> str:
+    return "".join(f"\\u{unit:04x}" for unit in memoryview(character.encode("utf-16-le")).cast("H"))
 
 
 def echo_json(value: object) -> None:

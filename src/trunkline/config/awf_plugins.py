@@ -59,7 +59,7 @@ def read_awf_plugins(file: Path, *, environ: Mapping[str, str], kinds: Kinds, ta
     renamed: dict[str, str] = {}
     root, text = None, ""
     try:
-        text = read_text(file, report)
+        text = read_text(file, report, beyond=file.parent.parent)
         root = parse_text(text, file, report)
         _read_root(root, reader, sources, taken, renamed)
     except Invalid:

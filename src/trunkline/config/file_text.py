@@ -8,7 +8,8 @@ from typing import Final
 from trunkline.config.file_bytes import read_bytes
 from trunkline.config.report import Report
 from trunkline.config.tree import MAX_BYTES, Node, place_of
-from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE
+from trunkline.config.writable import writable_by_others
+from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 _JSON: Final = (".json", ".jsonc")
 # the programs that write these files take comments in them, and a comma after the last item
@@ -18,8 +19,9 @@ _MOSTLY_STATE: Final = {".claude.json": ("mcpServers",)}
 _MAX_BYTES_WITH_STATE: Final = 64 * MAX_BYTES
 
 
-def read_text(path: Path, report: Report) -> str:
-    """The text of a file. Raises Invalid, with the reason reported."""
+def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
+    """The text of a file. Raises Invalid, with the reason reported. It is told where others can write it or a folder
+    above it, but for those above `beyond`."""
     limit_bytes = _MAX_BYTES_WITH_STATE if path.name in _MOSTLY_STATE else MAX_BYTES
     try:
         data = read_bytes(path, limit_bytes)
@@ -28,6 +30,8 @@ def read_text(path: Path, report: Report) -> str:
         raise report.error(CONFIG_UNREADABLE, None, f"The file cannot be read: {reason}") from None
     if len(data) > limit_bytes:
         raise report.error(CONFIG_TOO_LARGE, None, f"The file is larger than {limit_bytes:,} bytes")
+    for found in writable_by_others(path, beyond=beyond):
+        report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -19,14 +19,17 @@ from trunkline.config.section import read_section
 from trunkline.config.settings import Settings
 from trunkline.config.source_list import Kinds, SourceList, read_sources
 from trunkline.config.sources import SourceSection
+from trunkline.config.state import GATEWAYS
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar, Table
-from trunkline.core.errors import UNKNOWN_KEY
+from trunkline.config.writable import writable_by_others
+from trunkline.core.errors import OTHERS_CAN_WRITE, UNKNOWN_KEY
 
 _IN_WORKING_FOLDER: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
 _IN_HOME: Final = Path(".config", "trunkline", "trunkline.yaml")
 _PLUGINS: Final = Path(".awf", "plugins.yaml")
 
+_STATE: Final = ("definitions", GATEWAYS)
 GATEWAY: Final = "gateway"
 CLIENTS: Final = "mcpServers"
 SOURCES: Final = "sources"
@@ -64,7 +67,21 @@ def load_config(path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Load
         text = read_text(path, report)
     except Invalid:
         return Loaded(None, report.in_file_order(), "")
-    return _with_plugins(load_text(text, path, environ=environ, kinds=kinds), path, environ, kinds)
+    loaded = load_text(text, path, environ=environ, kinds=kinds)
+    if loaded.settings is not None:
+        _look_at_state(loaded.settings.gateway.state_dir, path, report)
+    loaded = replace(loaded, problems=(*report.in_file_order(), *loaded.problems))
+    return _with_plugins(loaded, path, environ, kinds)
+
+
+def _look_at_state(state_dir: Path, path: Path, report: Report) -> None:
+    """What lies there is listed to clients before a server is up, and says where tokens are sent."""
+    looked_at = path.absolute().parent
+    for found in writable_by_others(state_dir, beyond=looked_at):
+        report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
+    for kept in _STATE:
+        for found in writable_by_others(state_dir / kept, beyond=state_dir):
+            report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
 
 
 def plugins_file(path: Path) -> Path:

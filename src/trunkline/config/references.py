@@ -14,7 +14,8 @@ from typing import Final
 from trunkline.config.client_entry import Given
 from trunkline.config.reader import Reader
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE
+from trunkline.config.writable import writable_by_others
+from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 Rewrite = Callable[[Scalar], str]
 """A text of the client's file in our form."""
@@ -63,6 +64,8 @@ def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:
             data = file.read(_LARGEST_FILE + 1)
         if len(data) > _LARGEST_FILE:
             raise OSError(f"it is larger than {_LARGEST_FILE:,} bytes")
+        for found in writable_by_others(path, beyond=reader.folder):
+            reader.warn(OTHERS_CAN_WRITE, node, found.message, found.hint)
         return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

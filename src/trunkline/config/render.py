@@ -9,13 +9,14 @@ from typing import Any, Final
 from trunkline.config.report import FileProblem, Span
 from trunkline.config.tree import LINE_BREAK
 from trunkline.core.errors import Problem
+from trunkline.core.hidden_text import reveal
 
 _WIDEST_LINE: Final = 120
 _BEFORE_CARET: Final = 60
-# controls and direction marks: a file must not be able to drive the terminal it is shown on
-_UNSHOWABLE: Final = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
+# a file must not be able to drive the terminal it is shown on, nor to hide anything there
+_BREAKS: Final = re.compile("[\n\r\u2028\u2029\ud800-\udfff]")
+_MARK: Final = "\N{REPLACEMENT CHARACTER}"
+"""One column, as the carets below count them."""
 
 
 def render(problems: Sequence[Problem], text: str, others: Mapping[str, str] | None = None) -> str:
@@ -101,4 +102,4 @@ def _width(character: str) -> int:
 
 
 def _showable(text: str) -> str:
-    return _UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _BREAKS.sub(_MARK, reveal(text, lambda _: _MARK))

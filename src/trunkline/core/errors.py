@@ -57,6 +57,7 @@ LITERAL_SECRET: Final = _code("TL121", "secret written into the file", exit=0)
 OWN_ENTRY_SKIPPED: Final = _code("TL122", "entry for Trunkline itself skipped", exit=0)
 NAME_CHANGED: Final = _code("TL123", "name changed to fit", exit=0)
 NO_EFFECT_YET: Final = _code("TL124", "key without effect in this version", exit=0)
+OTHERS_CAN_WRITE: Final = _code("TL125", "file or folder that others can write", exit=0)
 RELOAD_REFUSED: Final = _code("TL130", "new configuration was not taken", http=422, exit=2)
 STATE_NOT_WRITTEN: Final = _code("TL131", "state folder cannot be written")
 
@@ -72,6 +73,8 @@ SOURCE_OVER_LIMITS: Final = _code("TL208", "server went over its limits", jsonrp
 PART_MISSING: Final = _code("TL209", "something it needs is not installed", jsonrpc=503, http=503)
 NAME_COLLISION: Final = _code("TL210", "two tools want one name", exit=0)
 TOOL_NOT_USABLE: Final = _code("TL211", "definition of a tool cannot be used", exit=0)
+DEFINITION_CHANGED: Final = _code("TL212", "definition of a tool changed", exit=0)
+HIDDEN_CHARACTERS: Final = _code("TL213", "hidden characters in a name or description", exit=0)
 
 # 3xx call: what went wrong with one request
 UNKNOWN_TOOL: Final = _code("TL301", "unknown tool or server", jsonrpc=-32602, http=404)

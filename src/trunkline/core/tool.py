@@ -12,7 +12,8 @@ LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources", "template
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool as its server defined it. `definition` is the server's own JSON object, byte for byte.
+    """One tool as its server defined it. `definition` is the server's own JSON object, byte for byte, but for hidden
+    characters, which are made visible before it enters the catalog.
 
     `also` are other spellings that callers may use, such as the name under which an app registered it.
     """

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from trunkline.core.errors import NAME_COLLISION, Problem
+from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import Item, Snapshot
 from trunkline.router.abilities import abilities
 from trunkline.wire.jsonrpc import encode, encode_members, members_of
@@ -45,6 +46,8 @@ class Resources:
         self._owners: dict[str, str] = {}
         self._template_owners: dict[str, str] = {}
         self._displaced: dict[str, str] = {}
+        self._hidden_in: dict[Place, str] = {}
+        """What a source's own URI is that is listed with its hidden characters shown."""
         known = [(source, offer) for source, offer in self._order.items() if offer is not None]
         resources = [item for _, offer in known for item in offer.resources]
         templates = [item for _, offer in known for item in offer.templates]
@@ -70,17 +73,18 @@ class Resources:
         if source is None or not own_uri:
             return None
         offer = self._order[source]
+        own_uri = self._hidden_in.get(Place(source, own_uri), own_uri)
         return Place(source, own_uri) if offer is None or _has_resources(offer) else None
 
     def by_uri(self, uri: str) -> Place | None:
         """The server that lists exactly this URI."""
         source = self._owners.get(uri)
-        return None if source is None else Place(source, uri)
+        return None if source is None else Place(source, self._hidden_in.get(Place(source, uri), uri))
 
     def by_template_text(self, template: str) -> Place | None:
         """The server that lists exactly this template."""
         source = self._template_owners.get(template)
-        return None if source is None else Place(source, template)
+        return None if source is None else Place(source, self._hidden_in.get(Place(source, template), template))
 
     def by_template(self, uri: str) -> Place | None:
         """The first server with a template that this URI can be an expansion of."""
@@ -101,13 +105,16 @@ class Resources:
     ) -> Iterable[bytes]:
         for item in items:
             owner = owners.setdefault(item.key, item.source)
+            shown_key = reveal(item.key)
+            if shown_key != item.key and owners.setdefault(shown_key, item.source) == item.source:
+                self._hidden_in[Place(item.source, shown_key)] = item.key
             if item.source in hidden:
                 continue
             if owner == item.source and self.by_address(item.key) is None:
                 yield item.definition
             else:
                 self._displaced.setdefault(item.source, item.key)
-                shown = encode(address(Place(item.source, item.key)))
+                shown = encode(address(Place(item.source, shown_key)))
                 yield encode_members({**members_of(item.definition, "resource"), member: shown})
 
 

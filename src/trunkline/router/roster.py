@@ -18,10 +18,12 @@ from trunkline.core.question import Question
 from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
 from trunkline.router.catalog import Catalog
+from trunkline.router.changes import DefinitionChanges
 from trunkline.router.clients import Clients
 from trunkline.router.definitions import Definitions
 from trunkline.router.gate import Gate
 from trunkline.router.guests import Guests
+from trunkline.router.hidden_characters import revealed
 from trunkline.router.hiding import hide_in_health, hide_in_snapshot
 from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.tasks import Tasks
@@ -34,11 +36,13 @@ _WELL: Final = ("ready", "degraded")
 
 
 class _Successor:
-    __slots__ = ("gate", "snapshot", "timer")
+    __slots__ = ("before", "gate", "snapshot", "timer")
 
-    def __init__(self, gate: Gate, timer: asyncio.TimerHandle) -> None:
+    def __init__(self, gate: Gate, timer: asyncio.TimerHandle, before: Snapshot | None) -> None:
         self.gate = gate
         self.timer = timer
+        self.before = before
+        """What such a one offered when it last ran."""
         self.snapshot: Snapshot | None = None
 
 
@@ -49,6 +53,7 @@ class Roster:
         self.views = Views(self.catalog)
         self.tasks = Tasks()
         self.clients = Clients(self.tasks)
+        self.changes = DefinitionChanges(events)
         self.on_list_changed: list[Callable[[], None]] = []
         self.on_news: list[Callable[[], None]] = []
         """Called when a source was heard of, went away, or changed its state."""
@@ -74,6 +79,7 @@ class Roster:
         gate = self.gates[name] = self._gate(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(gate)
+        self.changes.begin(name, cached)
         if cached is not None:
             self.catalog.replace(name, cached)
         return self.sink_of(gate)
@@ -94,7 +100,7 @@ class Roster:
         gate = self._gate(name, source, options)
         self._drop_successor(name)
         timer = self._loop.call_later(SWAP_S, self._swap, name)
-        self._successors[name] = _Successor(gate, timer)
+        self._successors[name] = _Successor(gate, timer, self._cached(gate))
         if self.gates[name].health.state not in _WELL or gate.health.state != "starting":
             self._swap(name)
         return self.sink_of(gate)
@@ -117,6 +123,7 @@ class Roster:
         self._cancel_hiding(name)
         self.catalog.remove_source(name)
         self.views.drop_source(name)
+        self.changes.forget(name)
         for call in self._retire(gate):
             message = f"Server {name} was removed"
             call.finish(Failure(Problem(code=SOURCE_DOWN, message=message, source=name, tool=call.tool)))
@@ -149,7 +156,8 @@ class Roster:
     def _cached(self, gate: Gate) -> Snapshot | None:
         options = gate.options
         known = options.enabled and options.fingerprint
-        return self._definitions.load(gate.name, options.fingerprint) if known else None
+        cached = self._definitions.load(gate.name, options.fingerprint) if known else None
+        return None if cached is None else revealed(cached)
 
     def _swap(self, name: str) -> None:
         successor = self._successors.pop(name)
@@ -159,7 +167,11 @@ class Roster:
         self._cancel_hiding(name)
         self.catalog.add_source(name, gate.options.rules)
         self.catalog.hide(name, False)
-        self.catalog.replace(name, successor.snapshot or self._cached(gate))
+        self.catalog.replace(name, successor.snapshot or successor.before)
+        if gate.options.fingerprint != old.options.fingerprint:
+            self.changes.begin(name, successor.before)
+        if successor.snapshot is not None:
+            self.changes.published(name, successor.snapshot)
         if self.views.drop_source(name):
             self._list_changed()
         for call in self._retire(old):
@@ -206,6 +218,8 @@ class Roster:
         self.catalog.replace(name, snapshot)
         if changed:
             self._save(gate, snapshot)
+            if name != RESERVED_SOURCE:
+                self.changes.published(name, snapshot)
         self._news()
 
     def _save(self, gate: Gate, snapshot: Snapshot) -> None:
@@ -294,6 +308,7 @@ class Roster:
     def close(self) -> None:
         for name in list(self._hide_timers):
             self._cancel_hiding(name)
+        self.changes.close()
 
 
 class SourceSink:
@@ -310,11 +325,13 @@ class SourceSink:
         return self._gate
 
     def publish(self, snapshot: Snapshot) -> None:
-        self._roster.published(self._gate, hide_in_snapshot(snapshot, self._gate.options.redact))
+        self._roster.published(self._gate, self._shown(snapshot))
 
     def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
-        hidden = None if snapshot is None else hide_in_snapshot(snapshot, self._gate.options.redact)
-        self._roster.published_for(self._gate, session, hidden)
+        self._roster.published_for(self._gate, session, None if snapshot is None else self._shown(snapshot))
+
+    def _shown(self, snapshot: Snapshot) -> Snapshot:
+        return revealed(hide_in_snapshot(snapshot, self._gate.options.redact))
 
     def health(self, health: Health) -> None:
         self._roster.health_changed(self._gate, hide_in_health(health, self._gate.options.redact))

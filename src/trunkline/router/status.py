@@ -37,7 +37,7 @@ class ServerStatus:
     queued: int
     origin: str
     collisions: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     prompts: int = 0
     resources: int = 0
     templates: int = 0
@@ -64,6 +64,7 @@ def server_statuses(router: Router) -> list[ServerStatus]:
     return [
         replace(
             _status(gate, catalog.snapshot(name), shown.get(name, 0), tuple(collisions.get(name, ()))),
+            warnings=(*router.roster.changes.warnings(name), *_warnings(catalog.snapshot(name))),
             **offered_beside_tools(catalog, name),
         )
         for name, gate in router.gates.items()
@@ -102,8 +103,11 @@ def _status(gate: Gate, snapshot: Snapshot | None, tools: int, collisions: tuple
         queued=len(gate.queue),
         origin=gate.options.origin,
         collisions=collisions,
-        warnings=snapshot.warnings if snapshot else (),
     )
+
+
+def _warnings(snapshot: Snapshot | None) -> tuple[str, ...]:
+    return () if snapshot is None else snapshot.warnings
 
 
 class _Info(msgspec.Struct):

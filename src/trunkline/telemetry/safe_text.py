@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from trunkline.core.hidden_text import reveal
+
 _CUT: Final = "…"
 
 
@@ -15,9 +17,10 @@ def one_line(text: str, limit: int) -> str:
     """At most `limit` characters of `text`, everything that is not printable written as an escape (`\\x1b`)."""
     if len(text) > limit:
         text = text[: limit - 1] + _CUT
-    if text.isprintable():
+    shown = reveal(text, _escape)
+    if shown.isprintable() and shown is text:
         return text
-    escaped = "".join(char if char.isprintable() else _escape(char) for char in text)
+    escaped = "".join(char if char.isprintable() else _escape(char) for char in shown)
     return escaped if len(escaped) <= limit else escaped[: limit - 1] + _CUT
 
 

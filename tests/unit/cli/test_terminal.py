@@ -33,7 +33,7 @@ HOSTILE = "a\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\u202eevil\u2066b"
 
 
 def test_plain_text_is_one_line_of_printable_characters() -> None:
-    assert plain("  two\r\n\tlines \x00\x1b[1m\u202e ") == "two lines [1m"
+    assert plain("  two\r\n\tlines \x00\x1b[1m ") == "two lines [1m"
     assert plain(HOSTILE).isprintable()
     assert plain("größer 東京 😀") == "größer 東京 😀"
 
@@ -44,6 +44,16 @@ def test_tamed_text_keeps_its_lines_and_tabs_and_nothing_a_terminal_obeys() -> N
     assert tamed("\x1b[2J") == "\ufffd[2J"
     assert all(ch.isprintable() for ch in tamed(HOSTILE))
     assert tamed("مرحبا שלום") == "مرحبا שלום"
+
+
+def test_what_is_hidden_is_shown_and_what_is_joined_stays() -> None:
+    tagged = "x\U000e0041\u200b\u3164"
+    assert plain(tagged) == tamed(tagged) == "x<U+E0041><U+200B><U+3164>"
+    family = "\U0001f468\u200d\U0001f469"
+    assert plain(family) == tamed(family) == family
+    text = json_text(json.dumps({"s": tagged + family}, ensure_ascii=False).encode())
+    assert r"x\udb40\udc41\u200b\u3164" in text
+    assert json.loads(text) == {"s": tagged + family}
 
 
 def test_what_is_tamed_depends_on_the_stream_it_goes_to(

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.discovery.rig import Registry, offer_of, parameters, tool
+from tests.unit.discovery.rig import Registry, parameters, tool
 
 from trunkline.core.source import Health, State
 from trunkline.core.tool import Snapshot
@@ -74,8 +74,9 @@ async def test_health_names_collisions_and_warnings_within_bounds(tmp_path: Path
     tools = [f"t{number}" for number in range(60)]
     registry.add("one", *tools)
     registry.add("two", *tools)
-    snapshot = offer_of(*(tool("two", name) for name in tools))
-    registry.sinks["two"].publish(Snapshot(tools=snapshot.tools, warnings=("a tool has no name",) * 9))
+    offered = registry.router.catalog.snapshot("two")
+    assert offered is not None
+    registry.sinks["two"].publish(Snapshot(tools=offered.tools, warnings=("a tool has no name",) * 9))
     (two,) = (await registry.ask("server_health", {"server": "two"}))["servers"]
     assert two["collisions"][0] == "`two.t0` wants the name `t0`, which `one.t0` holds"
     assert two["collisions"][-1] == "… and 10 more"

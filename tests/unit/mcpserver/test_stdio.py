@@ -33,7 +33,8 @@ GREETING = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"proto
 
 HANGS = (
     "import threading\nfrom trunkline.mcpserver import Server, connection\n"
-    "connection._LAST_ANSWERS_S = {last_answers_s}\nserver = Server()\nserver.register_tool('hang', {{}}, lambda _: threading.Event().wait())\nserver.run()\n"
+    "connection._LAST_ANSWERS_S = {last_answers_s}\nserver = Server()\n"
+    "server.register_tool('hang', {{}}, lambda _: threading.Event().wait())\nserver.run()\n"
 )
 
 

@@ -14,6 +14,11 @@ def test_control_characters_are_written_as_escapes():
     assert one_line("a\nb\x1b[2J\u202e", 50) == r"a\nb\x1b[2J\u202e"
 
 
+def test_what_is_hidden_and_yet_printable_is_written_as_an_escape_too():
+    assert one_line("a\u3164\ufe0f b", 50) == r"a\u3164\ufe0f b"
+    assert one_line("\u26a0\ufe0f careful", 50) == "\u26a0\ufe0f careful"
+
+
 def test_long_text_is_cut_and_shows_it():
     assert one_line("abcdefgh", 5) == "abcd…"
 

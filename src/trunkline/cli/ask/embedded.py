@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,9 +15,11 @@ from trunkline.app import Gateway
 from trunkline.cli.ask.desk import Budget, Progress, Status
 from trunkline.cli.ask.matches import Match, Why
 from trunkline.cli.ask.readings import input_schema, progress_line
+from trunkline.cli.terminal import complain
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
-from trunkline.core.events import Events
+from trunkline.core.errors import DEFINITION_CHANGED
+from trunkline.core.events import Events, Note
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Tool
 from trunkline.discovery.answers import reasons
@@ -44,9 +46,12 @@ class EmbeddedDesk:
         self._gateway = gateway
         self._settings = settings
         self._progress = progress
+        self.told_changes = False
+        """Whether the answer itself says which definitions have changed."""
 
     async def servers(self) -> list[Status]:
         await self._settled()
+        self.told_changes = True
         return [status_json(status) for status in server_statuses(self._gateway.router)]
 
     async def tools(self) -> list[Tool]:
@@ -139,12 +144,28 @@ class EmbeddedDesk:
 async def embedded_desk(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[EmbeddedDesk, None]:
     needed = narrowed(settings, only)
     progress(f"starting {_number(len(needed.sources))} for the moment")
-    gateway = Gateway(needed, Events(), redact=Redactor(settings.secrets()))
+    events = Events()
+    changes: list[Note] = []
+    events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)
+    gateway = Gateway(needed, events, redact=Redactor(settings.secrets()))
     gateway.start()
+    desk = EmbeddedDesk(gateway, settings, progress)
     try:
-        yield EmbeddedDesk(gateway, settings, progress)
+        yield desk
     finally:
         await gateway.close()
+        if not desk.told_changes:
+            _tell(changes)
+
+
+def _is_change(note: Note) -> bool:
+    return ("code", DEFINITION_CHANGED.id) in note.fields
+
+
+def _tell(changes: Sequence[Note]) -> None:
+    """From now on the new definitions are the known ones: nobody else would tell."""
+    for note in changes:
+        complain(f"{DEFINITION_CHANGED}: {note.message}", str(dict(note.fields)["hint"]), kind="warning")
 
 
 def _as_shown(entry: Entry) -> Tool:

@@ -13,6 +13,7 @@ CONFIGURATION: Final = {
             "no `trunkline.yaml` in this folder or in `~/.config/trunkline`",
             "a mistyped `-c FILE`",
             "the file belongs to another user",
+            "it is a pipe that nobody writes to, or a socket",
             "a server's `envFile`, or a reference like `{file:token.txt}`, names a file that is not there",
         ),
         (
@@ -201,6 +202,19 @@ CONFIGURATION: Final = {
         "A warning: the key is understood and checked, but this version does not do anything with it yet.",
         ("a file that is written for a newer version",),
         ("do not rely on it; remove the key or update Trunkline",),
+    ),
+    "TL125": Explanation(
+        "A warning: other users of this machine can write a file or folder that decides what the gateway runs, and as "
+        "whom. Whoever writes there can have a program of theirs started as you.",
+        (
+            "`chmod 777`, or a umask of 000 where the file was made",
+            "a folder that a group shares",
+            "a configuration that lies in `/tmp` or below a folder of somebody else",
+        ),
+        (
+            "take the right away with the command of the hint, such as `chmod o-w FILE`",
+            "move the file, or `gateway.state_dir`, to a folder that is yours alone",
+        ),
     ),
     "TL130": Explanation(
         "The gateway was told to read its configuration again and found errors in it. Nothing was changed: it goes on "

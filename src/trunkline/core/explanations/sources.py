@@ -121,4 +121,30 @@ SOURCES: Final = {
         ),
         ("correct the tool in the plugin or app; the message names it and says what is wrong",),
     ),
+    "TL212": Explanation(
+        "A warning: a tool, prompt or resource is described otherwise than when it was last seen. Models do what "
+        "descriptions say, so one that changes by itself may ask for something that you never agreed to.",
+        (
+            "the server was updated",
+            "a server of somebody else that was changed at its place, without an update here",
+            "a server that makes its descriptions anew at every start",
+        ),
+        (
+            "read what it says now: `trunkline tools --json`",
+            "pin the version of the server's package, and disable a server that you do not trust: `enabled: false`",
+        ),
+    ),
+    "TL213": Explanation(
+        "A warning: the server's names or descriptions hold characters that nothing is drawn for, so that a model "
+        "would read what you do not see. Clients and terminals are shown each by its number, such as `<U+200B>`.",
+        (
+            "text that was copied from a web page or a document",
+            "instructions to models that are hidden from people, in zero-width characters or tags",
+            "marks of direction in a text in Arabic or Hebrew",
+        ),
+        (
+            "read the definition: `trunkline tools --json`",
+            "disable the server if you do not know why they are there, or have its author take them out",
+        ),
+    ),
 }

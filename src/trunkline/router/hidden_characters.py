@@ -1,0 +1,88 @@
+"""What a source offers, with every hidden character made visible before anybody is shown it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import msgspec
+
+from trunkline.core.errors import HIDDEN_CHARACTERS
+from trunkline.core.hidden_text import may_hide, reveal
+from trunkline.core.tool import Item, Snapshot, Tool
+
+_MOST_NAMED: Final = 5
+_ESCAPES: Final = (rb"\u", rb"\b", rb"\f")
+"""How JSON may write a hidden character in ASCII; once others are undone, only control characters are written so."""
+_LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+T = TypeVar("T", Tool, Item)
+
+
+def revealed(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot where nothing is hidden, as in nearly all of them. Names and URIs stay what requests use."""
+    found: list[str] = []
+    shown = replace(
+        snapshot,
+        tools=_definitions(snapshot.tools, "tool", found),
+        prompts=_definitions(snapshot.prompts, "prompt", found),
+        resources=_definitions(snapshot.resources, "resource", found),
+        templates=_definitions(snapshot.templates, "resource template", found),
+        instructions=reveal(snapshot.instructions),
+        server_info=reveal_json(snapshot.server_info),
+        warnings=tuple(map(reveal, snapshot.warnings)),
+    )
+    if shown.instructions != snapshot.instructions:
+        found.append("its instructions")
+    if shown.server_info != snapshot.server_info:
+        found.append("what it says of itself")
+    return replace(shown, warnings=(*shown.warnings, _warning(found))) if found else shown
+
+
+def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, ...]:
+    changed: dict[int, T] = {}
+    for number, item in enumerate(items):
+        definition = reveal_json(item.definition)
+        if definition is not item.definition and definition != item.definition:
+            changed[number] = replace(item, definition=definition)
+            name = item.name if isinstance(item, Tool) else item.key
+            found.append(f"{noun} `{reveal(name)}`")
+    return tuple(changed.get(number, item) for number, item in enumerate(items)) if changed else items
+
+
+def _warning(found: list[str]) -> str:
+    more = len(found) - _MOST_NAMED
+    named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{HIDDEN_CHARACTERS}: hidden characters are shown as their numbers, such as `<U+200B>`, in {named}"
+
+
+def reveal_json(raw: bytes) -> bytes:
+    """A JSON text with every string revealed, names of members included; all else stays byte for byte."""
+    if _is_plain(raw) or not _may_hide(raw):
+        return raw
+    return _LITERAL.sub(_revealed_literal, raw)
+
+
+def _is_plain(raw: bytes) -> bool:
+    """A look at the speed of memory, with which nearly all definitions pass."""
+    return raw.isascii() and not any(mark in raw for mark in _ESCAPES) and b"\x7f" not in raw
+
+
+def _may_hide(raw: bytes) -> bool:
+    try:
+        plain = msgspec.json.encode(msgspec.json.decode(raw)) if b"\\u" in raw else raw
+    except (msgspec.MsgspecError, RecursionError):
+        return True
+    return any(mark in plain for mark in _ESCAPES) or may_hide(plain.decode("utf-8", "replace"))
+
+
+def _revealed_literal(literal: re.Match[bytes]) -> bytes:
+    raw = literal[0]
+    if _is_plain(raw):
+        return raw
+    try:
+        text = msgspec.json.decode(raw, type=str)
+    except msgspec.MsgspecError:
+        return raw
+    shown = reveal(text)
+    return raw if shown == text else msgspec.json.encode(shown)

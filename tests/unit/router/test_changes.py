@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.router.fakes import Desk, item
+from tests.unit.router.virtual_clock import run_with_clock
+
+from trunkline.core.events import Note
+from trunkline.core.tool import Snapshot, Tool
+from trunkline.router.changes import EVERY_S
+from trunkline.router.status import server_statuses, status_json
+
+
+class Town(Desk):
+    """A desk that keeps what is noted of definitions."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.notes: list[Note] = []
+        self.events.noted.append(lambda note: self.notes.append(note) if note.event == "definitions" else None)
+
+    def say(self, **descriptions: str) -> None:
+        self.sinks["s"].publish(described(**descriptions))
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(note.level, note.message) for note in self.notes]
+
+    def warnings(self) -> list[str]:
+        (status,) = server_statuses(self.router)
+        shown = status_json(status).get("warnings", [])
+        assert isinstance(shown, list)
+        return [str(warning) for warning in shown]
+
+
+def described(**descriptions: str) -> Snapshot:
+    return Snapshot(
+        tools=tuple(
+            Tool("s", name, json.dumps({"name": name, "description": text}).encode())
+            for name, text in descriptions.items()
+        )
+    )
+
+
+def town_at(folder: Path) -> Town:
+    town = Town(folder)
+    town.add("s", state="ready")
+    return town
+
+
+CHANGED = ("warning", "s describes otherwise than before: tool `add`")
+
+
+async def test_a_definition_that_changed_since_the_last_start_is_told_once(tmp_path: Path) -> None:
+    first = town_at(tmp_path)
+    first.say(add="Adds numbers", log="Logs")
+    assert first.told == [] and first.warnings() == []
+    second = town_at(tmp_path)
+    second.say(add="Adds numbers, and sends them away", log="Logs")
+    assert second.told == [CHANGED]
+    assert ("code", "TL212") in second.notes[0].fields
+    assert [warning.partition(":")[0] for warning in second.warnings()] == ["TL212"]
+    assert "tool `add`" in second.warnings()[0]
+    second.say(add="Adds numbers, and sends them away", log="Logs")
+    assert second.told == [CHANGED]
+    third = town_at(tmp_path)
+    third.say(add="Adds numbers, and sends them away", log="Logs")
+    assert third.told == [] and third.warnings() == []
+
+
+async def test_one_that_changes_during_a_run_is_told_too(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(add="Adds")
+    town.say(add="Subtracts")
+    assert town.told == [CHANGED]
+
+
+async def test_one_that_was_away_meanwhile_has_changed_all_the_same(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(add="Adds", log="Logs")
+    town.say(log="Logs")
+    town.say(add="Subtracts", log="Logs")
+    assert town.told == [
+        ("info", "s now offers no longer: tool `add`"),
+        ("info", "s now offers more: tool `add`"),
+        CHANGED,
+    ]
+
+
+async def test_the_order_of_members_and_the_spelling_of_texts_mean_nothing(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.sinks["s"].publish(Snapshot(tools=(Tool("s", "a", b'{"name":"a","description":"caf\\u00e9"}'),)))
+    town.sinks["s"].publish(Snapshot(tools=(Tool("s", "a", '{"description":"café", "name":"a"}'.encode()),)))
+    assert town.told == []
+
+
+async def test_prompts_resources_and_instructions_are_compared_too_and_late_lists_are_no_news(tmp_path: Path) -> None:
+    def offered(text: str) -> Snapshot:
+        prompts = (item("s", "name", "p", description=text),)
+        resources = (item("s", "uri", "test://x", description=text),)
+        templates = (item("s", "uriTemplate", "test://{x}", description=text),)
+        tools = described(a="A").tools
+        return Snapshot(tools=tools, prompts=prompts, resources=resources, templates=templates, instructions=text)
+
+    town_at(tmp_path).sinks["s"].publish(offered("one"))
+    town = town_at(tmp_path)
+    town.say(a="A")
+    assert town.told == [], "the other lists may still come"
+    town.sinks["s"].publish(offered("two"))
+    ((level, message),) = town.told
+    assert level == "warning"
+    for label in ("prompt `p`", "resource `test://x`", "resource template `test://{x}`", "its instructions"):
+        assert label in message
+
+
+async def test_another_command_line_is_another_server(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(add="Adds")
+    other = Town(tmp_path)
+    other.add("s", fingerprint="another")
+    other.say(add="Subtracts")
+    assert other.told == []
+
+
+def test_a_server_that_changes_all_the_time_is_told_of_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        town = town_at(tmp_path)
+        for number in range(50):
+            town.say(**{f"t{number % 3}": f"text {number}"})
+            await asyncio.sleep(0)
+        changes = [message for level, message in town.told if level == "warning"]
+        assert len(changes) == 1
+        await asyncio.sleep(EVERY_S + 1)
+        changes = [message for level, message in town.told if level == "warning"]
+        assert len(changes) == 2 and "tool `t2`" in changes[1]
+        town.router.roster.close()
+
+    run_with_clock(monkeypatch, main())
+
+
+async def test_hundreds_of_changes_are_one_line(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(**{f"t{number}": "one" for number in range(300)})
+    town.say(**{f"t{number}": "two" for number in range(300)})
+    ((_, message),) = town.told
+    assert message.endswith("and 290 more")
