@@ -16,6 +16,8 @@ COMMENT: Final = b":\n\n"
 
 _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data: "
+_COLON: Final = 0x3A
+_MESSAGE: Final = "message"
 
 
 class SseEvent(msgspec.Struct, gc=False):
@@ -61,7 +63,7 @@ class SseParser:
         self._after_cr = False
         self._at_start = True
         self._event_bytes = 0
-        self._event = "message"
+        self._event = _MESSAGE
         self._data: bytes | bytearray | None = None
         self._retry: int | None = None
         self.last_event_id: str | None = None
@@ -105,13 +107,16 @@ class SseParser:
             if size > limit:
                 self._refuse(events)
             if line == b"event: message":
-                self._event = "message"
+                self._event = _MESSAGE
             elif line.startswith(_DATA):
                 self._add_data(line[6:])
             elif line:
-                self._field(line)
+                if line[0] != _COLON:  # a comment is ignored, and some servers send little else
+                    self._field(line)
             else:
                 size = 0
+                if self._data is None and self._event is _MESSAGE and self._retry is None:
+                    continue
                 self._dispatch(events)
         self._event_bytes = size
 
@@ -140,7 +145,7 @@ class SseParser:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
-            self._event = value.decode(errors="replace") or "message"
+            self._event = value.decode(errors="replace") or _MESSAGE
         elif name == b"data":
             self._add_data(value)
         elif name == b"id":
@@ -148,14 +153,14 @@ class SseParser:
                 self.last_event_id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self._retry = self.retry_ms = int(value)
-        # Anything else, a comment (the empty name) included, is ignored.
+        # Anything else is ignored.
 
     def _dispatch(self, events: list[SseEvent]) -> None:
         data = self._data
         if data is not None:
             events.append(SseEvent(self._event, bytes(data), self.last_event_id, self._retry))
             self._data = None
-        self._event = "message"
+        self._event = _MESSAGE
         self._retry = None
 
     def _refuse(self, events: list[SseEvent]) -> NoReturn:

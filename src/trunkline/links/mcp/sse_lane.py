@@ -29,6 +29,7 @@ class SseLane(Lane):
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
         super().__init__(source, count)
         self.pool = pool
+        pool.served = lambda: self.served
         self.limit_bytes = limit_bytes
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._post_head = b""
