@@ -101,7 +101,7 @@ class HttpPool:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         self.reading = True
-        self.served: Callable[[], int | None] = _unknown
+        self.served: Callable[[], int] | None = None
         """Counts what came of use over these connections, where somebody knows."""
         self._loop = asyncio.get_running_loop()
 
@@ -256,7 +256,7 @@ class _Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self.idle_since = 0.0
         self.parser = ResponseParser(pool.limit_bytes, self._on_head, self._on_body, self._on_end)
-        self._turns = Turns(self._feed, self._read_on, lambda: pool.served())
+        self._turns = Turns(self._feed, self._read_on, pool.served)
         self._coded = False
 
     @property
@@ -363,7 +363,3 @@ class _Connection(asyncio.Protocol):
             exchange.over = True
             exchange.connection = None
             exchange.on_end()
-
-
-def _unknown() -> None:
-    """Nobody counts."""

@@ -46,7 +46,7 @@ class Turns:
     )
 
     def __init__(
-        self, feed: Callable[[bytes], None], read: Callable[[bool], None], served: Callable[[], int | None]
+        self, feed: Callable[[bytes], None], read: Callable[[bool], None], served: Callable[[], int] | None = None
     ) -> None:
         self._feed = feed
         self._read = read
@@ -59,7 +59,7 @@ class Turns:
         self._used_s = 0.0
         self._rest_s = 0.0
         self._idle_turns = 0
-        self._served_before: int | None = None
+        self._served_before = 0
         self._handle: asyncio.Handle | None = None
         self._open = True
 
@@ -136,9 +136,10 @@ class Turns:
         return cut
 
     def _turn_over(self) -> None:
-        served, before = self._served(), self._served_before
-        self._served_before = served
-        self._idle_turns = self._idle_turns + 1 if served is not None and served == before else 0
+        if self._served is not None:
+            served, before = self._served(), self._served_before
+            self._served_before = served
+            self._idle_turns = self._idle_turns + 1 if served == before else 0
         rest_s = min(self._idle_turns / _IDLE_TURNS, _MOST_RESTS) * self._used_s
         self._rest_s = max(self._rest_s, rest_s)
         self._used_s = 0.0
