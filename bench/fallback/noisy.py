@@ -36,7 +36,10 @@ EVENTS = {
     "blank-events": b"\n",
     "data-without-end": b"data: x\n",
 }
-APP = {"app-lines": b"INFO nothing happened\n", "app-answers": b'{"type":"toolResponse","correlationId":1,"result":{"success":true}}\n'}
+APP = {
+    "app-lines": b"INFO nothing happened\n",
+    "app-answers": b'{"type":"toolResponse","correlationId":1,"result":{"success":true}}\n',
+}
 
 
 def answer(message: dict[str, Any]) -> bytes | None:
@@ -96,7 +99,9 @@ def serve(connection: socket.socket, kind: str) -> None:
             if header.startswith(b"content-length:"):
                 length = int(header[15:])
         if first.startswith(b"GET"):
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
             block = EVENTS[kind] * (BLOCK_BYTES // len(EVENTS[kind]))
             flood(connection.sendall, b"%x\r\n%b\r\n" % (len(block), block))
         body = reader.read(length)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlsplit
 
+from trunkline.links.overdue import Within
 from trunkline.links.turns import Turns
 from trunkline.wire.http1 import HttpProblem, ResponseParser
 
@@ -145,7 +146,7 @@ class HttpPool:
     async def _connect(self) -> None:
         target, timeout_s = self.target, self.connect_timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with Within(timeout_s):
                 protocol = await self._open_connection(target)
         except TimeoutError:
             self._refuse(f"no connection within {timeout_s:g} seconds")

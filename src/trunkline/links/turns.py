@@ -21,9 +21,9 @@ _LEAST_REST_S: Final = 0.001
 class Turns:
     """Feeds what a wire brings to `feed`, in slices that end with a line, and after a turn's work lets others go first.
 
-    While some of it waits for the next turn the wire is not read: `read(False)`, then `read(True)`. `served` counts what
-    came of use, such as answers, where that is known: a wire that brings nothing but noise for many turns rests between
-    them, up to four times as long as a turn. A large line is not divided.
+    While some of it waits for the next turn the wire is not read: `read(False)`, then `read(True)`. `served` counts
+    what came of use, such as answers, where that is known: a wire that brings nothing but noise for many turns rests
+    between them, up to four times as long as a turn. A large line is not divided.
 
     Whoever knows that lines end otherwise sets `line_ends`; without any, slices have `slice_bytes` each.
     """

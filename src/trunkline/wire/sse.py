@@ -17,7 +17,6 @@ COMMENT: Final = b":\n\n"
 _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data: "
 _COLON: Final = 0x3A
-_MESSAGE: Final = "message"
 
 
 class SseEvent(msgspec.Struct, gc=False):
@@ -63,7 +62,7 @@ class SseParser:
         self._after_cr = False
         self._at_start = True
         self._event_bytes = 0
-        self._event = _MESSAGE
+        self._event = "message"
         self._data: bytes | bytearray | None = None
         self._retry: int | None = None
         self.last_event_id: str | None = None
@@ -107,17 +106,14 @@ class SseParser:
             if size > limit:
                 self._refuse(events)
             if line == b"event: message":
-                self._event = _MESSAGE
+                self._event = "message"
             elif line.startswith(_DATA):
                 self._add_data(line[6:])
-            elif line:
-                if line[0] != _COLON:  # a comment is ignored, and some servers send little else
-                    self._field(line)
-            else:
+            elif not line:
                 size = 0
-                if self._data is None and self._event is _MESSAGE and self._retry is None:
-                    continue
                 self._dispatch(events)
+            elif line[0] != _COLON:  # a comment is ignored, and some servers send little else
+                self._field(line)
         self._event_bytes = size
 
     def _end_pending(self, lines: list[bytes]) -> None:
@@ -145,7 +141,7 @@ class SseParser:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
-            self._event = value.decode(errors="replace") or _MESSAGE
+            self._event = value.decode(errors="replace") or "message"
         elif name == b"data":
             self._add_data(value)
         elif name == b"id":
@@ -160,7 +156,7 @@ class SseParser:
         if data is not None:
             events.append(SseEvent(self._event, bytes(data), self.last_event_id, self._retry))
             self._data = None
-        self._event = _MESSAGE
+        self._event = "message"
         self._retry = None
 
     def _refuse(self, events: list[SseEvent]) -> NoReturn:

@@ -32,6 +32,7 @@ from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROT
 from trunkline.links.child_output import beginning
 from trunkline.links.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.links.mcp.questions import Questions
+from trunkline.links.overdue import Within
 from trunkline.wire.jsonrpc import (
     ServerMessage,
     decode_batch,
@@ -140,7 +141,7 @@ class Lane:
         request = Request(method, params, done)
         self.send(request)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with Within(timeout_s):
                 return await answered
         except TimeoutError:
             self.abandon(request)
