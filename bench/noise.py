@@ -1,7 +1,7 @@
 """`python -m bench.noise`: how long others wait while one source is as noisy as it can be.
 
-A gateway with a quiet echo server and one noisy source of each kind in turn. What is measured: calls to the quiet one and
-`/healthz`, one at a time over kept connections, and how long SIGTERM takes.
+A gateway with a quiet echo server and one noisy source of each kind in turn. What is measured: calls to the quiet one
+and `/healthz`, one at a time over kept connections, and how long SIGTERM takes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import machine
-from bench.fallback.noisy import APP, EVENTS, STDIO
 from bench.launch import BIN
+from bench.noisy import APP, EVENTS, STDIO
 from bench.programs import BUILD, HERE, Programs, prepare
 from bench.running import free_port
 
-NOISY = str(HERE / "fallback" / "noisy.py")
+NOISY = str(HERE / "noisy.py")
 KINDS = ("quiet", *STDIO, *EVENTS, *APP)
 START_S = 30.0
 LIMIT_MS = 20.0
@@ -144,8 +144,8 @@ def _until_answered(ask: Callable[[], None]) -> None:
 
 
 def _spawn(stack: ExitStack, command: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    log = stack.enter_context(open(folder / "log", "wb"))
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
     stack.callback(process.wait)
     stack.callback(process.kill)
     return process

@@ -1,4 +1,8 @@
-"""An MCP server (or an app) that answers, and says something of no use as fast as it is read: `noisy.py KIND [PORT]`."""
+"""An MCP server or an app that says something of no use as fast as it is read: `noisy.py KIND [PORT]`.
+
+Its first words are one line, or one event, that the gateway counts as noise: whoever looks there knows that it has
+begun.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,23 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 BLOCK_BYTES = 1 << 18
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 TOOL = {"name": "noop", "description": "Does nothing", "inputSchema": {"type": "object"}}
 LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"still here"}}\n'
 STDIO = {
     "short-lines": b"x\n",
+    "lines": b"INFO 2026-01-01 00:00:00 worker 7: looked at item 4711 and found nothing to do about it this time\n",
     "long-lines": b"INFO " + b"x" * 1000 + b"\n",
     "great-lines": b"INFO " + b"x" * 100_000 + b"\n",
-    "lines-of-escapes": b"\\\\" * 30_000 + b"\n",
-    "batches": b"[" + b",".join([b"{}"] * 9_000) + b"]\n",
-    "lines": b"INFO 2026-01-01 00:00:00 worker 7: looked at item 4711 and found nothing to do about it this time\n",
-    "bytes-that-are-no-text": b"\xff\xfe junk \xff\n",
+    "lines-of-escapes": b'{"x":"' + b"\\\\" * 30_000 + b"\n",
+    "lines-that-are-no-text": b"\xff\xfe junk \xff\n",
     "blank-lines": b"\n",
+    "batches": b"[" + b",".join([b"{}"] * 900) + b"]\n",
     "notifications": LOG,
     "news-of-lists": b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n',
     "answers-to-nobody": b'{"jsonrpc":"2.0","id":987654321,"result":{"content":[]}}\n',
@@ -34,10 +40,12 @@ EVENTS = {
     "comments": b": keep-alive\n\n",
     "short-comments": b":\n",
     "blank-events": b"\n",
+    "lines-that-end-in-cr": b"\r",
     "data-without-end": b"data: x\n",
 }
 APP = {
     "app-lines": b"INFO nothing happened\n",
+    "app-long-lines": b"INFO " + b"x" * 4000 + b"\n",
     "app-answers": b'{"type":"toolResponse","correlationId":1,"result":{"success":true}}\n',
 }
 
@@ -79,8 +87,9 @@ def over_stdio(kind: str) -> None:
         message = json.loads(line)
         said = answer(message)
         if said is not None:
-            threading.Thread(target=write, args=(said + b"\n", 1)).start()
+            threading.Thread(target=write, args=(said + b"\n", 1), daemon=True).start()
         if message.get("method") == "tools/list":
+            write(b"noise\n", 1)
             threading.Thread(target=flood, args=(write, STDIO[kind]), daemon=True).start()
 
 
@@ -99,22 +108,31 @@ def serve(connection: socket.socket, kind: str) -> None:
             if header.startswith(b"content-length:"):
                 length = int(header[15:])
         if first.startswith(b"GET"):
-            connection.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-            )
-            block = EVENTS[kind] * (BLOCK_BYTES // len(EVENTS[kind]))
-            flood(connection.sendall, b"%x\r\n%b\r\n" % (len(block), block))
+            connection.sendall(STREAM_HEAD + chunk(b"data: noise\n\n"))
+            flood(connection.sendall, chunk(EVENTS[kind] * (BLOCK_BYTES // len(EVENTS[kind]))))
         body = reader.read(length)
         said = answer(json.loads(body)) if body else None
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s\r\n"
         connection.sendall(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(said or b""), said or b""))
 
 
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 def as_app(kind: str, port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with dialled(port) as connection:
         hello = {"type": "register", "appName": "noisy", "tools": [TOOL]}
-        connection.sendall(json.dumps(hello).encode() + b"\n")
+        connection.sendall(b"noise\n" + json.dumps(hello).encode() + b"\n")
         flood(connection.sendall, APP[kind])
+
+
+def dialled(port: int) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            time.sleep(0.05)
 
 
 def main() -> None:
