@@ -46,6 +46,7 @@ EVENTS = {
 APP = {
     "app-lines": b"INFO nothing happened\n",
     "app-long-lines": b"INFO " + b"x" * 4000 + b"\n",
+    "app-lines-of-escapes": b'{"x":"' + b"\\\\" * 30_000 + b"\n",
     "app-answers": b'{"type":"toolResponse","correlationId":1,"result":{"success":true}}\n',
 }
 
@@ -122,7 +123,7 @@ def chunk(data: bytes) -> bytes:
 
 def as_app(kind: str, port: int) -> None:
     with dialled(port) as connection:
-        hello = {"type": "register", "appName": "noisy", "tools": [TOOL]}
+        hello = {"type": "register", "appName": "loud", "tools": [TOOL]}
         connection.sendall(b"noise\n" + json.dumps(hello).encode() + b"\n")
         flood(connection.sendall, APP[kind])
 

@@ -43,7 +43,9 @@ def noise(folder: Path, kind: str) -> Iterator[tuple[Gateway, StdioFaults]]:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", ["long-lines", "lines-of-escapes", "blank-lines", "events", "comments", "app-lines"])
+@pytest.mark.parametrize(
+    "kind", ["long-lines", "lines-of-escapes", "blank-lines", "events", "comments", "app-lines-of-escapes"]
+)
 async def test_others_are_served_while_one_source_is_noisy_and_sigterm_is_heard(tmp_path: Path, kind: str) -> None:
     with noise(tmp_path, kind) as (gateway, _):
         async with gateway.client() as client:
