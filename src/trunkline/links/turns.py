@@ -12,7 +12,11 @@ from time import monotonic
 from typing import Final
 
 _SLICE_BYTES: Final = 2048
+_FULL_BYTES: Final = 65_536
+"""Behind a chunk of this size the next one of the same wire may come at once; a smaller one is the last for now."""
 _TURN_S: Final = 0.002
+_LONGEST_TURN_S: Final = 0.005
+"""For one who brings what others wait for: many answers that leave together cost less than some at a time."""
 _IDLE_TURNS: Final = 32
 _MOST_RESTS: Final = 4
 _LEAST_REST_S: Final = 0.001
@@ -110,20 +114,26 @@ class Turns:
             self._handle = None
 
     def _work(self) -> None:
-        began = now = monotonic()
-        end = began + _TURN_S - self._used_s
-        while self._at < len(self._data):
+        began = monotonic() - self._used_s
+        over = False
+        while self._at < len(self._data) and not over:
             data, at = self._data, self._at
             self._at = cut = self._cut(data, at)
             self._feed(data[at:cut])
-            now = monotonic()
-            if now >= end or self._rest_s:
-                break
-        self._used_s += now - began
+            self._used_s = monotonic() - began
+            over = (self._used_s >= _TURN_S and (self._used_s >= _LONGEST_TURN_S or self._idle)) or self._rest_s > 0
+        full = len(self._data) >= _FULL_BYTES
         if self._at >= len(self._data):
             self._data = b""
-        if self._open and (now >= end or self._rest_s):
+        if over and self._open:
             self._turn_over()
+        elif not full:
+            self._used_s = 0.0
+
+    @property
+    def _idle(self) -> bool:
+        """Whether nothing of use came since the last turn."""
+        return self._served is None or self._served() == self._served_before
 
     def _cut(self, data: bytes, at: int) -> int:
         """Behind the first line that ends a slice or more after `at`."""
@@ -137,9 +147,8 @@ class Turns:
 
     def _turn_over(self) -> None:
         if self._served is not None:
-            served, before = self._served(), self._served_before
-            self._served_before = served
-            self._idle_turns = self._idle_turns + 1 if served == before else 0
+            self._idle_turns = self._idle_turns + 1 if self._idle else 0
+            self._served_before = self._served()
         rest_s = min(self._idle_turns / _IDLE_TURNS, _MOST_RESTS) * self._used_s
         self._rest_s = max(self._rest_s, rest_s)
         self._used_s = 0.0

@@ -61,8 +61,9 @@ async def test_chunks_that_follow_each_other_at_once_are_one_turn() -> None:
     wire = Wire(cost_s=0.0005)
     for _ in range(50):
         if wire.reading:
-            wire.turns.take(b"x" * 2047 + b"\n" + b"y\n")
+            wire.turns.take(b"x" * 100_000 + b"\n")
     assert len(wire.heard) < 50
+    assert not wire.reading
 
 
 async def test_a_line_is_not_divided() -> None:

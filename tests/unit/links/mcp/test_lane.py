@@ -55,6 +55,25 @@ async def test_a_message_that_is_broken_beside_half_a_surrogate_is_still_broken(
     assert len(ends) == 1
 
 
+@pytest.mark.parametrize(
+    "line", [b"INFO up", b"\xff\xfe", b'"text"', b"   ", b"[", b"[1,2", b"1", b"null", b"\\" * 5000]
+)
+async def test_what_programs_print_beside_the_protocol_is_counted_and_dropped(line: bytes) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(line)
+    assert lane.counted == ["noise_lines"]
+    assert not request.done
+
+
+async def test_space_before_a_message_is_no_noise() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(b' \t{"jsonrpc":"2.0","id":1,"result":{}}')
+    assert isinstance(request.outcome, Result)
+    assert lane.counted == []
+
+
 async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
