@@ -34,7 +34,7 @@ _READABLE_ID: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"i
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF_BYTES: Final = 6
-_MOST_HALVES: Final = 1000
+_MOST_SURROGATES: Final = 20_000
 _MOST_BACKSLASHES: Final = 64
 """A text is cut in few places. One that is stranger than this stays broken: a line must not take long."""
 
@@ -210,10 +210,10 @@ def mend_surrogates(text: bytes) -> bytes:
         return text
     parts: list[bytes] = []
     at = kept = 0
-    for _ in range(_MOST_HALVES):
+    for _ in range(_MOST_SURROGATES):
         found = _SURROGATE.search(text, at)
         if found is None:
-            break
+            return b"".join((*parts, text[kept:])) if parts else text
         start = found.start()
         backslashes = _backslashes_before(text, start)
         if backslashes == _MOST_BACKSLASHES:
@@ -226,7 +226,7 @@ def mend_surrogates(text: bytes) -> bytes:
             at = start + _HALF_BYTES
             parts += (text[kept:start], b"\\ufffd")
             kept = at
-    return b"".join((*parts, text[kept:])) if parts else text
+    return text
 
 
 def _backslashes_before(text: bytes, end: int) -> int:

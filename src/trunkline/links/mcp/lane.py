@@ -50,7 +50,8 @@ _SPACE: Final = b" \t\r\n"
 _EXCERPT_BYTES: Final = 2048
 _SHOWN_CHARACTERS: Final = 300
 _LARGEST_BATCH: Final = 1_000
-"""Messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
+_LARGEST_BATCH_BYTES: Final = 1 << 20
+"""Of messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
 _LINGERS_S: Final = 5.0
 """How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
@@ -199,8 +200,8 @@ class Lane:
             self._count("noise_lines")
 
     def _several(self, text: bytes, request: Request | None) -> None:
-        batch = decode_batch(mend_surrogates(text))
-        if len(batch) > _LARGEST_BATCH:
+        batch = decode_batch(mend_surrogates(text)) if len(text) <= _LARGEST_BATCH_BYTES else None
+        if batch is None or len(batch) > _LARGEST_BATCH:
             self._count("protocol_errors")
             return
         if not batch:
