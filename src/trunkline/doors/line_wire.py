@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from trunkline.core.call import Json
 from trunkline.core.errors import REQUEST_TOO_LARGE, Problem
+from trunkline.links.turns import Turns
 from trunkline.wire.jsonrpc import encode_error, error_message, readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
@@ -45,6 +46,8 @@ class LineWire:
         self._unread = False
         self._held = False
         self._hurried = False
+        self._turns = Turns(self._feed, self._turn)
+        self._others_turn = False
         self._may_go_on = asyncio.Event()
         self._may_go_on.set()
         self.out_gone = False
@@ -84,6 +87,7 @@ class LineWire:
         self.stop()
 
     def stop(self) -> None:
+        self._turns.close()
         self._stop_reading()
         self._may_go_on.set()
         if not self._over.done():
@@ -101,6 +105,13 @@ class LineWire:
     # -- in -------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
+        self._turns.take(data)
+
+    def _turn(self, ours: bool) -> None:
+        self._others_turn = not ours
+        self._read_or_wait()
+
+    def _feed(self, data: bytes) -> None:
         while True:
             try:
                 self._take(self._framer.feed(data))
@@ -135,7 +146,7 @@ class LineWire:
             self._lines.room()
 
     def _read_or_wait(self) -> None:
-        wait = self._held or self._unread
+        wait = self._held or self._unread or self._others_turn
         if wait:
             self._may_go_on.clear()
         else:

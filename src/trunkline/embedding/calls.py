@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from msgspec import Raw
@@ -17,6 +18,7 @@ from trunkline.embedding.errors import CallError
 from trunkline.embedding.logs import log
 from trunkline.embedding.progress import Progress, read_progress
 from trunkline.embedding.results import CallResult, result_of
+from trunkline.links.overdue import Deadline
 from trunkline.router.router import Router
 
 OnProgress = Callable[[Progress], None]
@@ -47,7 +49,7 @@ async def call_tool(
         notice=None if on_progress is None else _teller(on_progress),
         progress=on_progress is not None,
     )
-    timer = None if timeout is None else loop.call_later(timeout, _expire, call, timeout)
+    timer = None if timeout is None else Deadline(timeout, partial(_expire, call, timeout))
     try:
         await answered
     except asyncio.CancelledError:

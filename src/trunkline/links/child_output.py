@@ -51,7 +51,7 @@ class StderrTail:
         self._is_cut = False
 
     def add(self, data: bytes) -> None:
-        self._kept += data
+        self._kept += data[-_KEPT_BYTES:]
         if len(self._kept) > 2 * _KEPT_BYTES:
             del self._kept[:-_KEPT_BYTES]
             self._is_cut = True

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.links.control import close_all
+from trunkline.links.overdue import Within
 from trunkline.links.platform import sees_all_processes
 from trunkline.links.start_problem import draining, failed_at, lost_while_starting, no_resources, start_failed
 from trunkline.links.supervisor_link import EXIT_CODE_WHEN_LOST, Exceeded, Guarded, Held, Limits, SupervisorLink, Ward
@@ -177,7 +178,7 @@ class Children:
 
     async def _wait_started(self, ward: Ward, command: str, cwd: str | int | None, label: str) -> None:
         try:
-            async with asyncio.timeout(_START_LIMIT_S):
+            async with Within(_START_LIMIT_S):
                 failure = await ward.started
         except TimeoutError:
             message = f"`{command}` was not running after {_START_LIMIT_S:g} s"

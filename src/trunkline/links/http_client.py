@@ -11,16 +11,19 @@ import contextlib
 import socket
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlsplit
 
+from trunkline.links.overdue import Within
+from trunkline.links.turns import Turns
 from trunkline.wire.http1 import HttpProblem, ResponseParser
 
 IDLE_S: Final = 4.0
 """Shorter than the 5 seconds after which common servers close: reusing a connection they just closed loses a call."""
 MAX_WAITING: Final = 1000
+_CODED_SLICE_BYTES: Final = 64
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +78,7 @@ class Exchange:
     def unlimited(self) -> None:
         """The body is a stream of events: each has a limit, the sum has none."""
         if self.connection is not None:
-            self.connection.parser.lift_limit()
+            self.connection.expect_events()
 
     def abort(self) -> None:
         """Nobody wants the rest: the connection is closed, which tells the server so."""
@@ -99,6 +102,8 @@ class HttpPool:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         self.reading = True
+        self.served: Callable[[], int] | None = None
+        """Counts what came of use over these connections, where somebody knows."""
         self._loop = asyncio.get_running_loop()
 
     def send(self, exchange: Exchange) -> None:
@@ -141,7 +146,7 @@ class HttpPool:
     async def _connect(self) -> None:
         target, timeout_s = self.target, self.connect_timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with Within(timeout_s):
                 protocol = await self._open_connection(target)
         except TimeoutError:
             self._refuse(f"no connection within {timeout_s:g} seconds")
@@ -252,6 +257,8 @@ class _Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self.idle_since = 0.0
         self.parser = ResponseParser(pool.limit_bytes, self._on_head, self._on_body, self._on_end)
+        self._turns = Turns(self._feed, self._read_on, pool.served)
+        self._coded = False
 
     @property
     def usable(self) -> bool:
@@ -269,15 +276,27 @@ class _Connection(asyncio.Protocol):
         if not self._pool.reading:
             self.read(False)
 
+    def expect_events(self) -> None:
+        """The answer that has begun is a stream of events: its size has no limit, and its lines may end in CR."""
+        self.parser.lift_limit()
+        self._turns.line_ends = (b"\n", b"\r")
+        if self._coded:  # a few bytes may stand for thousands of lines
+            self._turns.line_ends, self._turns.slice_bytes = (), _CODED_SLICE_BYTES
+
     def read(self, wanted: bool) -> None:
+        if not self._turns.waiting:
+            self._read_on(wanted)
+
+    def _read_on(self, wanted: bool) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if wanted:
+        if wanted and self._pool.reading:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 
     def drop(self) -> None:
+        self._turns.close()
         if self._transport is not None:
             self._transport.abort()
 
@@ -288,6 +307,9 @@ class _Connection(asyncio.Protocol):
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        self._turns.take(data)
+
+    def _feed(self, data: bytes) -> None:
         if self._exchange is None:
             self.drop()  # bytes that nobody asked for: what follows could not be trusted
             return
@@ -297,6 +319,7 @@ class _Connection(asyncio.Protocol):
             self._fail(problem)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._turns.finish()
         self._transport = None
         self._pool.lost(self)
         exchange = self._exchange
@@ -323,6 +346,7 @@ class _Connection(asyncio.Protocol):
     # -- the parser -----------------------------------------------------------------------------------------------
 
     def _on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._coded = b"content-encoding" in headers
         if self._exchange is not None:
             self._exchange.on_head(status, headers)
 
@@ -332,7 +356,7 @@ class _Connection(asyncio.Protocol):
 
     def _on_end(self) -> None:
         exchange, self._exchange = self._exchange, None
-        if self.parser.keep_alive and self.usable:
+        if self.parser.keep_alive and self.usable and not self._turns.more:
             self._pool.released(self)
         else:
             self.drop()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trunkline.links.http_client import Exchange, HttpPool
+from trunkline.links.overdue import Within
 
 
 class Reply(NamedTuple):
@@ -58,7 +59,7 @@ async def ask(pool: HttpPool, out: bytes, timeout_s: float) -> Reply:
     exchange = _Waiting(out)
     pool.send(exchange)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with Within(timeout_s):
             return await exchange.reply
     except TimeoutError:
         raise NoReply(f"no answer within {timeout_s:g} seconds", sent=exchange.written) from None

@@ -10,9 +10,11 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from trunkline.links.turns import Turns
+
 _READ_BYTES: Final = 1 << 18
 _READS_AT_THE_END: Final = 8  # two mebibytes, more than a pipe holds
-_BREATHER_S: Final = 0.002  # after each _READ_BYTES: a flood must not keep the event loop busy
+_BREATHER_S: Final = 0.002  # after each _READ_BYTES: copying them out of the pipe takes time as well
 _WRITE_BYTES: Final = 1 << 16
 
 
@@ -24,44 +26,48 @@ class PipeReading:
         self._pipe = pipe
         self._on_data = on_data
         self._since_breather = 0
-        self._breather: asyncio.TimerHandle | None = None
-        self._loop.add_reader(pipe, self._readable)
+        self._turns = Turns(self._hand_on, self._read_on)
+        self._read_on(True)
 
     def close(self) -> None:
         """Read what the pipe still holds, as nobody writes any more, and close it."""
-        if self._breather is not None:
-            self._breather.cancel()
-        self._loop.remove_reader(self._pipe)
+        self._read_on(False)
         try:
+            self._turns.finish()
             for _ in range(_READS_AT_THE_END):
-                if self._read() <= 0:
+                data = self._read()
+                if not data:
                     break
+                self._on_data(data)
         finally:
             os.close(self._pipe)
 
     def _readable(self) -> None:
-        size = self._read()
-        if size == 0:
-            self._loop.remove_reader(self._pipe)
-        self._since_breather += max(size, 0)
+        data = self._read()
+        if data:
+            self._turns.take(data)
+        elif data is not None:
+            self._read_on(False)
+
+    def _hand_on(self, data: bytes) -> None:
+        self._since_breather += len(data)
         if self._since_breather >= _READ_BYTES:
             self._since_breather = 0
+            self._turns.rest(_BREATHER_S)
+        self._on_data(data)
+
+    def _read_on(self, wanted: bool) -> None:
+        if wanted:
+            self._loop.add_reader(self._pipe, self._readable)
+        else:
             self._loop.remove_reader(self._pipe)
-            self._breather = self._loop.call_later(_BREATHER_S, self._go_on)
 
-    def _go_on(self) -> None:
-        self._breather = None
-        self._loop.add_reader(self._pipe, self._readable)
-
-    def _read(self) -> int:
-        """How much there was; 0 at the end, -1 where nothing has come."""
+    def _read(self) -> bytes | None:
+        """Nothing at the end; None where nothing has come."""
         try:
-            data = os.read(self._pipe, _READ_BYTES)
+            return os.read(self._pipe, _READ_BYTES)
         except BlockingIOError:
-            return -1
-        if data:
-            self._on_data(data)
-        return len(data)
+            return None
 
 
 class PipeFeeding:

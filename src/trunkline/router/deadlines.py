@@ -8,6 +8,7 @@ from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DEADLINE, Problem
+from trunkline.links.overdue import LATE_S, READ_FIRST_S
 
 _TOOLS_CALL: Final = "tools/call"
 
@@ -27,17 +28,24 @@ class Deadlines:
             if left_s <= 0:
                 self._expired(call)
                 return
-        call.timer = self._loop.call_later(left_s, self._expired, call)
+        call.timer = self._loop.call_later(left_s, self._due, call, call.started_at + timeout_s)
+
+    def _due(self, call: Call, due: float) -> None:
+        """Where the process was stopped, the answer may be there for long and nobody has read it."""
+        if monotonic() - due > LATE_S:
+            call.timer = self._loop.call_later(READ_FIRST_S, self._expired, call)
+        else:
+            self._expired(call)
 
     def _expired(self, call: Call) -> None:
         """Progress buys more time, up to the absolute maximum of a call; a question to the client stops the clock."""
         now = monotonic()
         if call.questions:  # each has a deadline of its own
-            call.timer = self._loop.call_later(call.timeout, self._expired, call)
+            call.timer = self._loop.call_later(call.timeout, self._due, call, now + call.timeout)
             return
         end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s + call.rested_s)
         if call.progressed_at and end > now:
-            call.timer = self._loop.call_later(end - now, self._expired, call)
+            call.timer = self._loop.call_later(end - now, self._due, call, end)
             return
         seconds = round(now - call.started_at) if call.progressed_at else call.timeout
         phase = call.phase

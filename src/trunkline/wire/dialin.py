@@ -29,6 +29,7 @@ from trunkline.wire.nesting import LESS_ROOM, SHORT_BYTES
 from trunkline.wire.plain_result import error_result, result_of
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_SPACE: Final = b" \t\r\n"
 _NULL: Final = b"null"
 _HEAD_BYTES: Final = 256
 _LONGEST_NAME: Final = 128
@@ -126,7 +127,11 @@ _decode_id: Final = cast(Callable[[Any], int], msgspec.json.Decoder(int, strict=
 
 
 def read_line(line: bytes) -> Incoming:
-    """The message in one line; raises BadLine or BadRegister."""
+    """The message in one line; raises BadLine or BadRegister. What is no message at all must cost next to nothing."""
+    if line[:1] != b"{":
+        line = line.removeprefix(_BYTE_ORDER_MARK).lstrip(_SPACE)
+        if line[:1] != b"{":
+            raise BadLine("message must be one JSON object")
     try:
         if not line.isascii():
             line.decode()
@@ -140,7 +145,7 @@ def read_line(line: bytes) -> Incoming:
 
 def _read_otherwise(line: bytes) -> Incoming:
     """Not a response as we write it: another message, another spelling, or broken."""
-    text = mend_surrogates(line.removeprefix(_BYTE_ORDER_MARK))
+    text = mend_surrogates(line)
     try:
         check_text(text)
         members = _folded(members_of_message(text))

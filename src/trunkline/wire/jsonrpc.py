@@ -31,9 +31,12 @@ decode: Final = msgspec.json.Decoder().decode
 _VERSION: Final = b'"2.0"'
 _READABLE_ID: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]')
 
-_ESCAPE: Final = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_HALF_BYTES: Final = 6
+_MOST_SURROGATES: Final = 20_000
+_MOST_BACKSLASHES: Final = 64
+"""A text is cut in few places. One that is stranger than this stays broken: a line must not take long."""
 
 
 class BadMessage(Exception):
@@ -203,7 +206,32 @@ def readable_id(head: bytes) -> int | None:
 
 def mend_surrogates(text: bytes) -> bytes:
     """Half of a surrogate pair becomes U+FFFD: programs in JavaScript write one when they cut a text within a pair."""
-    return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape["half"] else escape[0], text)
+    if b"\\u" not in text:
+        return text
+    parts: list[bytes] = []
+    at = kept = 0
+    for _ in range(_MOST_SURROGATES):
+        found = _SURROGATE.search(text, at)
+        if found is None:
+            return b"".join((*parts, text[kept:])) if parts else text
+        start = found.start()
+        backslashes = _backslashes_before(text, start)
+        if backslashes == _MOST_BACKSLASHES:
+            break
+        if backslashes % 2:  # the backslash is itself the second half of an escape
+            at = start + 1
+        elif _PAIR.match(text, start):
+            at = start + 2 * _HALF_BYTES
+        else:
+            at = start + _HALF_BYTES
+            parts += (text[kept:start], b"\\ufffd")
+            kept = at
+    return text
+
+
+def _backslashes_before(text: bytes, end: int) -> int:
+    before = text[max(0, end - _MOST_BACKSLASHES) : end]
+    return len(before) - len(before.rstrip(b"\\"))
 
 
 def single_line(data: Json | Raw) -> bytes:

@@ -16,6 +16,7 @@ COMMENT: Final = b":\n\n"
 
 _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data: "
+_COLON: Final = 0x3A
 
 
 class SseEvent(msgspec.Struct, gc=False):
@@ -108,11 +109,11 @@ class SseParser:
                 self._event = "message"
             elif line.startswith(_DATA):
                 self._add_data(line[6:])
-            elif line:
-                self._field(line)
-            else:
+            elif not line:
                 size = 0
                 self._dispatch(events)
+            elif line[0] != _COLON:  # a comment is ignored, and some servers send little else
+                self._field(line)
         self._event_bytes = size
 
     def _end_pending(self, lines: list[bytes]) -> None:
@@ -148,7 +149,7 @@ class SseParser:
                 self.last_event_id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self._retry = self.retry_ms = int(value)
-        # Anything else, a comment (the empty name) included, is ignored.
+        # Anything else is ignored.
 
     def _dispatch(self, events: list[SseEvent]) -> None:
         data = self._data

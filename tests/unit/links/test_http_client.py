@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import gzip
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -372,6 +373,49 @@ def test_a_stream_of_events_has_no_limit_once_it_is_lifted(loop_factory: Loop) -
             stream = Stream()
             pool.send(stream)
             assert await done(stream) == b"x" * 10_000
+
+    run_on(loop_factory, main())
+
+
+class Events(Asked):
+    def on_head(self, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self.unlimited()
+
+
+@both_loops
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_stream_comes_whole_and_in_order_however_many_lines_it_has(loop_factory: Loop, coded: bool) -> None:
+    lines = b"".join(b"data: %d\n\n" % number for number in range(100_000))
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            coding = b"Content-Encoding: gzip\r\n" if coded else b""
+            await peer.answer(b"HTTP/1.1 200 OK\r\n%b\r\n" % coding)
+            await peer.send(gzip.compress(lines) if coded else lines)
+
+        async with scripted(script) as server, pool_to(server.url, limit_bytes=1_000_000) as pool:
+            stream = Events()
+            pool.send(stream)
+            assert await done(stream) == lines
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_what_follows_an_answer_in_the_same_chunk_is_nobodys_answer(loop_factory: Loop) -> None:
+    """The answer ends where a slice of what is read ends, and all of it was there when it was read."""
+    body = b"x" * 4000 + b"\n"
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.answer(http(body) + http(b"smuggled") * 100)
+            await echoes(peer)
+
+        async with scripted(script) as server, pool_to(server.url, limit_bytes=9000, max_connections=1) as pool:
+            first, second = ask(pool), ask(pool)
+            assert await done(first) == body
+            await second.end()
+            assert second.body != b"smuggled"
 
     run_on(loop_factory, main())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.router.fakes import Desk, problem_of
-from tests.unit.router.virtual_clock import run_with_clock
+from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.core.errors import DEADLINE
 from trunkline.core.question import ROOTS, Question
@@ -48,6 +48,26 @@ def test_the_longest_time_of_a_call_does_not_count_what_its_client_took(
         await asyncio.sleep(55)
         assert not call.done
         await asyncio.sleep(65)
+        assert problem_of(call).code is DEADLINE
+        desk.router.roster.close()
+
+    run_with_clock(monkeypatch, main())
+
+
+def test_after_a_stop_a_call_has_a_moment_in_which_its_answer_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ClockLoop)
+        desk = Desk(tmp_path, call_s=10_000.0)
+        desk.add("s", "t", timeout_s=60.0)
+        call = desk.call("s_t")
+        await asyncio.sleep(59)
+        loop.now += 300  # the process was stopped
+        await asyncio.sleep(0.5)
+        assert not call.done
+        await asyncio.sleep(1)
         assert problem_of(call).code is DEADLINE
         desk.router.roster.close()
 

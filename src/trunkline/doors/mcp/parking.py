@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Call, Json
@@ -17,6 +18,7 @@ from trunkline.core.seal import Sealer
 from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.questions import MAX_OPEN, Rules, why_not
 from trunkline.doors.mcp.request_state import StateSeal, answers_in, is_for_legacy, without_round
+from trunkline.links.overdue import Deadline
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
 from trunkline.wire.mcp.error_codes import urls_required
@@ -49,7 +51,7 @@ class ParkedCall:
         self._asked_so_far = 0
         self._outcome: Call | None = None
         self._gathering: asyncio.TimerHandle | None = None
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: Deadline | None = None
         self._loop = asyncio.get_running_loop()
 
     # -- questions out --------------------------------------------------------------------------------------------
@@ -85,7 +87,7 @@ class ParkedCall:
         self.waiting = None
         self._calls.remove(waiting.key)
         self._calls.add(self, self)
-        self._expiry = self._loop.call_later(self._parking.rules.question_s, self.give_up, "the client did not return")
+        self._expiry = Deadline(self._parking.rules.question_s, partial(self.give_up, "the client did not return"))
         state = self._parking.state_of(waiting, self.handle)
         asking = encode_input_required({key: asking for key, (_, asking) in self._open.items()}, state)
         waiting.answer.result(result_of_ours(asking))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import PROGRESS, Caller, Json
 from trunkline.core.question import ELICITATION, NOBODY, Question
 from trunkline.doors.mcp.logs import is_log_message, wants_log_message
+from trunkline.links.overdue import Deadline
 from trunkline.wire.jsonrpc import (
     BadMessage,
     Members,
@@ -52,7 +53,7 @@ class _Open:
 
     __slots__ = ("question", "send", "timer", "token")
 
-    def __init__(self, question: Question, send: Send | None, timer: asyncio.TimerHandle, token: Json | None) -> None:
+    def __init__(self, question: Question, send: Send | None, timer: Deadline, token: Json | None) -> None:
         self.question = question
         self.send = send
         self.timer = timer
@@ -113,7 +114,7 @@ class ClientQuestions:
     def _expect(self, number: int, question: Question, send: Send | None, token: Json | None) -> None:
         assert self._rules is not None
         question_s = self._rules.question_s
-        timer = asyncio.get_running_loop().call_later(question_s, self._expired, number, question_s)
+        timer = Deadline(question_s, partial(self._expired, number, question_s))
         self._open[number] = _Open(question, send, timer, token)
         question.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
 

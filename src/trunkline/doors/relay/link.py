@@ -12,6 +12,7 @@ from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.doors.relay.messages import Headers
 from trunkline.links.http_client import Exchange, HttpPool, Target
+from trunkline.links.overdue import LATE_S
 from trunkline.telemetry.redact import Redactor
 from trunkline.wire.http1 import request_head
 from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
@@ -220,9 +221,13 @@ class GatewayLink:
 
     def _tick(self) -> None:
         """The only clock of all requests: what goes wrong with one of them must not stop it."""
+        late_s = 0.0 if self._ticking is None else self.now - self._ticking.when()
         self._ticking = None
         if self._posts:
             self._ticking = self._loop.call_later(_TICK_S, self._tick)
+        if late_s > LATE_S:  # we were stopped, so it is not the gateway that was silent
+            for post in self._posts:
+                post.heard_at += late_s
         if not self.reading:
             return
         for post in list(self._posts):

@@ -13,6 +13,7 @@ from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
+from trunkline.links.overdue import Within
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, members_of
 from trunkline.wire.mcp.capabilities import TASKS, extensions
@@ -36,7 +37,7 @@ class Session:
 async def shake_hands(lane: Lane, known_era: Era | None, capabilities: bytes, timeout_s: float) -> Session:
     """Probe for the modern era, fall back to `initialize`; a server whose era is known is not probed again."""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with Within(timeout_s):
             if known_era == "modern":
                 return _modern(lane, await _discover(lane, timeout_s))
             if known_era == "legacy":

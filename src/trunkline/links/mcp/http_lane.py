@@ -40,6 +40,7 @@ class HttpLane(Lane):
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
         super().__init__(source, count)
         self.pool = pool
+        pool.served = lambda: self.served
         self.limit_bytes = limit_bytes
         self.version = ""
         self.session_id = b""

@@ -32,6 +32,7 @@ from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROT
 from trunkline.links.child_output import beginning
 from trunkline.links.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.links.mcp.questions import Questions
+from trunkline.links.overdue import Within
 from trunkline.wire.jsonrpc import (
     ServerMessage,
     decode_batch,
@@ -45,10 +46,12 @@ from trunkline.wire.mcp.incoming import CANCELLED, RESOURCE_UPDATED
 
 Count = Callable[[str], None]
 _OPEN_BRACE: Final = 0x7B
+_SPACE: Final = b" \t\r\n"
 _EXCERPT_BYTES: Final = 2048
 _SHOWN_CHARACTERS: Final = 300
-_LARGEST_BATCH: Final = 10_000
-"""Messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
+_LARGEST_BATCH: Final = 1_000
+_LARGEST_BATCH_BYTES: Final = 1 << 20
+"""Of messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
 _LINGERS_S: Final = 5.0
 """How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
 _NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
@@ -68,7 +71,7 @@ class Lane:
     `prepare` gives the `_meta` members for one request, where they depend on its caller. Whoever keeps something on
     the lane beyond calls (a subscription) counts itself in `holds`. A lane is `mixed` once it has carried calls of
     more than one principal. One that `has_tasks` may get a task for an answer. `expected` are calls that will be sent
-    here next: what the server asks may be for them.
+    here next: what the server asks may be for them. `served` counts the answers that somebody waited for.
     """
 
     def __init__(self, source: str, count: Count) -> None:
@@ -82,6 +85,7 @@ class Lane:
         """Takes secrets out of what the server says before others see it."""
         self.principal = ""
         self.mixed = False
+        self.served = 0
         self.pending: dict[int, Request] = {}
         self.expected: list[Call] = []
         self.questions = Questions(source, self._write_answer, count)
@@ -138,7 +142,7 @@ class Lane:
         request = Request(method, params, done)
         self.send(request)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with Within(timeout_s):
                 return await answered
         except TimeoutError:
             self.abandon(request)
@@ -168,30 +172,40 @@ class Lane:
 
     def received(self, text: bytes, request: Request | None = None) -> None:
         """One message of the server, whole. `request` is the one whose own stream it came on, where there is such."""
+        if text[:1] != b"{":
+            self._no_object(text, request)
+            return
         try:
             if not text.isascii():
                 text.decode()
             message = decode_server_message(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._unusual(text, request, error)
+            self._unreadable(text, request, error)
             return
         if message.method is UNSET:
             self._answered(message, text)
         else:
             self._told(message, message.method, request)
 
-    def _unusual(self, text: bytes, request: Request | None, error: Exception) -> None:
-        """Not one message as it stands: half a character in a text, or several messages at once (2025-03-26)."""
-        mended = mend_surrogates(text)
-        if mended != text:
-            self.received(mended, request)
-            return
-        batch = decode_batch(text)
-        if not batch:
-            self._broken(text, error)
-        elif len(batch) > _LARGEST_BATCH:
+    def _no_object(self, text: bytes, request: Request | None) -> None:
+        """Space before a message, several messages at once (2025-03-26), or what programs print beside the protocol,
+        which can be so much that it must cost next to nothing."""
+        stripped = text.lstrip(_SPACE)
+        first = stripped[:1]
+        if first == b"{":
+            self.received(stripped, request)
+        elif first == b"[":
+            self._several(text, request)
+        else:
+            self._count("noise_lines")
+
+    def _several(self, text: bytes, request: Request | None) -> None:
+        batch = decode_batch(mend_surrogates(text)) if len(text) <= _LARGEST_BATCH_BYTES else None
+        if batch is None or len(batch) > _LARGEST_BATCH:
             self._count("protocol_errors")
             return
+        if not batch:
+            self._count("noise_lines")
         for raw in batch:
             message = bytes(raw)
             if message.startswith(b"{"):
@@ -199,11 +213,20 @@ class Lane:
             else:
                 self._count("noise_lines")
 
+    def _unreadable(self, text: bytes, request: Request | None, error: Exception) -> None:
+        """No message as it stands; half a character in a text can be mended."""
+        mended = mend_surrogates(text)
+        if mended != text:
+            self.received(mended, request)
+        else:
+            self._broken(text, error)
+
     def _answered(self, message: ServerMessage, text: bytes) -> None:
         request = self._take(message)
         if request is None:
             self._count("unmatched_answers")
             return
+        self.served += 1
         result, error = message.result, message.error
         if error is UNSET and result is not UNSET:
             view = memoryview(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane
+from trunkline.links.overdue import Within
 from trunkline.wire.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
 from trunkline.wire.mcp.error_codes import code_of
 from trunkline.wire.mcp.param_headers import BadAnnotation, mirrors_of
@@ -75,7 +75,7 @@ async def fetch_list(session: Session, kind: ListKind) -> Listed:
     lane = session.lane
     pages = _Pages(lane, kind, modern=session.era == "modern")
     try:
-        async with asyncio.timeout(LIST_TIMEOUT_S):
+        async with Within(LIST_TIMEOUT_S):
             items = await _items(pages, strict=pages.modern and isinstance(lane, HttpLane))
     except TimeoutError:
         reason = f"no whole `{kind.method}` within {LIST_TIMEOUT_S:g} seconds"

@@ -18,6 +18,7 @@ from trunkline.core.errors import (
 )
 from trunkline.links.http_client import Exchange, HttpPool, Target
 from trunkline.links.mcp.lane import Count, Lane
+from trunkline.links.overdue import Within
 from trunkline.wire.http1 import request_head
 from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
 
@@ -29,6 +30,7 @@ class SseLane(Lane):
     def __init__(self, source: str, count: Count, pool: HttpPool, headers: Mapping[str, str], limit_bytes: int) -> None:
         super().__init__(source, count)
         self.pool = pool
+        pool.served = lambda: self.served
         self.limit_bytes = limit_bytes
         self._own_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._post_head = b""
@@ -39,7 +41,7 @@ class SseLane(Lane):
         """Open the stream and learn where to post."""
         self.pool.send(self._stream)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with Within(timeout_s):
                 endpoint = await self._endpoint
         except TimeoutError:
             raise GatewayError(self.problem(SOURCE_START_FAILED, "sent no `endpoint` event")) from None

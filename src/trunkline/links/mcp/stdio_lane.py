@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from time import monotonic
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Request
@@ -15,12 +14,11 @@ from trunkline.links.child_output import PipeReader, StderrTail, end_of, stderr_
 from trunkline.links.children import Child, Children
 from trunkline.links.mcp.lane import Count, Lane
 from trunkline.links.supervisor_link import Limits
+from trunkline.links.turns import Turns
 from trunkline.wire.jsonrpc import readable_id
 from trunkline.wire.lines import LineFramer, LineTooLong
 
 _EXIT_WAIT_S: Final = 0.1
-_LINES_AT_ONCE: Final = 512
-_TURN_S: Final = 0.002
 
 
 class StdioLane(Lane):
@@ -38,6 +36,7 @@ class StdioLane(Lane):
         self._loop = asyncio.get_running_loop()
         self._stdin: asyncio.WriteTransport | None = None
         self._stdout: asyncio.ReadTransport | None = None
+        self._turns = Turns(self._read, self._read_on, lambda: self.served)
         self._outputs: list[asyncio.BaseTransport] = []
         self._stdin_full = False
         self._stdin_gone = False
@@ -54,7 +53,7 @@ class StdioLane(Lane):
     async def connect(self) -> None:
         """Take over the child's pipes. The transports own the descriptors from here on."""
         loop, child = self._loop, self.child
-        reader = PipeReader(self._read, self._output_end)
+        reader = PipeReader(self._turns.take, self._output_end)
         self._stdout, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
         self._outputs.append(self._stdout)
         errors = PipeReader(self._stderr.add, _nothing)
@@ -113,41 +112,23 @@ class StdioLane(Lane):
 
     def _read(self, data: bytes) -> None:
         self._read_some = True
-        lines, oversized = self._framed(data)
-        if len(lines) > _LINES_AT_ONCE:
-            self._take_turns(iter(lines), oversized)
-            return
+        try:
+            lines, oversized = self._framer.feed(data), None
+        except LineTooLong as error:
+            lines, oversized = error.lines, error.head
         for line in lines:
             self.received(line)
-        self._chunk_done(oversized)
-
-    def _framed(self, data: bytes) -> tuple[list[bytes], bytes | None]:
-        """The lines that came whole, and the beginning of one behind them that is too long."""
-        try:
-            return self._framer.feed(data), None
-        except LineTooLong as error:
-            return error.lines, error.head
-
-    def _chunk_done(self, oversized: bytes | None) -> None:
         if oversized is not None:
             self._oversized(oversized)
             self._read(b"")  # what came behind it; a chunk holds few lines that are too long
 
-    def _take_turns(self, lines: Iterator[bytes], oversized: bytes | None) -> None:
-        """One that prints without end: after a few of its lines it is everybody else's turn."""
-        self._read_some = True
-        end = monotonic() + _TURN_S
-        for line in lines:
-            self.received(line)
-            if self.lost.done():
-                return
-            if monotonic() >= end and self._stdout is not None:
-                self._stdout.pause_reading()
-                self._loop.call_soon(self._take_turns, lines, oversized)
-                return
-        if self._stdout is not None:
+    def _read_on(self, wanted: bool) -> None:
+        if self._stdout is None or self._stdout.is_closing():
+            return
+        if wanted:
             self._stdout.resume_reading()
-        self._chunk_done(oversized)
+        else:
+            self._stdout.pause_reading()
 
     def _oversized(self, head: bytes) -> None:
         """The call whose answer it was fails, and the line is skipped. If nobody can say whose it was, one call would
@@ -169,6 +150,7 @@ class StdioLane(Lane):
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _output_end(self) -> None:
+        self._turns.finish()
         if not self._output_ended.done():
             self._output_ended.set_result(None)
         self._end()
@@ -211,6 +193,7 @@ class StdioLane(Lane):
         await self.child.stop()
         if self._ending is not None:
             await asyncio.wait([self._ending])
+        self._turns.close()
         for transport in self._outputs:
             transport.close()
         if self._stdin is not None and not self._stdin_gone:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from trunkline.links.overdue import Within
 from trunkline.links.plugin.status import RpcFailed, status_of
 from trunkline.wire.plugin_v1 import (
     EMPTY,
@@ -54,7 +55,7 @@ class PluginChannel:
         call = self._channel.unary_unary(method)(request, timeout=timeout_s, wait_for_ready=dial)
         try:
             # the library's own deadline does not hold while the other end reads nothing
-            async with asyncio.timeout(timeout_s):
+            async with Within(timeout_s):
                 return await self._answer(call)
         except TimeoutError:
             raise RpcFailed("DEADLINE_EXCEEDED", f"no answer within {timeout_s:g} seconds") from None

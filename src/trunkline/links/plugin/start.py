@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trunkline.core.errors import GatewayError
 from trunkline.links.child_output import stderr_hint
+from trunkline.links.overdue import Within
 from trunkline.links.parts import Parts
 from trunkline.links.plugin.channel import PluginChannel
 from trunkline.links.plugin.grpc_library import load_grpc
@@ -43,7 +43,7 @@ class Start:
     async def run(self) -> RunningPlugin:
         grpc = load_grpc(self._name)
         try:
-            async with asyncio.timeout(self._launch.timeout_s), self._parts.starts.turn():
+            async with Within(self._launch.timeout_s), self._parts.starts.turn():
                 plugin = await self._connect(grpc)
                 try:
                     await plugin.introduce(self._launch.config, self._awaits)

@@ -5,12 +5,12 @@ Whoever can reach the port can be here, so nothing here may cost those inside an
 
 from __future__ import annotations
 
-import asyncio
 import resource
 from functools import partial
 from typing import Final
 
 from trunkline.core.errors import APP_REFUSED
+from trunkline.links.overdue import Deadline
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 from trunkline.wire.dialin import is_browser
@@ -27,9 +27,8 @@ class Doorway:
     def __init__(self, complaints: Complaints, *, has_token: bool) -> None:
         self._complaints = complaints
         self._has_token = has_token
-        self._waiting: dict[AppLink, asyncio.TimerHandle] = {}
+        self._waiting: dict[AppLink, Deadline] = {}
         self._most_waiting = _most_waiting()
-        self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -38,7 +37,7 @@ class Doorway:
         if len(self._waiting) >= self._most_waiting:
             self._drop(next(iter(self._waiting)), "too many connections have not registered")
         late = partial(self._drop, link, f"a connection did not register within {_REGISTER_S:g} seconds")
-        self._waiting[link] = self._loop.call_later(_REGISTER_S, late)
+        self._waiting[link] = Deadline(_REGISTER_S, late)
 
     def leave(self, link: AppLink) -> None:
         timer = self._waiting.pop(link, None)

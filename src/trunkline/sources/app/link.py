@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 from typing import Final, Protocol, cast
@@ -18,6 +17,7 @@ from typing import Final, Protocol, cast
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
 from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.links.turns import Turns
 from trunkline.sources.app.complaints import Complaints
 from trunkline.wire.dialin import (
     BadLine,
@@ -38,11 +38,6 @@ _correlation_ids: Final = itertools.count(1)
 _UNREAD_BYTES: Final = 1024 * 1024
 """What an app may leave unread before its calls are refused."""
 _CLOSE_S: Final = 2.0
-_LINES_AT_ONCE: Final = 32
-_TURN_S: Final = 0.002
-_IDLE_LINES: Final = 50
-_REST_S: Final = 0.05
-"""How long an app that says much and answers nothing is not read: all others are served meanwhile."""
 _REGISTER_REST_S: Final = 0.01
 _LONGEST_REST_S: Final = 5.0
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -88,12 +83,12 @@ class AppLink(asyncio.Protocol):
         self._out: list[bytes] = []
         self._full = False
         self._over = False
-        self._idle_lines = 0
+        self._answers = 0
         self._registers = 0
         self._parting: tuple[str, bytes] | None = None
         self._steps: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._turn: asyncio.Handle | None = None
+        self._turns = Turns(self._feed, self._read_on, lambda: self._answers)
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
 
@@ -157,6 +152,17 @@ class AppLink(asyncio.Protocol):
         return self._framer.buffered_bytes
 
     def data_received(self, data: bytes) -> None:
+        self._turns.take(data)
+
+    def _read_on(self, wanted: bool) -> None:
+        if self._transport.is_closing():
+            return
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _feed(self, data: bytes) -> None:
         head = None
         try:
             lines = self._framer.feed(data)
@@ -164,12 +170,14 @@ class AppLink(asyncio.Protocol):
             lines, head = error.lines, error.head
         if self._framer.buffered_bytes != self._held_bytes:
             self._hold(self._framer.buffered_bytes)
-        if len(lines) > _LINES_AT_ONCE:
-            self._take_turns(iter(lines), head)
-            return
         for line in lines:
             self._received(line)
-        self._all_received(head)
+        if head is not None:
+            self._oversized(head)
+        if self._registers:
+            self._rest()
+        if not self.server and not self._over:
+            self._reception.holds(self)
 
     def _hold(self, held_bytes: int) -> None:
         self._held_bytes = held_bytes
@@ -180,29 +188,6 @@ class AppLink(asyncio.Protocol):
         reason = "its message did not end, and too many others do not either (`limits.unfinished_bytes`)"
         self.complaints.add("unfinished_messages", f"the app was cut off: {reason}")
         self.end(SOURCE_LOST, f"the app was cut off because {reason}")
-
-    def _take_turns(self, lines: Iterator[bytes], head: bytes | None) -> None:
-        """A chunk may hold a hundred thousand lines: after a few of them it is everybody else's turn."""
-        end = monotonic() + _TURN_S
-        for line in lines:
-            self._received(line)
-            if self._over:
-                return
-            if monotonic() >= end:
-                self._transport.pause_reading()
-                self._turn = self._loop.call_soon(self._take_turns, lines, head)
-                return
-        self._transport.resume_reading()
-        self._all_received(head)
-
-    def _all_received(self, head: bytes | None) -> None:
-        """After the lines of a chunk; `head` is the start of one that is too long."""
-        if head is not None:
-            self._oversized(head)
-        if self._idle_lines or self._registers:
-            self._rest()
-        if not self.server and not self._over:
-            self._reception.holds(self)
 
     def _received(self, line: bytes) -> None:
         try:
@@ -217,6 +202,7 @@ class AppLink(asyncio.Protocol):
         if type(message) is Response:
             call = self._take(message.correlation_id)
             if call is not None:
+                self._answers += 1
                 raw = message.result.as_mcp()
                 call.finish(Result(raw, raw))
                 return
@@ -230,15 +216,14 @@ class AppLink(asyncio.Protocol):
             self._registers += 1
             self._reception.asked_to_register(self, message)
         elif not self.server:
-            self._idle_lines += 1
             self._reception.heard_early(self, line)
         elif isinstance(message, Progress):
             self._progressed(message)
         elif isinstance(message, Response):
             what = f"the app answered a call that nobody waits for (correlation id {message.correlation_id})"
-            self._complain("unmatched_answers", what)
+            self.complaints.add("unmatched_answers", what)
         else:
-            self._complain("noise_lines", "the app sent a message of a type that is not known here")
+            self.complaints.add("noise_lines", "the app sent a message of a type that is not known here")
 
     def _take(self, correlation_id: int) -> Call | None:
         if self._steps:
@@ -251,9 +236,8 @@ class AppLink(asyncio.Protocol):
         correlation_id = message.correlation_id
         call = self.pending.get(correlation_id)
         if call is None:
-            self._complain("unmatched_progress", "the app shows progress of a call that nobody waits for")
+            self.complaints.add("unmatched_progress", "the app shows progress of a call that nobody waits for")
             return
-        self._idle_lines += 1
         call.progressed_at = monotonic()
         if call.wants_progress:
             step = 0
@@ -268,24 +252,16 @@ class AppLink(asyncio.Protocol):
             self.complaints.add("protocol_errors", f"the app's answer to a call cannot be read: {wrong}")
             call.finish(Failure(self._about(self._problem(SOURCE_PROTOCOL, f"the answer is broken: {wrong}"), call)))
         elif self.server:
-            self._complain("noise_lines", f"the app sent a line that is no message: {wrong}")
+            self.complaints.add("noise_lines", f"the app sent a line that is no message: {wrong}")
         elif not self._over:
-            self._idle_lines += 1
             self._reception.heard_early(self, line)
 
-    def _complain(self, counter: str, message: str) -> None:
-        self._idle_lines += 1
-        self.complaints.add(counter, message)
-
     def _rest(self) -> None:
-        """One who sends anything but answers, or registers again and again, is read more slowly."""
+        """One who registers again and again is read more slowly."""
         rest_s = (self._registers - 1) * _REGISTER_REST_S
-        if self._idle_lines >= _IDLE_LINES:
-            rest_s = max(rest_s, _REST_S)
-        self._idle_lines = self._registers = 0
-        if rest_s > 0 and not self._over:
-            self._transport.pause_reading()
-            self._timer = self._loop.call_later(min(rest_s, _LONGEST_REST_S), self._transport.resume_reading)
+        self._registers = 0
+        if rest_s > 0:
+            self._turns.rest(min(rest_s, _LONGEST_REST_S))
 
     def _oversized(self, head: bytes) -> None:
         """Nobody can tell what else is in there, so the app has to begin anew."""
@@ -322,16 +298,16 @@ class AppLink(asyncio.Protocol):
             self.end(SOURCE_LOST, *self._parting)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._turns.finish()
         if not self._over:
             self._leave(SOURCE_LOST, "the app disconnected")
         self._stop_timer()
-        if self._turn is not None:
-            self._turn.cancel()
         self._reception.closed(self)
 
     def _leave(self, code: Code, reason: str) -> None:
         """It counts as gone before anything ends: a call that takes the place of one that ends must not come here."""
         self._over = True
+        self._turns.close()
         self._framer.clear()
         self._hold(0)
         self._stop_timer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -382,6 +383,24 @@ async def test_a_gateway_from_which_nothing_comes_is_given_up(monkeypatch: pytes
         await here.open()
         answer = await here.ask({"id": 1, "method": "tools/call", "params": {"name": "x"}})
         assert (answer["error"]["data"]["code"], answer["error"]["data"]["executed"]) == ("TL207", "unknown")
+
+
+async def test_while_this_program_was_stopped_the_gateway_was_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing_module, "SILENT_S", at_most(0.5))
+    monkeypatch.setattr(link_module, "_TICK_S", 0.05)
+    asked = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        _, _, message = parts(await peer.request())
+        asked.set()
+        await asyncio.sleep(0.2)
+        await peer.send(http(result(message, {})))
+
+    async with scripted(slow) as server, stage(server.url) as here:
+        answer = asyncio.ensure_future(here.ask({"id": 1, "method": "tools/list"}))
+        await asked.wait()
+        time.sleep(at_most(1))  # nothing of this loop runs meanwhile
+        assert "result" in await answer
 
 
 @pytest.mark.slow

@@ -55,6 +55,33 @@ async def test_a_message_that_is_broken_beside_half_a_surrogate_is_still_broken(
     assert len(ends) == 1
 
 
+@pytest.mark.parametrize(
+    "line", [b"INFO up", b"\xff\xfe", b'"text"', b"   ", b"[", b"[1,2", b"1", b"null", b"\\" * 5000]
+)
+async def test_what_programs_print_beside_the_protocol_is_counted_and_dropped(line: bytes) -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(line)
+    assert lane.counted == ["noise_lines"]
+    assert not request.done
+
+
+async def test_space_before_a_message_is_no_noise() -> None:
+    lane = MemoryLane()
+    request, _ = request_on(lane)
+    lane.received(b' \t{"jsonrpc":"2.0","id":1,"result":{}}')
+    assert isinstance(request.outcome, Result)
+    assert lane.counted == []
+
+
+async def test_an_answer_of_nothing_but_halves_is_broken() -> None:
+    lane = MemoryLane()
+    request, ends = request_on(lane)
+    lane.received(b'{"jsonrpc":"2.0","id":1,"result":{"a":"%b"}}' % (rb"\ud83d" * 100_000))
+    assert problem(request.outcome).code is SOURCE_PROTOCOL
+    assert len(ends) == 1
+
+
 async def test_a_servers_own_error_arrives_byte_for_byte() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
@@ -380,9 +407,12 @@ async def test_a_batch_without_end_is_not_read() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
     answer = b'{"jsonrpc":"2.0","id":1,"result":{}}'
-    lane.received(b"[%b]" % b",".join([answer] * 10_001))
+    lane.received(b"[%b]" % b",".join([answer] * 1_001))
+    lane.received(b"[%b,%b]" % (answer, b" " * 2_000_000))
+    lane.received(b"[%b" % (b"1," * 1_000_000))
     assert not request.done
-    lane.received(b"[%b]" % b",".join([answer] * 10_000))
+    assert lane.counted == ["protocol_errors"] * 3
+    lane.received(b"[%b]" % b",".join([answer] * 1_000))
     assert request.done
 
 

@@ -1,0 +1,175 @@
+"""Turns: how much of the event loop one wire gets before the others have theirs.
+
+Whatever a peer sends, a line of it costs us time. A chunk may hold a hundred thousand lines, and the loop hands on many
+chunks of one wire before it looks at another: so it is time that is counted, not bytes, chunks or lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+_SLICE_BYTES: Final = 2048
+_FULL_BYTES: Final = 65_536
+"""Behind a chunk of this size the next one of the same wire may come at once; a smaller one is the last for now."""
+_TURN_S: Final = 0.002
+_LONGEST_TURN_S: Final = 0.005
+"""For one who brings what others wait for: many answers that leave together cost less than some at a time."""
+_IDLE_TURNS: Final = 32
+_MOST_RESTS: Final = 4
+_LEAST_REST_S: Final = 0.001
+
+
+class Turns:
+    """Feeds what a wire brings to `feed`, in slices that end with a line, and after a turn's work lets others go first.
+
+    While some of it waits for the next turn the wire is not read: `read(False)`, then `read(True)`. `served` counts
+    what came of use, such as answers, where that is known: a wire that brings nothing but noise for many turns rests
+    between them, up to four times as long as a turn. A large line is not divided.
+
+    Whoever knows that lines end otherwise sets `line_ends`; without any, slices have `slice_bytes` each.
+    """
+
+    __slots__ = (
+        "_at",
+        "_data",
+        "_feed",
+        "_handle",
+        "_idle_turns",
+        "_loop",
+        "_open",
+        "_read",
+        "_rest_s",
+        "_served",
+        "_served_before",
+        "_used_s",
+        "line_ends",
+        "slice_bytes",
+    )
+
+    def __init__(
+        self, feed: Callable[[bytes], None], read: Callable[[bool], None], served: Callable[[], int] | None = None
+    ) -> None:
+        self._feed = feed
+        self._read = read
+        self._served = served
+        self.line_ends: tuple[bytes, ...] = (b"\n",)
+        self.slice_bytes = _SLICE_BYTES
+        self._loop = asyncio.get_running_loop()
+        self._data = b""
+        self._at = 0
+        self._used_s = 0.0
+        self._rest_s = 0.0
+        self._idle_turns = 0
+        self._served_before = 0
+        self._handle: asyncio.Handle | None = None
+        self._open = True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the wire is left unread until its next turn."""
+        return self._handle is not None
+
+    @property
+    def more(self) -> bool:
+        """Whether something came behind the slice that is being fed."""
+        return self._at < len(self._data)
+
+    def take(self, data: bytes) -> None:
+        """What the wire brought."""
+        if self._handle is not None:
+            self._data = self._data[self._at :] + data
+            self._at = 0
+        elif len(data) <= self.slice_bytes:
+            self._feed(data)
+            if self._rest_s:
+                self._wait()
+        else:
+            self._data = data
+            self._at = 0
+            self._work()
+
+    def rest(self, seconds: float) -> None:
+        """Called from `feed`: nothing more of this wire for so long."""
+        self._rest_s = seconds
+
+    def finish(self) -> None:
+        """The wire is gone: what it left is fed now."""
+        self._cancel()
+        data, self._data = self._data[self._at :], b""
+        if data and self._open:
+            self._feed(data)
+
+    def close(self) -> None:
+        """Nobody wants the rest."""
+        self._cancel()
+        self._open = False
+        self._data = b""
+
+    def _cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _work(self) -> None:
+        began = monotonic() - self._used_s
+        over = False
+        while self._at < len(self._data) and not over:
+            data, at = self._data, self._at
+            self._at = cut = self._cut(data, at)
+            self._feed(data[at:cut])
+            self._used_s = monotonic() - began
+            over = (self._used_s >= _TURN_S and (self._used_s >= _LONGEST_TURN_S or self._idle)) or self._rest_s > 0
+        full = len(self._data) >= _FULL_BYTES
+        if self._at >= len(self._data):
+            self._data = b""
+        if over and self._open:
+            self._turn_over()
+        elif not full:
+            self._used_s = 0.0
+
+    @property
+    def _idle(self) -> bool:
+        """Whether nothing of use came since the last turn."""
+        return self._served is None or self._served() == self._served_before
+
+    def _cut(self, data: bytes, at: int) -> int:
+        """Behind the first line that ends a slice or more after `at`."""
+        end, cut = at + self.slice_bytes, len(data)
+        if not self.line_ends:
+            return min(end, cut)
+        for line_end in self.line_ends:
+            found = data.find(line_end, end, cut)
+            cut = cut if found < 0 else found + 1
+        return cut
+
+    def _turn_over(self) -> None:
+        if self._served is not None:
+            self._idle_turns = self._idle_turns + 1 if self._idle else 0
+            self._served_before = self._served()
+        rest_s = min(self._idle_turns / _IDLE_TURNS, _MOST_RESTS) * self._used_s
+        self._rest_s = max(self._rest_s, rest_s)
+        self._used_s = 0.0
+        self._wait()
+
+    def _wait(self) -> None:
+        rest_s, self._rest_s = self._rest_s, 0.0
+        self._read(False)
+        if rest_s < _LEAST_REST_S:
+            self._handle = self._loop.call_soon(self._go_on)
+        else:
+            self._handle = self._loop.call_later(rest_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._handle = None
+        try:
+            if self._data:
+                self._work()
+        finally:  # whatever one line did to us, those behind it are read
+            if self._handle is None and self._open:
+                if self._data:
+                    self._handle = self._loop.call_soon(self._go_on)
+                else:
+                    self._read(True)

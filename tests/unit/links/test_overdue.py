@@ -1,0 +1,75 @@
+"""Deadlines that come late: the loop is held up here, as it is while a process is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.support.waiting import at_most, until
+from tests.unit.links.scripted_server import both_loops, run_on
+
+from trunkline.links.overdue import LATE_S, Deadline, Within
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+SOON_S = 0.05
+
+
+def held_up() -> None:
+    time.sleep(SOON_S + 3 * LATE_S)
+
+
+@both_loops
+def test_what_lay_in_the_pipe_is_read_before_a_late_deadline_strikes(loop_factory: Loop) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reader, writer = os.pipe()
+        answered: asyncio.Future[bytes] = loop.create_future()
+        loop.add_reader(reader, lambda: answered.done() or answered.set_result(os.read(reader, 10)))
+        try:
+            os.write(writer, b"in time")
+            async with Within(SOON_S):
+                held_up()
+                assert await answered == b"in time"
+        finally:
+            loop.remove_reader(reader)
+            os.close(reader)
+            os.close(writer)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_a_deadline_strikes_late_or_not_where_nothing_comes(loop_factory: Loop) -> None:
+    async def main() -> None:
+        for hold_up in (lambda: None, held_up):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(at_most(15)), Within(SOON_S):
+                    hold_up()
+                    await asyncio.get_running_loop().create_future()
+
+    run_on(loop_factory, main())
+
+
+async def test_a_deadline_that_was_cancelled_never_strikes() -> None:
+    struck: list[str] = []
+    in_time, late = (Deadline(SOON_S, lambda name=name: struck.append(name)) for name in ("in time", "late"))
+    other = Deadline(SOON_S, lambda: struck.append("other"))
+    in_time.cancel()
+    held_up()
+    await asyncio.sleep(0.01)  # it waits for what is to be read
+    late.cancel()
+    await until(lambda: struck, "the other one strikes")
+    assert struck == ["other"]
+    other.cancel()
+
+
+async def test_what_goes_wrong_within_passes_through() -> None:
+    with pytest.raises(ValueError, match="mine"):
+        async with Within(SOON_S):
+            raise ValueError("mine")
+    async with Within(SOON_S):
+        pass
+    await asyncio.sleep(2 * SOON_S)
