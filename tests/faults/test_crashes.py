@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.support.answers import DOWN, LOST, Answer
+from tests.support.answers import DOWN, LOST
 from tests.support.client import Client
 from tests.support.gateway import Gateway
-from tests.support.scenes import all_of, works_again
+from tests.support.scenes import works_again
 from tests.support.servers import StdioFaults, kill
 from tests.support.waiting import until
 
@@ -71,20 +73,20 @@ async def test_a_server_that_works_between_crashes_is_back_at_once(tmp_path: Pat
     servers = [StdioFaults(tmp_path, f"s{number}") for number in range(4)]
     with Gateway(tmp_path, *(server.entry(sessions=sessions) for server in servers)) as gateway:
         async with gateway.client() as client:
-            await all_of(works_and_dies(client, server) for server in servers)
+            await asyncio.gather(*(works_and_dies(client, server) for server in servers))
 
 
-async def works_and_dies(client: Client, server: StdioFaults) -> Answer:
-    """As often as it may, with all its processes. The end of one may cost a call that was sent; none is refused."""
+async def works_and_dies(client: Client, server: StdioFaults) -> None:
+    """As often as it may, with all its processes."""
     for _ in range(AT_ONCE):
         pid = await pid_of(client, server.name)
         for each in server.pids():
             kill(each)
+        await until(partial(answers_anew, client, server.name, pid), f"another process of `{server.name}` answers")
 
-        async def another() -> Answer | None:
-            answer = await client.call(f"{server.name}_pid")
-            assert not answer.failed or answer.situation == LOST, answer.raw
-            return None if answer.failed or answer.structured["pid"] == pid else answer
 
-        answer = await until(another, f"another process of `{server.name}` answers")
-    return answer
+async def answers_anew(client: Client, server: str, pid: int) -> bool:
+    """The end of a process may cost a call that was sent to it; none is refused."""
+    answer = await client.call(f"{server}_pid")
+    assert not answer.failed or answer.situation == LOST, answer.raw
+    return not answer.failed and answer.structured["pid"] != pid

@@ -106,7 +106,7 @@ class ClientLanes:
         self._slots: dict[LaneKey, _Slot] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._rests: dict[LaneKey | bytes, _Rest] = {}
-        """By lane for those that crashed, and by what is declared for starts that failed: the next one would as well."""
+        """By lane where its process crashed; by what is declared to the server where starts fail, whoever it is for."""
         self._loop = asyncio.get_running_loop()
         self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
         self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
@@ -243,7 +243,7 @@ class ClientLanes:
 
     @property
     def processes(self) -> int:
-        """How many clients have a process of their own that runs. A session over HTTP is no proof that its server does."""
+        """How many clients have a process of their own that runs. A session over HTTP proves nothing of its server."""
         lanes = (slot.lane for slot in self._slots.values())
         return sum(lane is not None and lane.is_process and lane.usable for lane in lanes)
 
