@@ -44,7 +44,7 @@ SHORTEST_FOR_SLOPE_S = 600.0
 """A slope over less than this (the second half) says more of the first minutes than of the hours to come."""
 SPARE_DESCRIPTORS = 4
 """Kept connections to an HTTP server come and go; a leak would show as one or more for each crash or session."""
-SESSION_IDLE_S = 15.0
+SESSION_IDLE_S = at_most(15)
 UNANSWERED_S = 120.0
 LEGACY_CLIENTS, MODERN_CLIENTS = 6, 4
 MIB = 1024 * 1024
@@ -85,8 +85,9 @@ class Book:
 
     @property
     def refused(self) -> Counter[str]:
-        failed = (answer.situation for answer in self.answers.values() if answer.failed)
-        return Counter(f"{code} executed={executed}" for _, code, executed in failed)
+        """Codes, by the server and by whether the tool may have run."""
+        failed = (answer.error.get("data") or {} for answer in self.answers.values() if answer.failed)
+        return Counter(f"{data.get('code')} {data.get('source')} executed={data.get('executed')}" for data in failed)
 
 
 # The servers ----------------------------------------------------------------------------------------------------------
@@ -239,18 +240,20 @@ class Soak:
 
     async def _come_and_go(self) -> None:
         """A session that is used a little. Some clients say goodbye, most just go, some in the middle of a call."""
+        way = self._rng.choice(["goodbye", "just gone", "mid-call", "listening"])
         client = self.gateway.client()
         try:
             async with asyncio.timeout(at_most(UNANSWERED_S)):
                 await client.open()
+                for server in ("own", "shared", "both"):
+                    await self._call(client, server)
+                await self._go(client, way)
         except (OSError, EOFError, TimeoutError, AssertionError) as error:
-            self.book.lost.append(f"initialize: {error!r}")
-            return
+            self.book.lost.append(f"a session ({way}): {error!r}")
         self.book.done["sessions"] += 1
-        for server in ("own", "shared", "both"):
-            await self._call(client, server)
-        way = self._rng.choice(["goodbye", "just gone", "mid-call", "listening"])
         self.book.done[f"sessions: {way}"] += 1
+
+    async def _go(self, client: HttpClient, way: str) -> None:
         if way == "goodbye":
             await client.delete()
         elif way == "mid-call":

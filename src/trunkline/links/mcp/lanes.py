@@ -92,7 +92,7 @@ class ClientLanes:
         idle_s: float,
         on_opened: Callable[[LaneKey, Session], None] | None = None,
         on_closed: Callable[[LaneKey], None] | None = None,
-        on_number: Callable[[], None] | None = None,
+        on_change: Callable[[], None] | None = None,
         elsewhere: Callable[[Call], None] | None = None,
     ) -> None:
         self._source = source
@@ -100,7 +100,7 @@ class ClientLanes:
         self._open_session = open_session
         self._on_opened = on_opened
         self._on_closed = on_closed
-        self._on_number = on_number
+        self._on_change = on_change
         self._max_lanes = max_lanes
         self._idle_s = idle_s
         self._slots: dict[LaneKey, _Slot] = {}
@@ -173,7 +173,7 @@ class ClientLanes:
         for call in waiting:
             if not call.done:
                 lane.send(call)
-        self._number_changed()
+        self._changed()
 
     async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
         """What its server asks at once is for the calls that wait, and answered before they are sent."""
@@ -223,9 +223,9 @@ class ClientLanes:
             rest.up()
             rest.begin()
 
-    def _number_changed(self) -> None:
-        if self._on_number is not None:
-            self._on_number()
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
 
     def _make_room(self) -> bool:
         """Close the lane that was used longest ago, if its client has been silent for a while: most never say goodbye.
@@ -304,7 +304,7 @@ class ClientLanes:
     def _close_later(self, key: LaneKey, lane: Lane) -> None:
         if self._on_closed is not None:
             self._on_closed(key)
-        self._number_changed()
+        self._changed()
         self._await_later(self._loop.create_task(leave(lane)))
 
     def _await_later(self, ending: asyncio.Task[None]) -> None:

@@ -168,7 +168,7 @@ class McpSource:
             idle_s=self._tuning.lane_idle_s,
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
-            on_number=self._vitals.look_again,
+            on_change=self._vitals.look_again,
             elsewhere=self.submit,
         )
         self._pool = Pool(lanes)
