@@ -44,7 +44,6 @@ SHORTEST_FOR_SLOPE_S = 600.0
 """A slope over less than this (the second half) says more of the first minutes than of the hours to come."""
 SPARE_DESCRIPTORS = 4
 """Kept connections to an HTTP server come and go; a leak would show as one or more for each crash or session."""
-SESSION_IDLE_S = at_most(15)
 UNANSWERED_S = 120.0
 LEGACY_CLIENTS, MODERN_CLIENTS = 6, 4
 MIB = 1024 * 1024
@@ -58,6 +57,7 @@ class Plan:
     reload_every_s: float = 60.0
     abandon_every_s: float = 1.5
     sample_every_s: float = 2.0
+    session_idle_s: float = 15.0
     seed: int = 1
 
 
@@ -171,7 +171,8 @@ class Soak:
         self.plan = plan
         self.book = Book()
         self.servers = Servers(folder)
-        limits = {"session_idle": SESSION_IDLE_S, "lane_idle": SESSION_IDLE_S, "lanes_per_source": 64}
+        idle_s = at_most(plan.session_idle_s)
+        limits = {"session_idle": idle_s, "lane_idle": idle_s, "lanes_per_source": 64}
         entries = self.servers.entries(0)
         self.gateway = Gateway(folder, entries, limits=limits, log={"level": "warning", "format": "json"})
         self._say = say
