@@ -398,3 +398,7 @@ async def leave(lane: Lane) -> None:
     if lane.lost.done():
         await lane.settled()
     await lane.close()
+    # What leads back to the lane is cut: a cycle would stay, with its buffers, until the collector finds it.
+    lane.questions.close()
+    lane.on_notification = _ignore
+    lane.prepare = None
