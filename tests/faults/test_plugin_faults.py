@@ -21,6 +21,7 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     SOURCE_PROTOCOL,
 )
+from trunkline.links import backoff
 from trunkline.router.status import server_statuses
 from trunkline.wire.plugin_v1 import Input, Operation, encode_operations
 
@@ -354,6 +355,16 @@ async def test_what_it_prints_by_go_plugins_service_is_kept(tmp_path: Path) -> N
         await plugin.wait_for("stdio")
         await house.call("crash")
         await until(lambda: "printed after the handshake" in house.health().stderr_tail, "it is in its last words")
+
+
+async def test_one_that_works_between_crashes_is_back_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)  # no wait is short by luck
+    plugin = FaultyPlugin(tmp_path)
+    async with housed(tmp_path, plugin.entry()) as house:
+        await house.is_in("ready")
+        for _ in range(backoff.AT_ONCE):
+            assert problem(await house.call("crash")).code is SOURCE_LOST
+            assert text(await house.call("echo", {"text": "back"})) == "back"
 
 
 async def test_a_crash_loop_ends_in_down_and_calls_are_refused_at_once(tmp_path: Path) -> None:

@@ -1,31 +1,43 @@
-"""How long to wait before trying a server again: exponential with full jitter, forgotten after a healthy while."""
+"""How long to wait before trying a server again: not at all where it worked, else exponential with full jitter."""
 
 from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from typing import Final
 
 FIRST_S: Final = 0.1
 BASE_S: Final = 0.5
 CAP_S: Final = 30.0
-HEALTHY_AFTER_S: Final = 60.0
+AT_ONCE: Final = 5
+AT_ONCE_WITHIN_S: Final = 60.0
 
 
 class Backoff:
+    """One that came up before it was lost is tried again at once, `AT_ONCE` times a minute.
+
+    Its handshake is proof enough that it works: the number keeps one that crashes right behind it from being started
+    without a pause.
+    """
+
     def __init__(self) -> None:
         self.failures = 0
-        self._up_since: float | None = None
+        self._worked = False
+        self._at_once: deque[float] = deque(maxlen=AT_ONCE)
 
     def up(self) -> None:
-        """The server answers again. Only staying up forgets the failures: a crash loop keeps backing off."""
-        self._up_since = time.monotonic()
+        """The server answers."""
+        self._worked = True
 
     def next_delay_s(self) -> float:
-        """The wait before the next try. The first is near nothing, so that one crash costs callers almost no time."""
-        if self._up_since is not None and time.monotonic() - self._up_since >= HEALTHY_AFTER_S:
+        """The wait before the next try. The first is near nothing, so that one failure costs callers almost no time."""
+        now = time.monotonic()
+        worked, self._worked = self._worked, False
+        if worked and (len(self._at_once) < AT_ONCE or now - self._at_once[0] >= AT_ONCE_WITHIN_S):
+            self._at_once.append(now)
             self.failures = 0
-        self._up_since = None
+            return 0.0
         self.failures += 1
         if self.failures == 1:
             return random.uniform(0, FIRST_S)

@@ -11,7 +11,9 @@ from typing import Final
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_DOWN, SOURCE_OVER_LIMITS, Problem
 from trunkline.core.source import Health, Sink, State
 
-_SOON_S: Final = 1.0
+SOON_S: Final = 1.0
+"""How long calls may wait for the next try without being told."""
+_RETRY_AFTER_MS: Final = 1000
 
 
 def warn_if_over_limits(sink: Sink | None, lost: asyncio.Future[Problem]) -> None:
@@ -21,10 +23,23 @@ def warn_if_over_limits(sink: Sink | None, lost: asyncio.Future[Problem]) -> Non
 
 
 class Vitals:
-    def __init__(self, source: str, tell: Callable[[Health], None]) -> None:
+    """`health` is that of the process or session that all share. Others are told that the server is degraded, not that
+    it is starting or down, as long as it still `serves` some of its clients by other means."""
+
+    def __init__(self, source: str, tell: Callable[[Health], None], serves: Callable[[], bool] | None = None) -> None:
         self._source = source
         self._tell_others = tell
-        self.health = Health(state="starting", since=time.time())
+        self._serves = serves
+        self.health = self._told = Health(state="starting", since=time.time())
+
+    @property
+    def refuses(self) -> bool:
+        """Whether calls for what all share are better refused than kept waiting."""
+        return self.health.state in ("down", "auth_required")
+
+    def look_again(self) -> None:
+        """What it serves by other means has changed."""
+        self._tell(self.health)
 
     def well(self) -> None:
         self._report("ready")
@@ -43,7 +58,7 @@ class Vitals:
 
     def worth_waiting(self, retry_s: float) -> bool:
         """Whether calls may wait for the next try; where that is a while off, it is down until then."""
-        if retry_s > _SOON_S and self.health.state == "starting":
+        if retry_s > SOON_S and self.health.state == "starting":
             self._tell(replace(self.health, state="down"))
         return self.health.state == "starting"
 
@@ -56,6 +71,8 @@ class Vitals:
             source=self._source,
             tool=tool,
             retryable=True,
+            retry_after_ms=_RETRY_AFTER_MS,
+            hint=self.health.hint,
         )
 
     def _report_problem(self, state: State, problem: Problem, tail: str, restarts: int = 0) -> None:
@@ -79,8 +96,12 @@ class Vitals:
         self._tell(replace(self.health, state=state, reason=reason, hint=""))
 
     def _tell(self, health: Health) -> None:
-        if health.state != self.health.state:
-            health = replace(health, since=time.time())
-        if health != self.health:
-            self.health = health
+        self.health = health
+        if health.state in ("starting", "down") and self._serves is not None and self._serves():
+            reason = f"{health.reason}; clients that have a process of their own are served"
+            health = replace(health, state="degraded", reason=reason)
+        since = time.time() if health.state != self._told.state else self._told.since
+        health = replace(health, since=since)
+        if health != self._told:
+            self._told = health
             self._tell_others(health)

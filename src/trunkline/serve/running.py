@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 _YOUNG_OBJECTS: Final = 50_000
+_YOUNGER_ROUNDS: Final = 5
+"""How many collections of younger objects pass until older ones are looked at. Sessions and processes are cycles, and
+those that end are often old by then: with many more rounds they would be kept for hours."""
 
 
 class Running:
@@ -144,7 +147,7 @@ def settle_memory() -> None:
     keep_large_buffers()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNGER_ROUNDS, _YOUNGER_ROUNDS)
 
 
 def has_terminal() -> bool:

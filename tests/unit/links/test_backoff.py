@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.links import backoff
-from trunkline.links.backoff import BASE_S, CAP_S, FIRST_S, HEALTHY_AFTER_S, Backoff
+from trunkline.links.backoff import AT_ONCE, AT_ONCE_WITHIN_S, BASE_S, CAP_S, FIRST_S, Backoff
 
 
 class Clock:
@@ -48,22 +48,42 @@ def test_any_number_of_failures_has_a_wait() -> None:
 
 
 @pytest.mark.usefixtures("longest")
-def test_a_crash_loop_keeps_backing_off(clock: Clock) -> None:
+def test_one_that_worked_is_tried_again_at_once_so_many_times_a_minute(clock: Clock) -> None:
     patience = Backoff()
-    waits = []
-    for _ in range(5):
-        patience.up()
-        clock.now += HEALTHY_AFTER_S - 1
-        waits.append(patience.next_delay_s())
-    assert waits == [FIRST_S, BASE_S, 2 * BASE_S, 4 * BASE_S, 8 * BASE_S]
+    assert crashes(patience, AT_ONCE, clock, apart_s=3) == [0] * AT_ONCE
+    assert crashes(patience, 4, clock, apart_s=3) == [FIRST_S, BASE_S, 2 * BASE_S, 4 * BASE_S]
+    clock.now += AT_ONCE_WITHIN_S
+    assert crashes(patience, AT_ONCE, clock, apart_s=3) == [0] * AT_ONCE
 
 
 @pytest.mark.usefixtures("longest")
-def test_a_healthy_while_forgets_the_failures(clock: Clock) -> None:
+def test_one_that_crashes_now_and_then_never_waits_for_long(clock: Clock) -> None:
+    assert max(crashes(Backoff(), 500, clock, apart_s=10)) == FIRST_S
+
+
+@pytest.mark.usefixtures("longest")
+def test_one_that_crashes_as_soon_as_it_is_up_is_started_a_few_times_a_minute(clock: Clock) -> None:
+    patience, begin, starts = Backoff(), clock.now, 0
+    while clock.now < begin + 10 * AT_ONCE_WITHIN_S:
+        clock.now += crashes(patience, 1, clock, apart_s=0.1)[0]
+        starts += 1
+    assert starts <= 10 * (AT_ONCE + 8)
+
+
+@pytest.mark.usefixtures("longest")
+def test_having_worked_forgets_the_failures_before(clock: Clock) -> None:
     patience = Backoff()
-    for _ in range(5):
+    for _ in range(8):
         patience.next_delay_s()
-    patience.up()
-    clock.now += HEALTHY_AFTER_S
-    assert patience.next_delay_s() == FIRST_S
-    assert patience.next_delay_s() == BASE_S
+    assert crashes(patience, 1, clock, apart_s=1) == [0]
+    assert [patience.next_delay_s() for _ in range(2)] == [FIRST_S, BASE_S]
+
+
+def crashes(patience: Backoff, times: int, clock: Clock, *, apart_s: float) -> list[float]:
+    """The waits after crashes of something that came up every time."""
+    waits: list[float] = []
+    for _ in range(times):
+        patience.up()
+        clock.now += apart_s
+        waits.append(patience.next_delay_s())
+    return waits

@@ -33,6 +33,7 @@ SOURCES: Final = {
             "the command starts and ends at once, for want of a variable or an argument",
             "it needs longer than `start_timeout` (60 seconds), as a first `npx` or `docker` download may",
             "a wrong URL, or a server that is not up yet",
+            "the process that works for this client alone has crashed more than five times within a minute",
         ),
         (
             "read the message: it has the reason and what the server wrote to stderr",

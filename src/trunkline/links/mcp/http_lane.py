@@ -260,8 +260,9 @@ class HttpLane(Lane):
 
     async def close(self) -> None:
         if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.wait([self._listener])
+            listener, self._listener = self._listener, None
+            listener.cancel()
+            await asyncio.wait([listener])
         self.lose(self.problem(SOURCE_LOST, "was disconnected"))
         for post in list(self._posts.values()):
             if isinstance(post, Resumption):

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import UNSET
@@ -73,6 +73,9 @@ class Lane:
     more than one principal. One that `has_tasks` may get a task for an answer. `expected` are calls that will be sent
     here next: what the server asks may be for them. `served` counts the answers that somebody waited for.
     """
+
+    is_process: ClassVar[bool] = False
+    """Whether its server is a process of ours, which runs as long as the lane is not lost."""
 
     def __init__(self, source: str, count: Count) -> None:
         self.source = source
@@ -395,3 +398,7 @@ async def leave(lane: Lane) -> None:
     if lane.lost.done():
         await lane.settled()
     await lane.close()
+    # What leads back to the lane is cut: a cycle would stay, with its buffers, until the collector finds it.
+    lane.questions.close()
+    lane.on_notification = _ignore
+    lane.prepare = None

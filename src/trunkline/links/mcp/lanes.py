@@ -21,10 +21,11 @@ from trunkline.core.errors import (
     Phase,
     Problem,
 )
-from trunkline.links.backoff import Backoff
+from trunkline.links.backoff import AT_ONCE_WITHIN_S, Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, leave
 from trunkline.links.mcp.settling import settle
+from trunkline.links.vitals import SOON_S
 
 LaneKey = tuple[str, str | int, bytes]
 """The principal, its session (or a seat in the pool of those without one), and what is declared to the server."""
@@ -40,6 +41,17 @@ def lane_key(caller: Caller) -> LaneKey | None:
 
 class NoLanes(Exception):
     """The server takes no conversation with one client: its calls go where all others go."""
+
+
+class _Rest(Backoff):
+    """When something that failed may be tried again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until = 0.0
+
+    def begin(self) -> None:
+        self.until = asyncio.get_running_loop().time() + self.next_delay_s()
 
 
 class _Slot:
@@ -80,6 +92,7 @@ class ClientLanes:
         idle_s: float,
         on_opened: Callable[[LaneKey, Session], None] | None = None,
         on_closed: Callable[[LaneKey], None] | None = None,
+        on_change: Callable[[], None] | None = None,
         elsewhere: Callable[[Call], None] | None = None,
     ) -> None:
         self._source = source
@@ -87,12 +100,13 @@ class ClientLanes:
         self._open_session = open_session
         self._on_opened = on_opened
         self._on_closed = on_closed
+        self._on_change = on_change
         self._max_lanes = max_lanes
         self._idle_s = idle_s
         self._slots: dict[LaneKey, _Slot] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._backoff = Backoff()
-        self._not_before = 0.0
+        self._rests: dict[LaneKey | bytes, _Rest] = {}
+        """By lane where its process crashed; by what is declared to the server where starts fail, whoever it is for."""
         self._loop = asyncio.get_running_loop()
         self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
         self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
@@ -113,33 +127,44 @@ class ClientLanes:
             slot.hold(call)
 
     def _new_slot(self, call: Call, key: LaneKey) -> _Slot | None:
-        now = self._loop.time()
-        if now < self._not_before:
-            self._refuse(call, SOURCE_START_FAILED, "starts keep failing", retry_after_s=self._not_before - now)
+        wait_s = self._rest_left_s(key)
+        if wait_s > SOON_S:
+            crashed = key in self._rests and key[2] not in self._rests
+            reason = "this client's process keeps crashing" if crashed else "starts keep failing"
+            self._refuse(call, SOURCE_START_FAILED, reason, retry_after_s=wait_s)
             return None
         if len(self._slots) >= self._max_lanes and not self._make_room():
             reason = f"{self._max_lanes} clients already hold a server of their own (`limits.lanes_per_source`)"
             self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
             return None
         slot = self._slots[key] = _Slot()
-        slot.opening = self._loop.create_task(self._open(key, slot))
+        slot.opening = self._loop.create_task(self._open(key, slot, wait_s))
         return slot
 
-    async def _open(self, key: LaneKey, slot: _Slot) -> None:
+    def _rest_left_s(self, key: LaneKey) -> float:
+        """How long nothing is started for a client yet, because its own process crashed or such starts failed."""
+        rests = [rest for rest in (self._rests.get(key), self._rests.get(key[2])) if rest is not None]
+        return max((rest.until - self._loop.time() for rest in rests), default=0.0)
+
+    async def _open(self, key: LaneKey, slot: _Slot, wait_s: float) -> None:
         try:
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
             session = await self._open_session(key[2])
         except NoLanes:
             self._send_elsewhere(key, slot)
             return
         except Exception as error:  # whatever it was, those that wait get an answer
-            self._not_before = self._loop.time() + self._backoff.next_delay_s()
+            self._rests.setdefault(key[2], _Rest()).begin()
             self._drop_slot(key, slot, _problem_of(error))
             return
-        self._backoff.failures = 0
+        self._rests.pop(key[2], None)
         await self._greet(key, slot, session)
         lane = session.lane
         if not lane.usable:
-            self._drop_slot(key, slot, lane.lost.result())
+            self._crashed(key, lane)
+            ended = lane.problem(SOURCE_LOST, "the process has ended")  # it will be known in a moment how
+            self._drop_slot(key, slot, lane.lost.result() if lane.lost.done() else ended)
             self._close_later(key, lane)
             return
         slot.lane = lane
@@ -148,6 +173,7 @@ class ClientLanes:
         for call in waiting:
             if not call.done:
                 lane.send(call)
+        self._changed()
 
     async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
         """What its server asks at once is for the calls that wait, and answered before they are sent."""
@@ -187,7 +213,19 @@ class ClientLanes:
         if self._slots.get(key) is slot:
             del self._slots[key]
         if slot.lane is not None and not slot.ended:
+            self._crashed(key, slot.lane)
             self._close_later(key, slot.lane)
+
+    def _crashed(self, key: LaneKey, lane: Lane) -> None:
+        """A process is given a rest of its own. A session that an HTTP server forgot has cost nothing."""
+        if lane.is_process:
+            rest = self._rests.setdefault(key, _Rest())
+            rest.up()
+            rest.begin()
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
 
     def _make_room(self) -> bool:
         """Close the lane that was used longest ago, if its client has been silent for a while: most never say goodbye.
@@ -202,6 +240,12 @@ class ClientLanes:
             return False
         self._end(min(idle, key=itemgetter(0))[1], "another client needs it")
         return True
+
+    @property
+    def processes(self) -> int:
+        """How many clients have a process of their own that runs. A session over HTTP proves nothing of its server."""
+        lanes = (slot.lane for slot in self._slots.values())
+        return sum(lane is not None and lane.is_process and lane.usable for lane in lanes)
 
     # -- what the pool needs to know and to do --------------------------------------------------------------------
 
@@ -236,11 +280,15 @@ class ClientLanes:
                 slot.used_at = now
             elif now - slot.used_at > self._idle_s:
                 self._end(key, "it was idle")
+        for over in [key for key, rest in self._rests.items() if now - rest.until > AT_ONCE_WITHIN_S]:
+            del self._rests[over]
         self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
 
     def forget(self, session: str) -> None:
         for key in [key for key in self._slots if key[1] == session]:
             self._end(key, "its client has gone")
+        for key in [key for key in self._rests if not isinstance(key, bytes) and key[1] == session]:
+            del self._rests[key]
 
     def _end(self, key: LaneKey, why: str) -> None:
         slot = self._slots.pop(key)
@@ -256,6 +304,7 @@ class ClientLanes:
     def _close_later(self, key: LaneKey, lane: Lane) -> None:
         if self._on_closed is not None:
             self._on_closed(key)
+        self._changed()
         self._await_later(self._loop.create_task(leave(lane)))
 
     def _await_later(self, ending: asyncio.Task[None]) -> None:

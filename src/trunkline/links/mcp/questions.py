@@ -185,6 +185,14 @@ class Questions:
             question.withdraw()
         self._tell_if_quiet()
 
+    def close(self) -> None:
+        """Nothing is written any more."""
+        self._write = _drop
+
+
+def _drop(message: bytes) -> None:
+    """The lane it would go to is closed."""
+
 
 def _end(question: Question) -> None:
     """The server is told that there is no answer, the client that none is wanted."""

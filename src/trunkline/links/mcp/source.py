@@ -71,7 +71,7 @@ class McpSource:
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
         self._backoff = Backoff()
-        self._vitals = Vitals(name, self._health_changed)
+        self._vitals = Vitals(name, self._health_changed, self._serves_some)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -106,6 +106,8 @@ class McpSource:
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:
             self._scout.lane.send_shared(call)
+        elif self._vitals.refuses:
+            call.finish(Failure(self._vitals.refusal(call.tool)))
         else:
             self._parked.append(call)
 
@@ -166,6 +168,7 @@ class McpSource:
             idle_s=self._tuning.lane_idle_s,
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
+            on_change=self._vitals.look_again,
             elsewhere=self.submit,
         )
         self._pool = Pool(lanes)
@@ -370,6 +373,10 @@ class McpSource:
                 call.finish(Failure(self._vitals.refusal(call.tool)))
 
     # -- what others hear of it -----------------------------------------------------------------------------------
+
+    def _serves_some(self) -> bool:
+        """Clients with a process of their own are served whatever becomes of the one that all share."""
+        return self._lanes is not None and self._lanes.processes > 0
 
     def _health_changed(self, health: Health) -> None:
         if self._sink is not None:

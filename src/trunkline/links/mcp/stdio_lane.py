@@ -24,6 +24,8 @@ _EXIT_WAIT_S: Final = 0.1
 class StdioLane(Lane):
     """Writes that happen in one turn of the loop leave in one write; the server's pipe is the only queue."""
 
+    is_process = True
+
     def __init__(
         self, source: str, count: Count, child: Child, *, limit_bytes: int, redact: Callable[[str], str]
     ) -> None:

@@ -11,6 +11,7 @@ from tests.unit.links.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
+from trunkline.links.backoff import Backoff
 from trunkline.links.mcp import lanes as lanes_module
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lanes import ClientLanes, lane_key
@@ -18,10 +19,23 @@ from trunkline.links.mcp.lanes import ClientLanes, lane_key
 GONE = Problem(code=SOURCE_LOST, message="Server s: exited")
 
 
+class ProcessLane(MemoryLane):
+    is_process = True
+
+
+class EndingLane(ProcessLane):
+    """Its process has just ended, and how is not known yet."""
+
+    @property
+    def usable(self) -> bool:
+        return False
+
+
 class Opener:
     """Opens lanes when the test lets it, and remembers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[MemoryLane] = MemoryLane) -> None:
+        self.kind = kind
         self.lanes: list[MemoryLane] = []
         self.declared: list[bytes] = []
         self.gate = asyncio.Event()
@@ -39,7 +53,7 @@ class Opener:
             raise
         if self.failure is not None:
             raise self.failure
-        lane = MemoryLane()
+        lane = self.kind()
         self.lanes.append(lane)
         return session_on(lane)
 
@@ -130,18 +144,86 @@ async def test_even_an_error_of_ours_while_opening_answers_those_that_wait() -> 
         assert len(lanes) == 0
 
 
-async def test_starts_that_keep_failing_are_not_tried_for_every_call() -> None:
+async def test_starts_that_keep_failing_are_not_tried_for_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
     opener = Opener()
     opener.failure = GatewayError(Problem(code=SOURCE_START_FAILED, message="no"))
     async with lanes_with(opener) as lanes:
-        lanes._backoff.next_delay_s = lambda: 60.0  # type: ignore[method-assign]
         first = submit(lanes, new_call())
         await until(lambda: first.done, "the first is answered")
-        tries = len(opener.declared)
         refused = submit(lanes, new_call("two"))
         assert problem(refused).code is SOURCE_START_FAILED
         assert problem(refused).retry_after_ms
-        assert len(opener.declared) == tries
+        assert opener.declared == [b"{}"]
+
+
+async def test_starts_that_fail_for_what_one_client_declares_keep_nobody_else_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    opener = Opener()
+    opener.failure = GatewayError(Problem(code=SOURCE_START_FAILED, message="no"))
+    async with lanes_with(opener) as lanes:
+        first = submit(lanes, new_call(capabilities=b'{"sampling":{}}'))
+        await until(lambda: first.done, "it is answered")
+        opener.failure = None
+        submit(lanes, new_call("two"))
+        await opened(opener)
+
+
+async def test_calls_wait_for_a_start_that_is_due_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 0.1)
+    opener = Opener()
+    opener.failure = GatewayError(Problem(code=SOURCE_START_FAILED, message="no"))
+    async with lanes_with(opener) as lanes:
+        first = submit(lanes, new_call())
+        await until(lambda: first.done, "the first is answered")
+        opener.failure = None
+        second = submit(lanes, new_call("two"))
+        assert not second.done
+        await opened(opener)
+
+
+async def test_a_process_that_crashes_is_given_a_rest_and_those_of_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    opener = Opener(ProcessLane)
+    async with lanes_with(opener) as lanes:
+        submit(lanes, new_call("one"))
+        (lane,) = await opened(opener)
+        assert lanes.processes == 1
+        lane.lose(GONE)
+        await until(lambda: lane.closed, "the crash is noticed")
+        assert lanes.processes == 0
+        refused = problem(submit(lanes, new_call("one")))
+        assert (refused.code, refused.executed) == (SOURCE_START_FAILED, "no")
+        assert refused.retry_after_ms
+        submit(lanes, new_call("two"))
+        await opened(opener, 2)
+        lanes.forget("one")  # whoever comes again as somebody else is not known
+        submit(lanes, new_call("one"))
+        await opened(opener, 3)
+
+
+async def test_a_session_that_a_server_forgot_is_opened_again_however_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    opener = Opener()
+    async with lanes_with(opener) as lanes:
+        for number in range(1, 4):
+            submit(lanes, new_call())
+            lane = (await opened(opener, number))[-1]
+            lane.lose(GONE)
+        assert lanes.processes == 0
+
+
+async def test_a_process_that_ends_right_behind_its_handshake_answers_those_that_wait() -> None:
+    opener = Opener(EndingLane)
+    async with lanes_with(opener) as lanes:
+        call = submit(lanes, new_call())
+        await until(lambda: call.done, "it is answered")
+        assert (problem(call).code, problem(call).executed) == (SOURCE_START_FAILED, "no")
+        await until(lambda: opener.lanes[0].closed, "the lane is closed")
 
 
 async def test_a_call_right_after_the_loss_is_not_sent_to_the_dead_lane() -> None:

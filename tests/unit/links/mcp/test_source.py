@@ -100,6 +100,30 @@ async def test_a_lost_server_is_connected_again_and_says_what_happened() -> None
         assert book.healths[2].last_error == "exited with status 3"
 
 
+async def test_while_a_client_has_a_process_of_its_own_the_loss_of_the_shared_one_only_degrades(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryLane, "is_process", True)
+    server = Server()
+    async with living(server) as (source, book):
+        await ready(book)
+        own = submitted(source, new_call("one"))
+        await until(lambda: own.done, "the client has a process of its own")
+        monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+        server.lanes[0].lose(server.lanes[0].problem(SOURCE_LOST, "exited with status 3"))
+        await until(lambda: book.states == ["ready", "degraded"], "degraded")
+        assert "exited with status 3" in book.healths[-1].reason
+        again, refused = submitted(source, new_call("one")), submitted(source, new_call(None))
+        await until(lambda: again.done and refused.done, "both are answered")
+        assert lane_of(again) == 1
+        assert isinstance(refused.outcome, Failure)
+        assert (refused.outcome.problem.code, refused.outcome.problem.executed) == (SOURCE_DOWN, "no")
+        assert refused.outcome.problem.retry_after_ms
+        source.forget("one")
+        await until(lambda: book.states == ["ready", "degraded", "down"], "down, now that nothing serves")
+        assert book.healths[-1].reason == "exited with status 3"
+
+
 async def test_a_server_that_cannot_be_opened_is_down_until_it_can() -> None:
     server = Server()
     server.refusals = [Problem(code=SOURCE_START_FAILED, message=f"Server s: no {n}") for n in range(3)]
