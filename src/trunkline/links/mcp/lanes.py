@@ -274,6 +274,7 @@ class ClientLanes:
 
     def _reap(self) -> None:
         """Close what has been idle for too long."""
+        self._reaper = self._loop.call_later(self._reap_every_s, self._reap)  # first: nothing below may stop it
         now = self._loop.time()
         for key, slot in list(self._slots.items()):
             if not slot.idle:
@@ -282,7 +283,6 @@ class ClientLanes:
                 self._end(key, "it was idle")
         for over in [key for key, rest in self._rests.items() if now - rest.until > AT_ONCE_WITHIN_S]:
             del self._rests[over]
-        self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
 
     def forget(self, session: str) -> None:
         for key in [key for key in self._slots if key[1] == session]:
