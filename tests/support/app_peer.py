@@ -109,10 +109,13 @@ class AppPeer:
             self._serving.cancel()
             await asyncio.wait([self._serving])
         self.writer.close()
-        with contextlib.suppress(ConnectionError, TimeoutError):
+        try:
             async with asyncio.timeout(at_most(5)):
                 await self.writer.wait_closed()
-        self.writer.transport.abort()
+        except TimeoutError:
+            self.writer.transport.abort()
+        except ConnectionError:
+            pass  # it is gone already
 
 
 def _echo(app: AppPeer, invocation: dict[str, Any]) -> None:

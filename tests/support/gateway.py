@@ -43,6 +43,8 @@ class Gateway:
     Its log may not hold a traceback, whatever the test did to it.
     """
 
+    _program: tuple[str, ...] = (TRUNKLINE,)
+
     def __init__(
         self,
         folder: Path,

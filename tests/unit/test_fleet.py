@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.searching import make_parts
 from tests.support.waiting import at_most, until
 from tests.unit.router.fakes import Desk, FakeSource, problem_of
 
@@ -17,6 +18,7 @@ from trunkline.core.events import Note
 from trunkline.core.source import Health, Sink, SourceKind
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.fleet import Fleet
+from trunkline.links.children import Children
 from trunkline.sources.sections import McpHttpSection
 
 
@@ -52,8 +54,7 @@ class Sea:
         self.desk.events.noted.append(self.notes.append)
         kind = SourceKind(section=McpHttpSection, build=self._build)
         monkeypatch.setattr(fleet, "load_kind", lambda _: kind)
-        parts: Any = None
-        self.fleet = Fleet(self.desk.router.roster, parts, self.desk.events)
+        self.fleet = Fleet(self.desk.router.roster, make_parts(Children(), ""), self.desk.events)
 
     def _build(self, name: str, section: Any, parts: Any) -> Ship:
         ship = self.build(name)

@@ -50,7 +50,7 @@ _SPACE: Final = b" \t\r\n"
 _EXCERPT_BYTES: Final = 2048
 _SHOWN_CHARACTERS: Final = 300
 _LARGEST_BATCH: Final = 1_000
-_LARGEST_BATCH_BYTES: Final = 4 << 20
+_LARGEST_BATCH_BYTES: Final = 1 << 20
 """Of messages in one array: nobody else is served while they are read, and there are never so many answers to give."""
 _LINGERS_S: Final = 5.0
 """How long a server may go on with a call that was given up. Until then nothing it says is taken for someone else's."""
