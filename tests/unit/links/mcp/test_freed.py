@@ -1,6 +1,6 @@
 """What worked for a client that has left is freed at once.
 
-As a cycle it would stay until the collector comes by, which is seldom: every session and crash would seem to cost memory.
+As a cycle it would stay until the collector comes by, which is seldom: each session and crash would cost memory.
 """
 
 from __future__ import annotations
