@@ -246,6 +246,7 @@ class HttpPool:
             connection.drop()
         while self._waiting:
             self._refuse("the connection pool is closed")
+        self.served = None
 
 
 class _Connection(asyncio.Protocol):
@@ -320,6 +321,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._turns.finish()
+        self._turns.close()
         self._transport = None
         self._pool.lost(self)
         exchange = self._exchange

@@ -57,6 +57,7 @@ class Within:
     ) -> bool | None:
         if self._deadline is not None:
             self._deadline.cancel()
+            self._deadline = None  # it leads back here
         return await self._timeout.__aexit__(kind, error, trace)
 
     def _strike(self) -> None:

@@ -40,6 +40,7 @@ class PipeReading:
                     break
                 self._on_data(data)
         finally:
+            self._turns.close()
             os.close(self._pipe)
 
     def _readable(self) -> None:

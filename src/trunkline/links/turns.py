@@ -103,10 +103,12 @@ class Turns:
             self._feed(data)
 
     def close(self) -> None:
-        """Nobody wants the rest."""
+        """Nobody wants the rest. The wire is let go of, so that no cycle waits for the collector."""
         self._cancel()
         self._open = False
         self._data = b""
+        self._feed = self._read = _drop
+        self._served = None
 
     def _cancel(self) -> None:
         if self._handle is not None:
@@ -173,3 +175,7 @@ class Turns:
                     self._handle = self._loop.call_soon(self._go_on)
                 else:
                     self._read(True)
+
+
+def _drop(_: object) -> None:
+    """In place of what fed and read a wire that is closed."""

@@ -62,7 +62,7 @@ class _Open:
 
 class ClientQuestions:
     def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
+        self._conversation: Conversation | None = conversation
         self._rules: Rules | None = None
         self._open: dict[MessageId, _Open] = {}
         self._last_id = 0
@@ -94,11 +94,12 @@ class ClientQuestions:
         self._send(send, message)
 
     def _refusal(self, question: Question) -> bytes | None:
-        if self._rules is None or self._conversation.push is None:
+        conversation = self._conversation
+        if self._rules is None or conversation is None or conversation.push is None:
             return NOBODY
         if len(self._open) >= MAX_OPEN:
             return _error(-32603, f"The client has {MAX_OPEN} questions open already")
-        return why_not(self._conversation.caller, question.method, question.params)
+        return why_not(conversation.caller, question.method, question.params)
 
     def _message(self, number: int, question: Question) -> tuple[bytes, Json | None]:
         """The request as the client gets it, and the server's token for progress on it."""
@@ -119,8 +120,9 @@ class ClientQuestions:
         question.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
 
     def _send(self, send: Send | None, message: bytes) -> None:
-        if not (send is not None and send(message)) and self._conversation.push is not None:
-            self._conversation.push(message)
+        push = None if self._conversation is None else self._conversation.push
+        if not (send is not None and send(message)) and push is not None:
+            push(message)
 
     def _expired(self, number: int, question_s: float) -> None:
         waiting = self._open[number]
@@ -136,6 +138,8 @@ class ClientQuestions:
 
     def tell(self, method: str, params: Json) -> None:
         """What one of this client's own servers says outside any call."""
+        if self._conversation is None:
+            return
         caller = self._conversation.caller
         if method in _OF_ONE_HOP or (is_log_message(method) and not wants_log_message(caller, params)):
             return
@@ -182,6 +186,7 @@ class ClientQuestions:
         for one in waiting.values():
             one.timer.cancel()
             one.question.refuse(_error(-32603, "The client is gone"))
+        self._conversation = None  # a cycle would stay until the collector finds it
 
     def _take(self, number: MessageId) -> _Open | None:
         waiting = self._open.pop(number, None)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -477,3 +479,16 @@ async def test_deleting_a_session_ends_its_stream(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client, client.listen() as stream:
         await client.delete()
         assert [event async for event in stream] == []
+
+
+async def test_a_session_that_has_ended_is_freed_without_the_collector(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        gc.disable()
+        try:
+            async with here.client() as client:
+                assert client.session is not None
+                session = weakref.ref(here.sessions.get(Session, client.session.encode(), "local", 0.0))
+                await client.delete()
+            await until(lambda: session() is None, "the session is freed")
+        finally:
+            gc.enable()
