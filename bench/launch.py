@@ -167,7 +167,8 @@ def versions() -> dict[str, str]:
             found[title] = version(package)
         except PackageNotFoundError:
             continue
-    pins = dict(line.split("==") for line in programs.MCP_PROXY_PINS.read_text().split())
+    lines = programs.MCP_PROXY_PINS.read_text().splitlines()
+    pins = dict(line.split()[0].split("==") for line in lines if "==" in line.split(";")[0])
     found["mcp-proxy"] = f"{pins['mcp-proxy']} (with mcp {pins['mcp']})"
     try:
         told = subprocess.run(["nginx", "-v"], capture_output=True, text=True, timeout=5, check=False).stderr

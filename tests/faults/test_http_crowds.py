@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import resource
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -233,6 +234,46 @@ async def test_connections_leave_descriptors_for_servers_and_children_have_their
             pid = server.pids()[0]
             assert re.search(r"Max open files\s+200\s+256", Path(f"/proc/{pid}/limits").read_text())
             assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+
+
+FLOOD = """
+import os, socket, sys, threading
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+flood = sys.stdin.buffer.read()
+def read():
+    while connection.recv(1 << 20): pass
+    os._exit(0)
+threading.Thread(target=read, daemon=True).start()
+print("on", flush=True)
+while True: connection.sendall(flood)
+"""
+FLOODS = {
+    "requests sent ahead": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500,
+    "a body in single bytes": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 20_000 + b"0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+async def test_one_client_that_never_pauses_does_not_keep_others_waiting(tmp_path: Path, what: str) -> None:
+    with Gateway(tmp_path) as gateway:
+        command = [sys.executable, "-c", FLOOD, str(gateway.port)]
+        flooding = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert flooding.stdin is not None
+            assert flooding.stdout is not None
+            flooding.stdin.write(FLOODS[what])
+            flooding.stdin.close()
+            assert flooding.stdout.readline() == b"on\n"
+            for _ in range(20):
+                async with asyncio.timeout(at_most(5)):
+                    assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+            assert flooding.poll() is None, "it was not cut off either"
+        finally:
+            flooding.kill()
+            flooding.wait()
+            if flooding.stdout is not None:
+                flooding.stdout.close()
 
 
 # Calls ----------------------------------------------------------------------------------------------------------------

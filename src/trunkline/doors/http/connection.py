@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 from typing import Final, Protocol, cast
 
 from trunkline.core.call import Json
@@ -23,6 +24,13 @@ _FIRST_REST_S: Final = 0.05
 _LONGEST_REST_S: Final = 1.0
 _FORGIVEN_S: Final = 3.0
 _MAX_PIPELINED: Final = 16
+_AT_ONCE: Final = 4
+"""Of requests that came together, so many are begun at once; then it is the others' turn after each."""
+_REQUEST_BYTES: Final = 512
+"""What a request that waits costs besides its body."""
+_LARGE_BYTES: Final = 4096
+_TURN_S: Final = 0.002
+"""How long one connection's bytes may take to read before others have their turn."""
 _MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
 _MAX_UNREAD_ANSWERS_BYTES: Final = 32 * 1024 * 1024
 _MIN_READ_BYTES: Final = 64 * 1024
@@ -49,6 +57,7 @@ class Server(Protocol):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
+        "_begun",
         "_closing",
         "_exchange",
         "_held_bytes",
@@ -76,6 +85,7 @@ class Connection(asyncio.Protocol):
         self._queue: deque[HttpRequest] = deque()
         self._queued_bytes = 0
         self._held_bytes = 0
+        self._begun = 0
         self._exchange: HttpExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
@@ -98,6 +108,22 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if self._exchange is None and not parser.mid_message and not self._closing:
             self._since = self._loop.time()
+        if len(data) > _LARGE_BYTES:
+            self._read_in_turn(data)
+        else:
+            self._begun = 0
+            self._read(data)
+
+    def _read_in_turn(self, data: bytes) -> None:
+        """Many requests or chunks in a few bytes take long to read: the next ones wait until others had their turn."""
+        began = monotonic()
+        self._begun = 0
+        self._read(data)
+        if monotonic() - began > _TURN_S:
+            self._pause(0.0)
+
+    def _read(self, data: bytes) -> None:
+        parser = self._parser
         try:
             parser.feed(data)
         except HttpProblem as problem:
@@ -129,11 +155,15 @@ class Connection(asyncio.Protocol):
 
     def _requested(self, request: HttpRequest) -> None:
         """A client that does not read its answers gets no more of them, and is not read from either."""
-        if self._exchange is None and not self._queue and not self._stuck_since and self._resting is None:
+        self._begun += 1
+        free = self._exchange is None and not self._queue and not self._stuck_since and self._resting is None
+        if free and self._begun <= _AT_ONCE:
             self._start(request)
             return
+        if free:
+            self._loop.call_soon(self._next)
         self._queue.append(request)
-        self._queued_bytes += len(request.body)
+        self._queued_bytes += len(request.body) + _REQUEST_BYTES
         if (self._stuck_since or len(self._queue) >= _MAX_PIPELINED) and self._transport is not None:
             self._transport.pause_reading()
 
@@ -163,10 +193,11 @@ class Connection(asyncio.Protocol):
     def _next(self) -> None:
         if self._exchange is None and self._queue and not self._stuck_since and self._resting is None:
             request = self._queue.popleft()
-            self._queued_bytes -= len(request.body)
+            self._queued_bytes -= len(request.body) + _REQUEST_BYTES
             self._hold(self._parser.held_bytes + self._queued_bytes)
             if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
+                if len(self._queue) < _MAX_PIPELINED:
+                    self._transport.resume_reading()
                 self._start(request)
 
     def _continue(self) -> None:
@@ -181,9 +212,13 @@ class Connection(asyncio.Protocol):
         again = now - self._refused_at < _FORGIVEN_S
         self._rest_s = min(self._rest_s * 2, _LONGEST_REST_S) if again else _FIRST_REST_S
         self._refused_at = now
+        self._pause(self._rest_s)
+
+    def _pause(self, seconds: float) -> None:
+        """Read nothing and begin nothing for so long."""
         if self._resting is None and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
-            self._resting = self._loop.call_later(self._rest_s, self._rested)
+            self._resting = self._loop.call_later(seconds, self._rested)
 
     def _rested(self) -> None:
         self._resting = None
