@@ -22,22 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.client import CLIENT, MODERN, MODERN_META
+from bench.programs import prepare
 
 BAR = 0.8
-SERVER = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("method") == "initialize":
-        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "echo", "version": "1"}}
-    elif message.get("method") == "tools/list":
-        result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
-    else:
-        result = {"content": [{"type": "text", "text": "hello world"}]}
-    if "id" in message:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
 
 
 def request_bytes() -> bytes:
@@ -107,7 +94,8 @@ def main() -> int:
         port = free.getsockname()[1]
         free.close()
         gateway = {"listen": f"127.0.0.1:{port}", "state_dir": f"{folder}/state", "log": {"level": "error"}}
-        source = {"kind": "mcp_stdio", "command": sys.executable, "args": ["-u", "-c", SERVER]}
+        command, *args = prepare().backend
+        source = {"kind": "mcp_stdio", "command": command, "args": [*args, "stdio"]}
         config = Path(folder, "trunkline.json")
         config.write_text(json.dumps({"gateway": gateway, "sources": {"s": source}}))
         process = subprocess.Popen([options.trunkline, "up", "-c", str(config)])

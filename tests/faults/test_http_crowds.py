@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -201,6 +203,31 @@ async def test_silent_connections_give_way_to_whoever_asks_something(tmp_path: P
             await until(lambda: '"event":"connections_full"' in gateway.log, "the operator is told")
         assert gateway.log.count('"event":"connections_full"') == 1, "once, not for each of them"
         assert any("connections_evicted" in name for name in await gateway.metrics())
+
+
+async def test_connections_that_asked_something_once_refuse_nobody_either(tmp_path: Path) -> None:
+    ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Gateway(tmp_path, limits={"connections": 20}) as gateway:
+        async with connected(gateway.port, 20, ask) as wires:
+            for wire in wires:
+                assert (await wire.read()).status == 200
+            await asyncio.sleep(0.3)
+            for _ in range(10):
+                assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+async def test_connections_that_come_all_at_once_are_not_lost_sight_of(tmp_path: Path, loop: str) -> None:
+    prelude = f"export TRUNKLINE_LOOP={loop}"
+    with Gateway(tmp_path, prelude=prelude, program=HURRIED, limits={"connections": 8}) as gateway:
+        os.kill(gateway.process.pid, signal.SIGSTOP)  # so that they are accepted together
+        opening = [asyncio.ensure_future(Wire.connect(gateway.port)) for _ in range(100)]
+        wires = await asyncio.gather(*opening)
+        os.kill(gateway.process.pid, signal.SIGCONT)
+        async with asyncio.timeout(at_most(30)):
+            for wire in wires:
+                await ended(wire)
+                await wire.close()
 
 
 async def test_idle_connections_are_closed_before_newcomers_have_to_be_refused(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class Unfinished(Protocol):
 class UnfinishedBytes:
     """Who holds how much, in the order in which they began."""
 
-    __slots__ = ("_held", "given_way", "limit_bytes", "total_bytes")
+    __slots__ = ("_held", "_making_room", "given_way", "limit_bytes", "total_bytes")
 
     def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
         self.limit_bytes = limit_bytes
@@ -30,6 +30,7 @@ class UnfinishedBytes:
         self.given_way = 0
         """How many had to make room, since the start."""
         self._held: dict[Unfinished, int] = {}
+        self._making_room = False
 
     def hold(self, holder: Unfinished, held_bytes: int) -> None:
         """`holder` holds this much now. One alone never has to give way: its own limit is what bounds it."""
@@ -39,9 +40,21 @@ class UnfinishedBytes:
             held[holder] = held_bytes
         else:
             held.pop(holder, None)
-        while self.total_bytes > self.limit_bytes and len(held) > 1:
-            oldest = next(iter(held))
-            oldest.give_way()
-            self.given_way += 1
-            if oldest in held:  # it must not: we would never come to an end
-                self.total_bytes -= held.pop(oldest)
+        if self.total_bytes > self.limit_bytes and not self._making_room:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """One after the other: each says meanwhile that it holds nothing any more, and must not begin this anew."""
+        held = self._held
+        self._making_room = True
+        try:
+            while self.total_bytes > self.limit_bytes and len(held) > 1:
+                oldest = next(iter(held))
+                self.given_way += 1
+                try:
+                    oldest.give_way()
+                finally:
+                    if oldest in held:  # it must not: we would never come to an end
+                        self.total_bytes -= held.pop(oldest)
+        finally:
+            self._making_room = False

@@ -71,6 +71,7 @@ class RequestParser(HeaderBlock):
         "_done",
         "_expects_continue",
         "_head",
+        "_head_bytes",
         "_head_told",
         "_known",
         "_llhttp",
@@ -102,6 +103,7 @@ class RequestParser(HeaderBlock):
         self._url = b""
         self._head: _Head | None = None
         self._body = Pieces()
+        self._head_bytes = 0
         self._head_told = False
         self._expects_continue = False
         self._resuming = False
@@ -164,13 +166,16 @@ class RequestParser(HeaderBlock):
             self._body_awaited()
         if self._state == _IN_HEAD:  # where it began within this chunk llhttp does not say
             self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
+        elif self._state == _IN_BODY:
+            self.held_bytes = self._body.size + self._head_bytes
         else:
-            self.held_bytes = self._body.size
+            self.held_bytes = 0
 
     def _body_awaited(self) -> None:
         """The head is complete and the body is not: the last moment to turn the request away without reading it."""
         if not self._head_told and self._head is not None:
             self._head_told = True
+            self._head_bytes = sum(map(len, self._head[3].values()))
             if self._on_head is not None:
                 self._on_head(HttpRequest(*self._head, b""))
         if self._expects_continue:

@@ -59,6 +59,17 @@ def test_one_that_grows_may_have_to_give_way_to_others_itself() -> None:
     assert unfinished.total_bytes == 50
 
 
+def test_any_number_may_have_to_give_way_to_one() -> None:
+    unfinished = UnfinishedBytes(10_000)
+    small = [Holder(unfinished) for _ in range(5_000)]
+    for holder in small:
+        holder.hold(1)
+    large = Holder(unfinished)
+    large.hold(9_999)
+    assert [holder.gave_way for holder in small] == [True] * 4_999 + [False]
+    assert (unfinished.total_bytes, unfinished.given_way) == (10_000, 4_999)
+
+
 def test_one_that_does_not_let_go_is_not_asked_for_ever() -> None:
     class Stubborn(Holder):
         def give_way(self) -> None:

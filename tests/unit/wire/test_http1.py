@@ -353,9 +353,10 @@ def test_a_head_is_shown_once_when_its_body_has_not_come() -> None:
     assert not heads, "it came whole"
     parser.feed(POST[:-3])
     assert [(head.method, head.path, head.body) for head in heads] == [(b"POST", b"/mcp", b"")]
-    assert parser.held_bytes == 1
+    values = sum(map(len, heads[0].headers.values()))
+    assert parser.held_bytes == values + 1
     parser.feed(b"od")
-    assert parser.held_bytes == 3
+    assert parser.held_bytes == values + 3
     parser.feed(b"y" + POST[:30])
     assert (len(heads), len(requests)) == (1, 2)
     assert parser.held_bytes == 31, "at most the chunk in which it began"

@@ -26,8 +26,8 @@ _FORGIVEN_S: Final = 3.0
 _MAX_PIPELINED: Final = 16
 _AT_ONCE: Final = 4
 """Of requests that came together, so many are begun at once; then it is the others' turn after each."""
-_REQUEST_BYTES: Final = 512
-"""What a request that waits costs besides its body."""
+_REQUEST_BYTES: Final = 1024
+"""What a request that waits costs besides its body and the values of its headers."""
 _LARGE_BYTES: Final = 4096
 _TURN_S: Final = 0.002
 """How long one connection's bytes may take to read before others have their turn."""
@@ -57,6 +57,7 @@ class Server(Protocol):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
+        "_aborted",
         "_begun",
         "_closing",
         "_exchange",
@@ -86,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._queued_bytes = 0
         self._held_bytes = 0
         self._begun = 0
+        self._aborted = False
         self._exchange: HttpExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = False
@@ -103,6 +105,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._aborted:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         parser = self._parser
@@ -163,7 +167,7 @@ class Connection(asyncio.Protocol):
         if free:
             self._loop.call_soon(self._next)
         self._queue.append(request)
-        self._queued_bytes += len(request.body) + _REQUEST_BYTES
+        self._queued_bytes += _size_of(request)
         if (self._stuck_since or len(self._queue) >= _MAX_PIPELINED) and self._transport is not None:
             self._transport.pause_reading()
 
@@ -193,9 +197,9 @@ class Connection(asyncio.Protocol):
     def _next(self) -> None:
         if self._exchange is None and self._queue and not self._stuck_since and self._resting is None:
             request = self._queue.popleft()
-            self._queued_bytes -= len(request.body) + _REQUEST_BYTES
+            self._queued_bytes -= _size_of(request)
             self._hold(self._parser.held_bytes + self._queued_bytes)
-            if self._transport is not None and not self._transport.is_closing():
+            if self._transport is not None and not self._transport.is_closing() and not self._closing:
                 if len(self._queue) < _MAX_PIPELINED:
                     self._transport.resume_reading()
                 self._start(request)
@@ -322,6 +326,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
+        self._aborted = True  # it may have to give way before it was made: many are accepted at once
         if self._transport is not None:
             self._transport.abort()
 
@@ -370,6 +375,10 @@ class Connection(asyncio.Protocol):
         elif exchange.takes_events and now - exchange.started_at > STREAM_AFTER_S:
             self._since = now
             exchange.stream()
+
+
+def _size_of(request: HttpRequest) -> int:
+    return _REQUEST_BYTES + len(request.body) + sum(map(len, request.headers.values()))
 
 
 def _unreadable(status: int, reason: str) -> Problem:

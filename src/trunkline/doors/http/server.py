@@ -29,6 +29,8 @@ _NEARLY_FULL: Final = 0.9
 _IDLE_S: Final = 5.0
 """How long a connection must have been idle to be closed when there are nearly too many."""
 _TOLD_EVERY_S: Final = 60.0
+_LOOK_EVERY_S: Final = 0.1
+_AT_A_LOOK: Final = 64
 _MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
 """Some clients write a slash at the end, and a redirect would lose their POST."""
 
@@ -63,6 +65,8 @@ class HttpDoor:
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, None] = {}
         """Those that have not asked anything yet, the oldest first."""
+        self._idle: list[Connection] = []
+        self._looked_at = 0.0
         self._turned_away = 0
         self._told_at = -_TOLD_EVERY_S
         self._server: asyncio.Server | None = None
@@ -121,14 +125,29 @@ class HttpDoor:
         return connection
 
     def _make_room(self) -> bool:
-        """Whoever connected first and has asked nothing since gives way: honest clients ask at once."""
-        for connection in self._silent:
-            self.closed(connection)
-            connection.abort()
-            self._events.count("connections_evicted")
-            self._turned_away += 1
-            return True
-        return False
+        """Whoever connected first and has asked nothing since gives way: honest clients ask at once. Then whoever was
+        idle for longest."""
+        connection = next(iter(self._silent), None) or self._idlest()
+        if connection is None:
+            return False
+        self.closed(connection)
+        connection.abort()
+        self._events.count("connections_evicted")
+        self._turned_away += 1
+        return True
+
+    def _idlest(self) -> Connection | None:
+        """Looked for among all of them now and then only, or a crowd of newcomers would take all the time there is."""
+        now = self._loop.time()
+        if not self._idle and now - self._looked_at > _LOOK_EVERY_S:
+            self._looked_at = now
+            idle = [connection for connection in self._connections if connection.idle_s(now) > _LOOK_EVERY_S]
+            self._idle = sorted(idle, key=lambda connection: connection.idle_s(now))[-_AT_A_LOOK:]
+        while self._idle:
+            connection = self._idle.pop()
+            if connection in self._connections and connection.idle_s(now) > _LOOK_EVERY_S:
+                return connection
+        return None
 
     def asked(self, connection: Connection) -> None:
         self._silent.pop(connection, None)
