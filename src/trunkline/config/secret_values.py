@@ -18,9 +18,15 @@ from urllib.parse import unquote_plus
 SHORTEST_SECRET: Final = 8
 NAME_WORDS: Final = r"""
     (?i:(?:api|access|private|secret)?key|(?:auth)?token|secret|passw(?:or)?d|pass|passphrase|pwd|pat|credentials?
-    |(?:proxy-)?authorization|auth|jwt|cookie)"""
-# the word must end the name, but for a number: GITHUB_TOKEN and accessKey hold a secret, TOKEN_LIMIT does not
-_SECRET_NAME: Final = re.compile(rf"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z])){NAME_WORDS}[_-]?\d*\Z", re.VERBOSE)
+    |(?:proxy-)?authorization|auth|jwt|cookie|bearer|pw)"""
+# the word must end the name, but for what tells one of several: GITHUB_TOKEN, PGPASSWORD, API_TOKEN_PROD and accessKey
+# hold a secret, TOKEN_LIMIT does not
+_SECRET_NAME: Final = re.compile(
+    rf"""
+    (?: (?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z])){NAME_WORDS} | (?i:passw(?:or)?ds?|passphrase|secrets?|token|apikey) )
+    (?i:[_-]?(?:v?\d+|base|pem|b64|base64|hex|prod|production|staging|dev|test|live))*\Z""",
+    re.VERBOSE,
+)
 CREDENTIAL: Final = re.compile(
     r"""
       (?:Bearer|Basic)[ ]+[^\s${"']{8,}
@@ -38,6 +44,7 @@ _SCHEME_OF_HEADER: Final = re.compile(r"(?:Bearer|Basic|Token|Bot|ApiKey)\s+", r
 _ASSIGNED: Final = re.compile(r"""(?<![\w.-])([A-Za-z-][\w.-]*)\\?["']?\s*[=:]\s*\\?["']?""")
 _ASSIGNED_VALUE: Final = re.compile(r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?([^\s"'&;,\\{}]+)""", re.IGNORECASE)
 _WHOLLY_ASSIGNED: Final = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)\s*[=:]\s*(.+)\Z", re.DOTALL)
+_AFTER_OPTION: Final = re.compile(r"""(?<!\S)--?([A-Za-z][\w-]*)\s+(["']?)([^\s"'-][^\s"']*)\2""")
 _BASIC: Final = re.compile(r"\bBasic\s+([A-Za-z0-9+/_-]{8,}={0,2})", re.IGNORECASE)
 _OPTION: Final = re.compile(r"--?[A-Za-z][a-z]*(?:-[a-z]+)*(?:=.*)?\Z", re.DOTALL)
 
@@ -129,7 +136,8 @@ def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
 
 
 def _assigned(text: str) -> Iterator[str]:
-    """What is given to a name inside a text: `--token=…`, `Authorization: …`, a member of JSON."""
+    """What is given to a name inside a text: `--token …`, `--token=…`, `Authorization: …`, a member of JSON."""
+    yield from (option[3] for option in _AFTER_OPTION.finditer(text) if is_secret_name(option[1]))
     whole = _WHOLLY_ASSIGNED.match(text)
     if whole is not None and is_secret_name(whole[1]) and _URL.match(whole[2]) is None:
         yield whole[2]

@@ -48,6 +48,8 @@ def _looked_at(path: Path, *, whole: bool) -> Iterator[Writable]:
     """`whole` for what is used itself. In a folder above with the sticky bit, nobody can replace what is another's."""
     try:
         status = path.stat()
+        if os.statvfs(path).f_flag & os.ST_RDONLY:  # nobody can write there, whatever its mode says
+            return
     except OSError:
         return
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and not whole:

@@ -30,7 +30,8 @@ _NON_JOINER: Final = "\u200c"
 _JOINER: Final = "\u200d"
 _AS_TEXT: Final = "\ufe0e"
 _AS_EMOJI: Final = "\ufe0f"
-_VARIED: Final = "0123456789#*\u203c\u2049\u3030\u303d"
+_VARIED: Final = "0123456789#*\u2139\u203c\u2049\u3030\u303d"
+_VIRAMA: Final = 9  # the combining class of signs that leave a consonant without its vowel
 _JOINED_SCRIPTS: Final = (range(0x600, 0x8FF), range(0x900, 0x10A0), range(0x1780, 0x18B0), range(0xA840, 0xA8E0))
 """Arabic and Syriac, Indic and Burmese, Khmer and Mongolian, Phags-pa and Saurashtra."""
 _IDEOGRAPHS: Final = (range(0x3400, 0xA000), range(0xF900, 0xFB00), range(0x20000, 0x40000))
@@ -61,6 +62,7 @@ def _is_seen(text: str, start: int, end: int) -> bool:
         return False
     if character in (_NON_JOINER, _JOINER):
         joins_letters = _is_in(before, _JOINED_SCRIPTS) and bool(after) and _is_in(after, _JOINED_SCRIPTS)
+        joins_letters |= unicodedata.combining(before) == _VIRAMA  # a consonant at the end of a word
         joins_emoji = character == _JOINER and (before == _AS_EMOJI or _is_symbol(before)) and _is_symbol(after)
         return joins_letters or joins_emoji
     if character in (_AS_TEXT, _AS_EMOJI) and (before in _VARIED or _is_symbol(before)):

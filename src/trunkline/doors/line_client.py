@@ -46,6 +46,7 @@ class LineClient:
         self._held: dict[bytes, None] = {}
         self.unanswered = 0
         self.stopped = False
+        self.ends = False
 
     async def serve(self) -> None:
         """Until the client closes its end."""
@@ -58,13 +59,14 @@ class LineClient:
         for key in self._listening:
             self._server.cancel_modern(self._principal, key, why)
         await self.pipes.finish(lambda: self.unanswered)
+        self.ends = True
         why = "the gateway is shutting down" if self.stopped else why
         self._server.end(self._conversation, why)
         await self.pipes.close()
 
     def stop(self) -> None:
         """The gateway is to end; what does not end in time is answered all the same."""
-        self.stopped = True
+        self.stopped = self.ends = True
         self.pipes.hurry()
 
     def unread(self, size_bytes: int) -> None:
@@ -171,8 +173,8 @@ class LineAnswer:
         return self._open
 
     def cancelled(self, problem: Problem) -> None:
-        """A client that took its request back expects no answer."""
-        if self._client.stopped:
+        """A client that took its request back expects no answer; one that waited until we end does."""
+        if self._client.ends:
             self.error(encode_error(problem), problem)
         else:
             self._close()

@@ -52,6 +52,7 @@ class StderrTail:
 
     def add(self, data: bytes) -> None:
         self._kept += data[-_KEPT_BYTES:]
+        self._is_cut |= len(data) > _KEPT_BYTES
         if len(self._kept) > 2 * _KEPT_BYTES:
             del self._kept[:-_KEPT_BYTES]
             self._is_cut = True

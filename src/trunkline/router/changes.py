@@ -78,9 +78,13 @@ class DefinitionChanges:
         return (f"{DEFINITION_CHANGED}: described otherwise than before: {_named(seen.changed)}; {_HINT}",)
 
     def forget(self, source: str) -> None:
+        """What was kept back until now is told: the next start will not know of it."""
         seen = self._sources.pop(source, None)
         if seen is not None and seen.pause is not None:
             seen.pause.cancel()
+            self._tell_changed(source, seen)
+            if seen.pause is not None:
+                seen.pause.cancel()
 
     def close(self) -> None:
         for source in list(self._sources):

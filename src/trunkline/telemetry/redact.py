@@ -97,6 +97,10 @@ def _spellings_of(value: str) -> Iterator[str]:
     yield from (value, _NO_TEXT.sub("\ufffd", value))
     yield from (quoted, _PERCENT.sub(lambda match: match.group().lower(), quoted), quote(value, errors="replace"))
     yield quote_plus(value, errors="replace")
+    # as JavaScript does: encodeURIComponent, URLSearchParams, and the path of a URL
+    yield quote(value, safe="!'()*", errors="replace")
+    yield quote_plus(value, safe="*", errors="replace").replace("~", "%7E")
+    yield quote(value, safe="!$&'()*+,;=:@/", errors="replace")
     in_ascii = encode_basestring_ascii(value)[1:-1]
     yield from (as_json, in_ascii, as_json.replace("/", "\\/"), in_ascii.replace("/", "\\/"))
     yield as_json.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
