@@ -66,11 +66,21 @@ def found(name: str, value: object, **keys: Any) -> set[str]:
     return set(secrets_in(name, value, **keys))
 
 
-@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "DB_PASS", "api-key", "X-Auth", "TOKEN_2", "clientSecret", "JWT"])
+NAMES = ["GITHUB_TOKEN", "DB_PASS", "api-key", "X-Auth", "TOKEN_2", "clientSecret", "JWT", "PGPASSWORD"]
+NAMES += ["REFRESHTOKEN", "SECRET_KEY_BASE", "PRIVATE_KEY_PEM", "API_TOKEN_PROD", "SLACK_BOT_TOKEN_V2", "bearer"]
+
+
+@pytest.mark.parametrize("name", ["TOKEN_LIMIT", "MAX_TOKENS", "PASSWORD_FILE", "TOKEN_URL", "MONKEY", "bypass"])
+def test_a_name_that_only_speaks_of_secrets_holds_none(name: str) -> None:
+    assert found(name, SECRET) == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_key_that_is_named_like_a_secret_holds_one(name: str) -> None:
     assert found(name, SECRET) == {SECRET}
     assert found("config", {name: {"deep": [SECRET]}}) == {SECRET}
     assert found("args", [f"--{name}", SECRET]) == {SECRET}
+    assert found("args", ["-c", f"exec server --{name} '{SECRET}' --verbose"]) == {SECRET}
     assert found("args", [f"--{name}={SECRET}&x"]) >= {f"{SECRET}&x"}
     assert found("args", ["-e", f"{name}={SECRET}"]) == {SECRET}
     assert found("WHATEVER", f'{{"{name}": "{SECRET}", "mode": "read-only-mode"}}') == {SECRET}

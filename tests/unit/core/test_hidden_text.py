@@ -28,6 +28,8 @@ SEEN = {
     "heart on fire": "\u2764\ufe0f\u200d\U0001f525",
     "tone": "\U0001f44d\U0001f3fd\u200d\u2695\ufe0f",
     "warning": "\u26a0\ufe0f careful",
+    "information": "\u2139\ufe0f note",
+    "Malayalam": "\u0d05\u0d35\u0d28\u0d4d\u200d",
     "keycap": "1\ufe0f\u20e3",
     "Wales": "\U0001f3f4\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f",
     "Persian": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",

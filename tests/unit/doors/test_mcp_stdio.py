@@ -213,7 +213,7 @@ def test_what_was_asked_before_the_end_of_input_is_still_answered(
 
 
 @both_loops
-def test_a_call_that_takes_too_long_after_the_end_is_cancelled(
+def test_a_call_that_takes_too_long_after_the_end_is_cancelled_and_its_client_told(
     loop_factory: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_for_last_answers(monkeypatch, 0.05)
@@ -223,6 +223,7 @@ def test_a_call_that_takes_too_long_after_the_end_is_cancelled(
             talk.pipes.send(call(1))
             await until(lambda: talk.source.held, "it is on its way")
             talk.pipes.end_input()
+            assert (await talk.pipes.next())["error"]["data"]["code"] == "TL310"
             await talk.ended()
             assert talk.source.held[0].done
 

@@ -143,6 +143,15 @@ def test_a_server_that_changes_all_the_time_is_told_of_now_and_then(
     run_with_clock(monkeypatch, main())
 
 
+async def test_what_was_kept_back_is_told_at_the_end(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    for text in ("one", "two", "three"):
+        town.say(add=text)
+    assert town.told == [CHANGED]
+    town.router.roster.close()
+    assert town.told == [CHANGED, CHANGED], "the next start will compare with the last one only"
+
+
 async def test_hundreds_of_changes_are_one_line(tmp_path: Path) -> None:
     town = town_at(tmp_path)
     town.say(**{f"t{number}": "one" for number in range(300)})

@@ -30,6 +30,11 @@ SPELLINGS = [str, repr, json.dumps, partial(json.dumps, ensure_ascii=False), lam
 SPELLINGS += [quote, quote_plus, lower, html.escape, in_base64, lambda text: json.dumps(text).replace("/", "\\/")]
 
 
+@pytest.mark.parametrize("shown", ["p%40ss!word*9~x", "p%40ss%21word*9%7Ex", "p@ss!word*9~x"])
+def test_a_secret_is_found_as_javascript_writes_it_into_a_url(shown):
+    assert Redactor(["p@ss!word*9~x"])(f"https://x.example/?k={shown}") == "https://x.example/?k=***"
+
+
 @pytest.mark.parametrize("spell", SPELLINGS)
 def test_a_secret_is_found_in_the_spellings_programs_print_it_in(spell):
     secret = 'pä/ss "wörd"\nwith a second line'
