@@ -82,21 +82,23 @@ class DefinitionChanges:
         seen = self._sources.pop(source, None)
         if seen is not None and seen.pause is not None:
             seen.pause.cancel()
-            self._tell_changed(source, seen)
-            if seen.pause is not None:
-                seen.pause.cancel()
+            if seen.untold:
+                self._note_changed(source, seen)
 
     def close(self) -> None:
         for source in list(self._sources):
             self.forget(source)
 
+    def _note_changed(self, source: str, seen: _Seen) -> None:
+        message = f"{source} describes otherwise than before: {_named(seen.untold)}"
+        code = DEFINITION_CHANGED.id
+        self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
+        seen.untold = {}
+
     def _tell_changed(self, source: str, seen: _Seen) -> None:
         seen.pause = None
         if seen.untold:
-            message = f"{source} describes otherwise than before: {_named(seen.untold)}"
-            code = DEFINITION_CHANGED.id
-            self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
-            seen.untold = {}
+            self._note_changed(source, seen)
             seen.pause = self._loop.call_later(EVERY_S, self._tell_changed, source, seen)
 
     def _tell_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
