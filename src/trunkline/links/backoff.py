@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
 from typing import Final
 
 FIRST_S: Final = 0.1
@@ -24,7 +23,7 @@ class Backoff:
     def __init__(self) -> None:
         self.failures = 0
         self._worked = False
-        self._at_once: deque[float] = deque(maxlen=AT_ONCE)
+        self._at_once: list[float] = []
 
     def up(self) -> None:
         """The server answers."""
@@ -34,10 +33,12 @@ class Backoff:
         """The wait before the next try. The first is near nothing, so that one failure costs callers almost no time."""
         now = time.monotonic()
         worked, self._worked = self._worked, False
-        if worked and (len(self._at_once) < AT_ONCE or now - self._at_once[0] >= AT_ONCE_WITHIN_S):
-            self._at_once.append(now)
-            self.failures = 0
-            return 0.0
+        if worked:
+            self._at_once = [at for at in self._at_once if now - at < AT_ONCE_WITHIN_S]
+            if len(self._at_once) < AT_ONCE:
+                self._at_once.append(now)
+                self.failures = 0
+                return 0.0
         self.failures += 1
         if self.failures == 1:
             return random.uniform(0, FIRST_S)

@@ -184,7 +184,10 @@ class HttpPool:
                 return protocol
             except OSError as error:
                 fault = error
-        raise fault
+        try:
+            raise fault
+        finally:
+            del fault  # its traceback leads back here
 
     def _refuse(self, reason: str) -> None:
         """One failed attempt answers one exchange: the others have attempts of their own under way, or get one."""

@@ -106,6 +106,10 @@ class Offer:
         if tasks:
             await asyncio.wait(tasks)
 
+    def forget(self) -> None:
+        """Nobody lists it any more. Definitions may be megabytes, and the collector comes seldom."""
+        self._known = {}
+
     # -- again ----------------------------------------------------------------------------------------------------
 
     def _is_old(self, name: ListName) -> bool:

@@ -185,6 +185,8 @@ class McpSource:
             await self._lists.close()
             if self._leaving:
                 await asyncio.wait(self._leaving, timeout=_STOP_WAIT_S)
+            if self._offer is not None:
+                self._offer.forget()
 
     async def _live_once(self, sink: Sink) -> None:
         """From one connection to its loss. Whatever goes wrong ends as a state with a reason."""
