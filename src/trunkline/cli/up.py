@@ -46,5 +46,6 @@ def _announce(url: str) -> None:
     if sys.stderr.isatty():
         from trunkline.cli.connect_lines import program_name
 
-        click.echo(f"Trunkline is up: {url}", err=True)
-        click.echo(f"Connect a client: {program_name()} connect --url {url}", err=True)
+        # in one write: the log goes to the same terminal by a thread of its own
+        connect = f"Connect a client: {program_name()} connect --url {url}"
+        click.echo(f"Trunkline is up: {url}\n{connect}", err=True)
