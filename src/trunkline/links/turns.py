@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-_SLICE_BYTES: Final = 2048
+_SLICE_BYTES: Final = 8192
 _FULL_BYTES: Final = 65_536
 """Behind a chunk of this size the next one of the same wire may come at once; a smaller one is the last for now."""
 _TURN_S: Final = 0.002
@@ -46,6 +46,7 @@ class Turns:
         "_served_before",
         "_used_s",
         "line_ends",
+        "more",
         "slice_bytes",
     )
 
@@ -57,6 +58,8 @@ class Turns:
         self._served = served
         self.line_ends: tuple[bytes, ...] = (b"\n",)
         self.slice_bytes = _SLICE_BYTES
+        self.more = False
+        """Whether something came behind the slice that is being fed."""
         self._loop = asyncio.get_running_loop()
         self._data = b""
         self._at = 0
@@ -71,11 +74,6 @@ class Turns:
     def waiting(self) -> bool:
         """Whether the wire is left unread until its next turn."""
         return self._handle is not None
-
-    @property
-    def more(self) -> bool:
-        """Whether something came behind the slice that is being fed."""
-        return self._at < len(self._data)
 
     def take(self, data: bytes) -> None:
         """What the wire brought."""
@@ -99,6 +97,7 @@ class Turns:
         """The wire is gone: what it left is fed now."""
         self._cancel()
         data, self._data = self._data[self._at :], b""
+        self.more = False
         if data and self._open:
             self._feed(data)
 
@@ -121,6 +120,7 @@ class Turns:
         while self._at < len(self._data) and not over:
             data, at = self._data, self._at
             self._at = cut = self._cut(data, at)
+            self.more = cut < len(data)
             self._feed(data[at:cut])
             self._used_s = monotonic() - began
             over = (self._used_s >= _TURN_S and (self._used_s >= _LONGEST_TURN_S or self._idle)) or self._rest_s > 0

@@ -77,11 +77,11 @@ async def test_a_line_is_not_divided() -> None:
 async def test_slices_can_be_cut_at_other_ends_or_anywhere() -> None:
     wire = Wire()
     wire.turns.line_ends = (b"\n", b"\r")
-    wire.turns.take(b"\r" * 10_000)
-    assert max(map(len, wire.heard)) < 4_000
+    wire.turns.take(b"\r" * 40_000)
+    assert max(map(len, wire.heard)) < 16_000
     wire.turns.line_ends, wire.turns.slice_bytes = (), 64
     wire.turns.take(b"x" * 1_000)
-    assert await wire.done() == b"\r" * 10_000 + b"x" * 1_000
+    assert await wire.done() == b"\r" * 40_000 + b"x" * 1_000
     assert max(map(len, wire.heard[-10:])) == 64
 
 
@@ -118,10 +118,10 @@ async def test_whoever_asks_for_a_rest_gets_it_before_the_next_slice() -> None:
     wire.on_feed = lambda _: wire.turns.rest(0.01)
     wire.turns.take(b"a\n")
     assert wire.turns.waiting
-    wire.turns.take(LINES[:10_000])
+    wire.turns.take(LINES[:20_000])
     assert wire.heard == [b"a\n"]
     wire.on_feed = lambda _: None
-    assert await wire.done() == b"a\n" + LINES[:10_000]
+    assert await wire.done() == b"a\n" + LINES[:20_000]
 
 
 @pytest.mark.parametrize("of_use", [False, True])
@@ -130,7 +130,7 @@ async def test_only_one_who_brings_nothing_of_use_rests(of_use: bool) -> None:
     """Of the loop, until the next turn."""
     served = 0
     wire = Wire(cost_s=0.003, served=lambda: served)
-    wire.turns.take(LINES[: 2048 * 80])
+    wire.turns.take(LINES[: wire.turns.slice_bytes * 60])
     while not wire.reading:
         heard = len(wire.heard)
         served += of_use
@@ -165,5 +165,5 @@ async def test_whether_something_follows_is_known_while_a_slice_is_fed() -> None
     wire, more = Wire(), list[bool]()
     wire.on_feed = lambda _: more.append(wire.turns.more)
     wire.turns.take(b"a\n")
-    wire.turns.take(os.urandom(1) * 2048 + b"\n" + b"b\n")
+    wire.turns.take(os.urandom(1) * wire.turns.slice_bytes + b"\n" + b"b\n")
     assert more == [False, True, False]

@@ -110,30 +110,18 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         parser = self._parser
-        if self._exchange is None and not parser.mid_message and not self._closing:
+        if self._exchange is None and not parser.held_bytes and not self._closing:
             self._since = self._loop.time()
-        if len(data) > _LARGE_BYTES:
-            self._read_in_turn(data)
-        else:
-            self._begun = 0
-            self._read(data)
-
-    def _read_in_turn(self, data: bytes) -> None:
-        """Many requests or chunks in a few bytes take long to read: the next ones wait until others had their turn."""
-        began = monotonic()
+        began = monotonic() if len(data) > _LARGE_BYTES else 0.0
         self._begun = 0
-        self._read(data)
-        if monotonic() - began > _TURN_S:
-            self._pause(0.0)
-
-    def _read(self, data: bytes) -> None:
-        parser = self._parser
         try:
             parser.feed(data)
         except HttpProblem as problem:
             self._refuse(problem.status, _unreadable(problem.status, problem.reason))
         if parser.held_bytes + self._queued_bytes != self._held_bytes:
             self._hold(parser.held_bytes + self._queued_bytes)
+        if began and monotonic() - began > _TURN_S:  # many requests or chunks in a few bytes take long to read
+            self._pause(0.0)
 
     def pause_writing(self) -> None:
         self._stuck_since = self._loop.time()

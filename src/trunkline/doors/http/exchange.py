@@ -263,8 +263,7 @@ class HttpExchange:
         self._over = True
         if self.track is not None:
             self.track.detach(self)
-        on_gone = self.on_gone
-        self._let_go()
+        on_gone, self.on_gone, self.on_streaming = self.on_gone, None, None
         if on_gone is not None:
             on_gone()
 
@@ -273,13 +272,10 @@ class HttpExchange:
 
     def _end(self) -> None:
         self._over = True
-        self._let_go()
+        # Those who wait for its end know it as well: such a circle would keep its body until the collector runs.
+        self.on_gone = self.on_streaming = None
         if self.track is not None:
             self.track.detach(self)
         self._connection.exchange_over(
             keep_alive=self._request.keep_alive and not (self.streaming and self._request.http10)
         )
-
-    def _let_go(self) -> None:
-        """Those who wait for its end know it as well: such a circle would keep its body until the collector runs."""
-        self.on_gone = self.on_streaming = None

@@ -122,7 +122,9 @@ class RoutedCall(Asked):
         if meta is not None:
             progress = "progressToken" in meta
             passed_on = {
-                key: single_line(value) for key, value in meta.items() if key.casefold() not in _HOP_OWNED
+                key: single_line(value)
+                for key, value in meta.items()
+                if key not in HOP_OWNED and key.casefold() not in _HOP_OWNED
             } or None
         notice = self._noticed if progress or self.conversation is not None or caller.log_level else None
         ask = None if caller.capabilities == NOTHING else self._asked_something

@@ -175,7 +175,7 @@ class Lane:
 
     def received(self, text: bytes, request: Request | None = None) -> None:
         """One message of the server, whole. `request` is the one whose own stream it came on, where there is such."""
-        if text[:1] != b"{":
+        if not text or text[0] != _OPEN_BRACE:
             self._no_object(text, request)
             return
         try:
