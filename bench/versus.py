@@ -2,8 +2,8 @@
 
     python -m bench.versus OTHER/.venv/bin/trunkline [--only trunkline:http-stdio,…] [--cells echo@64,…] [--rounds 15]
 
-Two reports of the same code differ by more than most changes cost. Here both versions run at once, and a short window of
-one is followed by one of the other, in changing order; what is compared is the median of CPU per call.
+Two reports of the same code differ by more than most changes cost. Here both versions run at once, and a short window
+of one is followed by one of the other, in changing order; what is compared is the median of CPU per call.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def show(peer: Peer, cells: list[str], options: argparse.Namespace, programs: Pr
         for cell in (cell for cell in peer.cells if str(cell) in cells):
             ours, theirs = compare((running[0], running[1]), cell, options.rounds)
             ratio = median(ours) / median(theirs)
-            print(f"{peer.name:32}{cell!s:9}{spread(ours):26}{spread(theirs):26}{ratio:.3f} ×", flush=True)
+            print(f"{peer.name:32}{cell!s:9}{spread(ours):26}{spread(theirs):26}{ratio:.3f}", flush=True)
     finally:
         for started in running:
             started.stop()
@@ -78,7 +78,7 @@ def main() -> int:
     options = parser.parse_args()
     options.program = str(Path(options.program).absolute())
     programs = prepare()
-    print(f"{'CPU µs per call: median (quartiles)':41}{launch.BIN.parent.parent.name:26}other")
+    print(f"{'CPU µs per call: median (quartiles)':41}{launch.BIN.parent.parent.name:26}{'other':26}ratio")
     machine.adopt_orphans()
     try:
         for peer in PEERS:
