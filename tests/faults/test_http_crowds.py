@@ -141,6 +141,22 @@ async def _given_way(gateway: Gateway) -> bool:
     return (await gateway.metrics())["trunkline_unfinished_given_way_total{}"] > 0
 
 
+async def test_long_targets_of_requests_that_wait_count_too(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path)
+    with Gateway(tmp_path, server.entry(), limits={"unfinished_bytes": 2 * MIB}) as gateway:
+        async with gateway.modern() as client:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            call = client.post_bytes(*_call(client, "s_hang"))
+            async with connected(gateway.port, 6) as wires:
+                for wire in wires:
+                    await wire.send(call)
+                    for number in range(10):
+                        wire.writer.write(
+                            b"GET /healthz?%d%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % (number, b"x" * 60_000)
+                        )
+                await until(lambda: _given_way(gateway), "some gave way")
+
+
 async def test_lines_of_registered_apps_that_do_not_end_are_bounded_too(tmp_path: Path) -> None:
     port = free_port()
     apps = {"desk": {"kind": "app", "listen": f"127.0.0.1:{port}"}}
@@ -189,6 +205,19 @@ async def test_a_body_is_not_waited_for_where_the_head_says_enough(tmp_path: Pat
             assert (await wire.ask(b"{}")).status == 400, "whoever may come in is read to the end"
 
 
+async def test_a_head_behind_other_requests_is_judged_before_its_body_comes_too(tmp_path: Path) -> None:
+    ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Gateway(tmp_path, token="s3cret-t0ken") as gateway:
+        for before in (1, 3, 6, 30):
+            async with await Wire.connect(gateway.port) as wire:
+                await wire.send(ask * before + HEAD + b"Content-Length: 4000000\r\n\r\n" + b"{" * 10)
+                for _ in range(before):
+                    assert (await wire.read()).status == 200
+                assert (await wire.read()).status == 401
+                await wire.send(b"{" * 100_000)
+                await ended(wire)
+
+
 # Connections ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +238,17 @@ async def test_connections_that_asked_something_once_refuse_nobody_either(tmp_pa
     ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Gateway(tmp_path, limits={"connections": 20}) as gateway:
         async with connected(gateway.port, 20, ask) as wires:
+            for wire in wires:
+                assert (await wire.read()).status == 200
+            await asyncio.sleep(0.3)
+            for _ in range(10):
+                assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+
+
+async def test_connections_that_asked_something_and_began_something_refuse_nobody(tmp_path: Path) -> None:
+    ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Gateway(tmp_path, limits={"connections": 20}) as gateway:
+        async with connected(gateway.port, 20, ask + b"G") as wires:
             for wire in wires:
                 assert (await wire.read()).status == 200
             await asyncio.sleep(0.3)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
+from weakref import WeakKeyDictionary
 
 _SLICE_BYTES: Final = 8192
 _FULL_BYTES: Final = 65_536
@@ -29,7 +30,8 @@ class Turns:
     what came of use, such as answers, where that is known: a wire that brings nothing but noise for many turns rests
     between them, up to four times as long as a turn. A large line is not divided.
 
-    Whoever knows that lines end otherwise sets `line_ends`; without any, slices have `slice_bytes` each.
+    Whoever knows that lines end otherwise sets `line_ends`; without any, slices have `slice_bytes` each. However many
+    wires wait for their next turn, in one round of the event loop only one of them has it.
     """
 
     __slots__ = (
@@ -38,7 +40,7 @@ class Turns:
         "_feed",
         "_handle",
         "_idle_turns",
-        "_loop",
+        "_line",
         "_open",
         "_read",
         "_rest_s",
@@ -48,6 +50,7 @@ class Turns:
         "line_ends",
         "more",
         "slice_bytes",
+        "waiting",
     )
 
     def __init__(
@@ -60,24 +63,26 @@ class Turns:
         self.slice_bytes = _SLICE_BYTES
         self.more = False
         """Whether something came behind the slice that is being fed."""
-        self._loop = asyncio.get_running_loop()
+        self.waiting = False
+        """Whether the wire is left unread until its next turn."""
+        self._line = _line_of(asyncio.get_running_loop())
         self._data = b""
         self._at = 0
         self._used_s = 0.0
         self._rest_s = 0.0
         self._idle_turns = 0
         self._served_before = 0
-        self._handle: asyncio.Handle | None = None
+        self._handle: asyncio.TimerHandle | None = None
         self._open = True
 
     @property
-    def waiting(self) -> bool:
-        """Whether the wire is left unread until its next turn."""
-        return self._handle is not None
+    def held_bytes(self) -> int:
+        """What came and was not fed yet."""
+        return len(self._data) - self._at
 
     def take(self, data: bytes) -> None:
         """What the wire brought."""
-        if self._handle is not None:
+        if self.waiting:
             self._data = self._data[self._at :] + data
             self._at = 0
         elif len(data) <= self.slice_bytes:
@@ -96,7 +101,7 @@ class Turns:
     def finish(self) -> None:
         """The wire is gone: what it left is fed now."""
         self._cancel()
-        data, self._data = self._data[self._at :], b""
+        data, self._data, self._at = self._data[self._at :], b"", 0
         self.more = False
         if data and self._open:
             self._feed(data)
@@ -105,11 +110,13 @@ class Turns:
         """Nobody wants the rest. The wire is let go of, so that no cycle waits for the collector."""
         self._cancel()
         self._open = False
-        self._data = b""
+        self._data, self._at = b"", 0
         self._feed = self._read = _drop
         self._served = None
 
     def _cancel(self) -> None:
+        self.waiting = False
+        self._line.leave(self)
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -126,7 +133,7 @@ class Turns:
             over = (self._used_s >= _TURN_S and (self._used_s >= _LONGEST_TURN_S or self._idle)) or self._rest_s > 0
         full = len(self._data) >= _FULL_BYTES
         if self._at >= len(self._data):
-            self._data = b""
+            self._data, self._at = b"", 0
         if over and self._open:
             self._turn_over()
         elif not full:
@@ -158,23 +165,68 @@ class Turns:
 
     def _wait(self) -> None:
         rest_s, self._rest_s = self._rest_s, 0.0
+        self.waiting = True
         self._read(False)
         if rest_s < _LEAST_REST_S:
-            self._handle = self._loop.call_soon(self._go_on)
+            self._line.join(self)
         else:
-            self._handle = self._loop.call_later(rest_s, self._go_on)
+            self._handle = self._line.loop.call_later(rest_s, self._rested)
 
-    def _go_on(self) -> None:
+    def _rested(self) -> None:
         self._handle = None
+        self._line.join(self)
+
+    def go_on(self) -> None:
+        """It is this wire's turn."""
+        self.waiting = False
         try:
             if self._data:
                 self._work()
         finally:  # whatever one line did to us, those behind it are read
-            if self._handle is None and self._open:
+            if not self.waiting and self._open:
                 if self._data:
-                    self._handle = self._loop.call_soon(self._go_on)
+                    self.waiting = True
+                    self._line.join(self)
                 else:
                     self._read(True)
+
+
+class _Line:
+    """Those whose last turn is over, in the order in which they get the next one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: dict[Turns, None] = {}
+        self._moves = False
+
+    def join(self, turns: Turns) -> None:
+        self._waiting[turns] = None
+        if not self._moves:
+            self._moves = True
+            self.loop.call_soon(self._move)
+
+    def leave(self, turns: Turns) -> None:
+        self._waiting.pop(turns, None)
+
+    def _move(self) -> None:
+        first = next(iter(self._waiting), None)
+        if first is not None:
+            del self._waiting[first]
+        self._moves = bool(self._waiting)
+        if self._moves:
+            self.loop.call_soon(self._move)
+        if first is not None:
+            first.go_on()
+
+
+_lines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Line]] = WeakKeyDictionary()
+
+
+def _line_of(loop: asyncio.AbstractEventLoop) -> _Line:
+    line = _lines.get(loop)
+    if line is None:
+        line = _lines[loop] = _Line(loop)
+    return line
 
 
 def _drop(_: object) -> None:

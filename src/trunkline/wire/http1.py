@@ -26,6 +26,7 @@ __all__ = [
     "HttpRequest",
     "RequestParser",
     "ResponseParser",
+    "head_size",
     "request_head",
     "response_head",
 ]
@@ -114,6 +115,15 @@ class RequestParser(HeaderBlock):
         """Whether a request has begun that is not complete."""
         return self._state in (_IN_HEAD, _IN_BODY)
 
+    def takes_whole(self, data: bytes) -> bool:
+        """Whether all of this is quick to read: it belongs to a body whose length was announced, or repeats a head
+        that was read before. Anything else may be many requests, or chunks of a byte each."""
+        if self._state == _IN_BODY and self._head is not None:
+            length = self._head[3].get(b"content-length")
+            return length is not None and content_length(length) - self._body.size >= len(data)
+        known = self._known.get(data[: data.find(HEAD_END) + 4]) if self._state == _IDLE else None
+        return known is not None and known[0] == len(data)
+
     @property
     def target(self) -> bytes:
         """Where the last request that began is going, as far as that was read."""
@@ -175,7 +185,7 @@ class RequestParser(HeaderBlock):
         """The head is complete and the body is not: the last moment to turn the request away without reading it."""
         if not self._head_told and self._head is not None:
             self._head_told = True
-            self._head_bytes = sum(map(len, self._head[3].values()))
+            self._head_bytes = head_size(*self._head[1:4])
             if self._on_head is not None:
                 self._on_head(HttpRequest(*self._head, b""))
         if self._expects_continue:
@@ -271,6 +281,11 @@ class RequestParser(HeaderBlock):
 
     def _body_too_large(self) -> HttpProblem:
         return HttpProblem(413, f"body is larger than {self._limits.body_bytes} bytes")
+
+
+def head_size(path: bytes, query: bytes, headers: Mapping[bytes, bytes]) -> int:
+    """About what a head that was read takes: its target is kept twice, whole and in parts."""
+    return 2 * (len(path) + len(query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
 
 
 def _ignore(_: HttpRequest) -> None:

@@ -141,6 +141,28 @@ async def test_only_one_who_brings_nothing_of_use_rests(of_use: bool) -> None:
     assert (sum(passes[40:]) > 3 * len(passes[40:])) == (not of_use)
 
 
+async def test_however_many_wait_one_has_its_turn_in_a_round_of_the_loop() -> None:
+    wires = [Wire(cost_s=0.001) for _ in range(10)]
+    for wire in wires:
+        wire.turns.take(LINES)
+    while any(not wire.reading for wire in wires):
+        before = [len(wire.heard) for wire in wires]
+        await asyncio.sleep(0)
+        assert sum(len(wire.heard) > heard for wire, heard in zip(wires, before, strict=True)) <= 1
+    for wire in wires:
+        assert await wire.done() == LINES
+
+
+async def test_one_that_leaves_while_it_waits_holds_up_nobody() -> None:
+    wires = [Wire(cost_s=0.001) for _ in range(3)]
+    for wire in wires:
+        wire.turns.take(LINES)
+    wires[0].turns.close()
+    wires[1].turns.finish()
+    assert await wires[2].done() == LINES
+    assert wires[0].turns.held_bytes == wires[1].turns.held_bytes == 0
+
+
 async def test_an_error_over_one_slice_costs_that_slice() -> None:
     loop, errors = asyncio.get_running_loop(), 0
 

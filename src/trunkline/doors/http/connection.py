@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from time import monotonic
 from typing import Final, Protocol, cast
 
 from trunkline.core.call import Json
@@ -12,7 +11,8 @@ from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayE
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.rest import unread_body
-from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
+from trunkline.links.turns import Turns
+from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, head_size, response_head
 
 READ_S: Final = 15.0
 IDLE_S: Final = 75.0
@@ -27,10 +27,11 @@ _MAX_PIPELINED: Final = 16
 _AT_ONCE: Final = 4
 """Of requests that came together, so many are begun at once; then it is the others' turn after each."""
 _REQUEST_BYTES: Final = 1024
-"""What a request that waits costs besides its body and the values of its headers."""
+"""What a request that waits costs besides its head and its body."""
 _LARGE_BYTES: Final = 4096
-_TURN_S: Final = 0.002
-"""How long one connection's bytes may take to read before others have their turn."""
+"""Of more that comes at once so much is read at a time, and after a turn's work others have theirs."""
+_SLOW_S: Final = 2.0
+"""A client that has not read for so long may have to give way to one that asks for a connection."""
 _MAX_UNREAD_EVENTS_BYTES: Final = 1024 * 1024
 _MAX_UNREAD_ANSWERS_BYTES: Final = 32 * 1024 * 1024
 _MIN_READ_BYTES: Final = 64 * 1024
@@ -76,6 +77,8 @@ class Connection(asyncio.Protocol):
         "_stuck_bytes",
         "_stuck_since",
         "_transport",
+        "_turned_away",
+        "_turns",
         "_unfinished",
     )
 
@@ -87,6 +90,8 @@ class Connection(asyncio.Protocol):
         self._queued_bytes = 0
         self._held_bytes = 0
         self._begun = 0
+        self._turns: Turns | None = None
+        self._turned_away = False
         self._aborted = False
         self._exchange: HttpExchange | None = None
         self._transport: asyncio.Transport | None = None
@@ -109,19 +114,54 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        self._begun = 0
+        turns = self._turns
+        if turns is not None and turns.waiting:
+            turns.take(data)
+        elif len(data) <= _LARGE_BYTES or self._parser.takes_whole(data):
+            self._feed(data)
+        else:
+            self._feed_in_turns(data)
+
+    def _feed_in_turns(self, data: bytes) -> None:
+        """Many requests, or chunks of a byte each, take long to read. A body behind its head does not."""
+        self._feed(data[:_LARGE_BYTES])
+        rest = data[_LARGE_BYTES:]
+        if self._parser.takes_whole(rest):
+            self._feed(rest)
+            return
+        if self._turns is None:
+            self._turns = Turns(self._feed, self._read)
+            self._turns.line_ends, self._turns.slice_bytes = (), _LARGE_BYTES
+        self._turns.take(rest)
+
+    def _feed(self, data: bytes) -> None:
         parser = self._parser
         if self._exchange is None and not parser.held_bytes and not self._closing:
             self._since = self._loop.time()
-        began = monotonic() if len(data) > _LARGE_BYTES else 0.0
-        self._begun = 0
         try:
             parser.feed(data)
         except HttpProblem as problem:
             self._refuse(problem.status, _unreadable(problem.status, problem.reason))
-        if parser.held_bytes + self._queued_bytes != self._held_bytes:
-            self._hold(parser.held_bytes + self._queued_bytes)
-        if began and monotonic() - began > _TURN_S:  # many requests or chunks in a few bytes take long to read
-            self._pause(0.0)
+        held_bytes = parser.held_bytes + self._queued_bytes
+        if self._turns is not None:
+            held_bytes += self._turns.held_bytes
+        if held_bytes != self._held_bytes:
+            self._hold(held_bytes)
+
+    def _read(self, wanted: bool) -> None:
+        if wanted:
+            self._read_on()
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        """Unless something else is in the way: unread answers, requests that wait, a rest, or bytes not read yet."""
+        waits = self._stuck_since or self._resting is not None or len(self._queue) >= _MAX_PIPELINED
+        if waits or (self._turns is not None and self._turns.waiting):
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._stuck_since = self._loop.time()
@@ -132,6 +172,8 @@ class Connection(asyncio.Protocol):
         self._since = self._loop.time()
         if self._queue:
             self._loop.call_soon(self._next)
+        else:
+            self._read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -171,7 +213,7 @@ class Connection(asyncio.Protocol):
         self._exchange = None
         self._since = self._loop.time()
         if not keep_alive:
-            if self._parser.mid_message:  # refused before its body came
+            if self._parser.mid_message or self._turned_away:  # refused before its body came
                 self._linger()
             else:
                 self._close_after_writing()
@@ -186,10 +228,9 @@ class Connection(asyncio.Protocol):
         if self._exchange is None and self._queue and not self._stuck_since and self._resting is None:
             request = self._queue.popleft()
             self._queued_bytes -= _size_of(request)
-            self._hold(self._parser.held_bytes + self._queued_bytes)
+            self._hold(self._held_bytes - _size_of(request))
             if self._transport is not None and not self._transport.is_closing() and not self._closing:
-                if len(self._queue) < _MAX_PIPELINED:
-                    self._transport.resume_reading()
+                self._read_on()
                 self._start(request)
 
     def _continue(self) -> None:
@@ -216,20 +257,25 @@ class Connection(asyncio.Protocol):
         self._resting = None
         if self._queue:
             self._next()
-        elif self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        else:
+            self._read_on()
 
     # -- requests that nobody will answer -------------------------------------------------------------------------
 
     def _awaits_body(self, request: HttpRequest) -> None:
         """Whoever may not come in is told before anything of the body is kept."""
-        if self._exchange is not None or self._queue:
-            return  # looked at with its body: whoever has an answer coming was let in before
         error = self._server.wrong_with_head(request)
-        if error is not None:
-            request.keep_alive = False
+        if error is None:
+            return
+        request.keep_alive = False
+        if self._exchange is None and not self._queue:
             exchange = self._exchange = HttpExchange(self, request)
             self._server.refuse(exchange, error)
+        else:  # it is refused once those before it are answered
+            self._turned_away = True
+            self._parser.close()
+            self._queue.append(request)
+            self._queued_bytes += _size_of(request)
 
     def _hold(self, held_bytes: int) -> None:
         self._held_bytes = held_bytes
@@ -244,6 +290,8 @@ class Connection(asyncio.Protocol):
     def _stop_reading(self) -> None:
         """Keep nothing of what came, and of what will come."""
         self._parser.close()
+        if self._turns is not None:
+            self._turns.close()
         self._queue.clear()
         self._queued_bytes = 0
         if self._held_bytes:
@@ -346,6 +394,19 @@ class Connection(asyncio.Protocol):
         busy = self._exchange is not None or self._queue or self._stuck_since or self._parser.mid_message
         return 0.0 if busy else now - self._since
 
+    def dispensable(self, now: float) -> tuple[int, float]:
+        """How little would be lost with it, and for how long that has been so; no time at all while it is answered.
+
+        Least with one that is idle, then one whose request has not come whole, then one that does not read.
+        """
+        if self._exchange is not None:
+            return 0, 0.0
+        if self._stuck_since:
+            return 0, max(0.0, now - self._stuck_since - _SLOW_S)
+        if self._queue:
+            return 0, 0.0
+        return (1 if self._parser.mid_message else 2), now - self._since
+
     def _tick_stuck(self, now: float) -> None:
         """A large answer over a slow line takes its time; a client that takes nothing of it is cut."""
         if now - self._stuck_since <= WRITE_S:
@@ -366,7 +427,7 @@ class Connection(asyncio.Protocol):
 
 
 def _size_of(request: HttpRequest) -> int:
-    return _REQUEST_BYTES + len(request.body) + sum(map(len, request.headers.values()))
+    return _REQUEST_BYTES + len(request.body) + head_size(request.path, request.query, request.headers)
 
 
 def _unreadable(status: int, reason: str) -> Problem:

@@ -65,7 +65,7 @@ class HttpDoor:
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, None] = {}
         """Those that have not asked anything yet, the oldest first."""
-        self._idle: list[Connection] = []
+        self._dispensable: list[Connection] = []
         self._looked_at = 0.0
         self._turned_away = 0
         self._told_at = -_TOLD_EVERY_S
@@ -125,9 +125,9 @@ class HttpDoor:
         return connection
 
     def _make_room(self) -> bool:
-        """Whoever connected first and has asked nothing since gives way: honest clients ask at once. Then whoever was
-        idle for longest."""
-        connection = next(iter(self._silent), None) or self._idlest()
+        """Whoever connected first and has asked nothing since gives way: honest clients ask at once. Then whoever can
+        best be done without."""
+        connection = next(iter(self._silent), None) or self._most_dispensable()
         if connection is None:
             return False
         self.closed(connection)
@@ -136,16 +136,16 @@ class HttpDoor:
         self._turned_away += 1
         return True
 
-    def _idlest(self) -> Connection | None:
+    def _most_dispensable(self) -> Connection | None:
         """Looked for among all of them now and then only, or a crowd of newcomers would take all the time there is."""
         now = self._loop.time()
-        if not self._idle and now - self._looked_at > _LOOK_EVERY_S:
+        if not self._dispensable and now - self._looked_at > _LOOK_EVERY_S:
             self._looked_at = now
-            idle = [connection for connection in self._connections if connection.idle_s(now) > _LOOK_EVERY_S]
-            self._idle = sorted(idle, key=lambda connection: connection.idle_s(now))[-_AT_A_LOOK:]
-        while self._idle:
-            connection = self._idle.pop()
-            if connection in self._connections and connection.idle_s(now) > _LOOK_EVERY_S:
+            found = [connection for connection in self._connections if connection.dispensable(now)[1] > _LOOK_EVERY_S]
+            self._dispensable = sorted(found, key=lambda connection: connection.dispensable(now))[-_AT_A_LOOK:]
+        while self._dispensable:
+            connection = self._dispensable.pop()
+            if connection in self._connections and connection.dispensable(now)[1] > _LOOK_EVERY_S:
                 return connection
         return None
 

@@ -249,6 +249,10 @@ class ClientLanes:
 
     # -- what the pool needs to know and to do --------------------------------------------------------------------
 
+    def rests(self, key: LaneKey) -> bool:
+        """Whether its process crashed so often that calls for it are refused for now."""
+        return key in self._rests and self._rests[key].until - self._loop.time() > SOON_S
+
     def may_take(self, key: LaneKey) -> bool:
         """Whether there is such a lane, or room for it."""
         return key in self._slots or len(self._slots) < self._max_lanes or self._make_room()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import count
 from typing import Final
 
 from trunkline.core.call import QUEUED, Call, Caller, Request
@@ -100,10 +99,12 @@ class _Group:
 
     def _free_seat(self) -> int | None:
         """The lowest that is free, if there is a lane for it or room for one more. Whoever is alone tries anyway: so
-        it learns why not."""
+        it learns why not. One whose process keeps crashing is passed by while there are others: the crashes may be
+        another client's doing."""
         if sum(not call.questions for call in self._seats.values()) >= MAX_SEATS:
             return None
-        seat = next(seat for seat in count() if seat not in self._seats)
+        free = [seat for seat in range(len(self._seats) + MAX_SEATS) if seat not in self._seats][:MAX_SEATS]
+        seat = next((seat for seat in free if not self._lanes.rests(self._lane_key(seat))), free[0])
         return seat if not self._seats or self._lanes.may_take(self._lane_key(seat)) else None
 
     def _leave(self, request: Request) -> None:

@@ -69,6 +69,23 @@ def test_any_number_of_pipelined_requests_is_answered(loop_factory: Loop, tmp_pa
 
 
 @both_loops
+def test_a_body_in_single_bytes_is_not_read_in_one_go(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
+            head = request_bytes("POST", "/mcp", {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
+            await wire.send(head)
+            await until(lambda: any(one._parser.mid_message for one in here.door._connections), "its head was read")
+            (connection,) = here.door._connections
+            connection.data_received(b"1\r\n \r\n" * 40_000)
+            assert connection._turns is not None
+            assert connection._turns.waiting, "others have their turn"
+            connection.data_received(b"0\r\n\r\n" + GET)
+            assert [(await wire.read()).status for _ in range(2)] == [400, 200], "and all of it is read in the end"
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_a_connection_is_kept_for_the_next_request(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:

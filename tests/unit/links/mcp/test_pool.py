@@ -12,6 +12,7 @@ from tests.unit.links.mcp.memory_lane import MemoryLane, new_call, session_on
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
 from trunkline.core.question import Question
+from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lanes import ClientLanes
 from trunkline.links.mcp.pool import MAX_SEATS, Pool, needs_seat
@@ -24,7 +25,8 @@ ROOTS = b'{"roots":{}}'
 class Opener:
     """Opens a lane for whoever comes, as long as nothing is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[MemoryLane] = MemoryLane) -> None:
+        self._kind = kind
         self.lanes: list[MemoryLane] = []
         self.failure: Problem | None = None
         self.gate = asyncio.Event()
@@ -34,7 +36,7 @@ class Opener:
         await self.gate.wait()
         if self.failure is not None:
             raise GatewayError(self.failure)
-        lane = MemoryLane()
+        lane = self._kind()
         lane.questions.declared = capabilities
         self.lanes.append(lane)
         return session_on(lane)
@@ -122,6 +124,26 @@ async def test_principals_and_capabilities_never_share_a_lane_even_in_turn() -> 
             assert opener.lane_with(call) == number
             assert opener.lanes[number].questions.declared == capabilities
             answer(opener, call)
+
+
+class ProcessLane(MemoryLane):
+    is_process = True
+
+
+async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "next_delay_s", lambda self: 60.0)
+    opener = Opener(ProcessLane)
+    async with pool_with(opener) as pool:
+        for number in range(MAX_SEATS):
+            crashing = submit(pool)
+            await sent(opener, crashing)
+            opener.lanes[number].lose(Problem(code=SOURCE_LOST, message="gone"))
+            await until(lambda number=number: opener.lanes[number].closed > 0, "the crash is noticed")
+        refused = submit(pool)
+        assert isinstance(refused.outcome, Failure)
+        assert refused.outcome.problem.code == SOURCE_START_FAILED, "there is an end to trying"
 
 
 async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
