@@ -311,11 +311,13 @@ async def test_the_end_of_input_ends_the_session_and_what_was_in_flight(tmp_path
         async with attached(tmp_path, gateway) as client:
             await client.open()
             params = {"legacy": None, "modern": modern_meta()}
+            answers = [client.expect(number) for number in params]
             for number, meta in params.items():
                 call = {"jsonrpc": "2.0", "id": number, "method": "tools/call"}
                 client.send(encode({**call, "params": call_params("s_hang", {}, meta)}))
             await server.wait_for("call", 2, tool="hang")
             client.end_input()
+            assert [(await answer).situation for answer in answers] == [(499, "TL310", "unknown")] * 2
             assert await client.wait() == 0
         await server.wait_for("cancelled", 2)
 

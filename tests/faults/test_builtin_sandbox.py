@@ -26,6 +26,10 @@ TO_ITSELF = """perl -MSocket -e 'socket(my $s, PF_INET, SOCK_STREAM, 0) or die "
 bind($s, sockaddr_in(0, INADDR_LOOPBACK)) and listen($s, 1) or die; socket(my $c, PF_INET, SOCK_STREAM, 0) or die;
 print connect($c, getsockname($s)) ? "reached itself" : "no way: $!"' 2>&1"""
 
+FAMILIES = """perl -MSocket -e 'for my $family (0..63) {
+for my $kind (SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET) {
+socket(my $s, $family, $kind, 0) and print("$family\n"), last } }'"""
+
 
 class Scene:
     """A gateway that listens on every address, on a socket in the root and, for apps, on one in another folder."""
@@ -134,3 +138,13 @@ async def test_a_command_reaches_a_server_of_its_own_unless_it_has_no_network_at
         assert await said(client, "usual", TO_ITSELF) == "reached itself"
         assert await said(client, "on", TO_ITSELF) == "reached itself"
         assert "no socket" in await said(client, "off", TO_ITSELF)
+
+
+async def test_a_command_opens_no_socket_that_knows_no_network_namespaces(scene: Scene) -> None:
+    """By VSOCK, for one, a virtual machine reaches its host."""
+    confined = {socket.AF_UNIX, socket.AF_NETLINK}
+    async with visit(scene) as client:
+        for source, more in (("usual", {socket.AF_INET, socket.AF_INET6}), ("off", set[int]())):
+            opened = set(map(int, (await said(client, source, FAMILIES)).split()))
+            assert opened <= confined | more, source
+            assert opened >= {socket.AF_UNIX, socket.AF_NETLINK, *more} - {socket.AF_INET6}, source

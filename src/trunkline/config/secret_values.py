@@ -16,21 +16,32 @@ from typing import Final, cast
 from urllib.parse import unquote_plus
 
 SHORTEST_SECRET: Final = 8
-NAME_WORDS: Final = r"""
-    (?i:(?:api|access|private|secret)?key|(?:auth)?token|secret|passw(?:or)?d|pass|passphrase|pwd|pat|credentials?
-    |(?:proxy-)?authorization|auth|jwt|cookie|bearer|pw)"""
-# the word must end the name, but for what tells one of several: GITHUB_TOKEN, PGPASSWORD, API_TOKEN_PROD and accessKey
-# hold a secret, TOKEN_LIMIT does not
-_SECRET_NAME: Final = re.compile(
+_LONGEST_NAME: Final = 200
+_WHOLE_WORDS: Final = r"pats?|(?:proxy-)?authorization|auth|jwts?|cookies?|bearer"
+_ENDINGS: Final = r"keys?|tokens?|secrets?|pass|passw(?:or)?ds?|passphrases?|pwds?|pw|credentials?"
+"""Words that others are joined to without a border: PGPASSWORD, SASKEY, LDAP_BINDPW."""
+NAME_WORDS: Final = rf"(?i:{_WHOLE_WORDS}|{_ENDINGS})"
+_BORDER: Final = r"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z]))"
+# the word must end the name, but for what tells one of several: GITHUB_TOKEN, API_TOKEN_PROD and accessKey hold a
+# secret, TOKEN_LIMIT does not
+_TAIL: Final = r"(?i:[_-]?(?:v?\d+(?!\d)|base|pem|b64|hex|prod|production|staging|dev|test|live))*\Z"
+_SECRET_NAME: Final = re.compile(rf"(?:{_BORDER}(?i:{_WHOLE_WORDS})|(?i:{_ENDINGS})){_TAIL}")
+_ORDINARY_NAME: Final = re.compile(
     rf"""
-    (?: (?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z])){NAME_WORDS} | (?i:passw(?:or)?ds?|passphrase|secrets?|token|apikey) )
-    (?i:[_-]?(?:v?\d+|base|pem|b64|base64|hex|prod|production|staging|dev|test|live))*\Z""",
+    (?: (?i:(?:mon|don|tur|hoc|joc|whis|lac|flun|turn|hot)keys?)
+    | (?i:(?:com|by|sur|tres|over|under|low|high|band|sub|multi)pass)
+    | {_BORDER} (?: (?i:max|min|num)(?:[_.\s-].*)? | (?:[Mm]ax|[Mm]in|[Nn]um)[A-Z].* ) (?i:tokens)
+    | {_BORDER} (?i:(?:input|output|prompt|completion|context|thinking|reasoning|total|stop|special)[_.\s-]?tokens)
+    ) {_TAIL}""",
     re.VERBOSE,
 )
+"""Words that end like one of the above, and tokens that are counted or are parts of a text."""
 CREDENTIAL: Final = re.compile(
     r"""
       (?:Bearer|Basic)[ ]+[^\s${"']{8,}
     | \b(?:sk|pk|rk)-[\w-]{16,}
+    | \b(?:sk|pk|rk)_(?:live|test)_\w{10,}
+    | (?<![\w-])eyJ[\w-]{5,}\.eyJ[\w-]{5,}\.[\w-]*
     | \b(?:gh[pousr]|github_pat)_\w{16,}
     | \bglpat-[\w-]{16,}
     | \bxox[abprs]-[\w-]{10,}
@@ -61,6 +72,11 @@ _RANDOM: Final = re.compile(r"(?=.*\d\D+\d)(?=.*[A-Za-z])[\w+/=.~%-]{16,}\Z")
 # -- what is no secret ------------------------------------------------------------------------------------------------
 
 _PATH: Final = re.compile(r"(?:~[\w.-]*|\.{1,2}|[A-Za-z]:|)[/\\]")
+_SLASHED_KEY: Final = re.compile(
+    r"/(?!(?:[A-Z]?[a-z]+\d*|[A-Z]+)(?:/|\Z))(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{15,}={0,2}\Z"
+)
+"""Nothing but base64 in both cases, and what would be its first folder is not called by one word, as those of systems
+are. In a path there is often a dot, a hyphen or an underscore too."""
 _SEGMENT_BORDER: Final = re.compile(r"[/\\:;]")
 _NUMBERS: Final = re.compile(r"[-+]?\d[\d\s.,:/_TZ+-]*\Z")
 _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d{1,5})?\Z|[a-z0-9-]+:\d{1,5}\Z")
@@ -83,12 +99,13 @@ _SEAMS: Final = 1
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable, header or option of this name usually holds a secret."""
-    return _SECRET_NAME.search(name.lstrip("-")) is not None
+    name = name.lstrip("-")[-_LONGEST_NAME:]  # what stands before `=` in a text may be anything
+    return _SECRET_NAME.search(name) is not None and _ORDINARY_NAME.search(name) is None
 
 
 def may_be_secret(value: str) -> bool:
     """Whether a value can be a secret at all, wherever it comes from."""
-    return len(value) >= SHORTEST_SECRET and not _is_path(value) and not _is_word(value)
+    return len(value) >= SHORTEST_SECRET and not is_path(value) and not _is_word(value)
 
 
 def secrets_in(name: str, value: object, *, from_outside: bool = False) -> Iterator[str]:
@@ -168,9 +185,11 @@ def _in_url(url: re.Match[str]) -> Iterator[str]:
         yield unquote_plus(secret)
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
     """Some keys in base64 begin with a slash: what no folder is called is no path."""
-    return _PATH.match(text) is not None and not any(map(_is_jumble, _SEGMENT_BORDER.split(text)))
+    if _PATH.match(text) is None or _SLASHED_KEY.match(text) is not None:
+        return False
+    return not any(map(_is_jumble, _SEGMENT_BORDER.split(text)))
 
 
 def _is_jumble(segment: str) -> bool:

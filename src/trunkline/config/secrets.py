@@ -11,7 +11,7 @@ from trunkline.config.environment import has_reference
 from trunkline.config.file_text import parse_text
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Report
-from trunkline.config.secret_values import CREDENTIAL, NAME_WORDS, is_secret_name, secrets_in
+from trunkline.config.secret_values import CREDENTIAL, NAME_WORDS, is_path, is_secret_name, secrets_in
 from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
 
@@ -29,7 +29,7 @@ _ONLY_REFERENCES: Final = re.compile(
 _PLAIN_REFERENCE: Final = re.compile(
     r"(?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?(?:\$\{\w+\}|\{env:\w+\})", re.IGNORECASE
 )
-_HARMLESS: Final = re.compile(r"(?:[~.]?/|https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
+_HARMLESS: Final = re.compile(r"(?:https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
     rf"""{NAME_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
 )
@@ -68,7 +68,7 @@ def is_literal_secret(name: str, node: Node) -> bool:
         return False
     if CREDENTIAL.search(node.text) is not None:
         return True
-    return is_secret_name(name) and _HARMLESS.match(node.text) is None
+    return is_secret_name(name) and not is_path(node.text) and _HARMLESS.match(node.text) is None
 
 
 def _says_more(name: str, node: Scalar) -> bool:
@@ -144,7 +144,7 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
     while todo:
         name, node = todo.pop()
         if isinstance(node, Table):
-            todo.extend((name if is_secret_name(name) else _name_of(key, value), value) for key, value in node.entries)
+            todo.extend((name if is_secret_name(name) else key.text, value) for key, value in node.entries)
         elif isinstance(node, Items):
             todo.extend((name, item) for item in node.items)
             yield from (arg for arg, _ in _secret_args(node.items))
@@ -155,11 +155,6 @@ def _secret_scalars(root: Node) -> Iterator[Scalar]:
             or next(secrets_in("", _REFERENCE.sub("", node.text)), None) is not None
         ):
             yield node
-
-
-def _name_of(key: Scalar, value: Node) -> str:
-    """A group of tokens holds nothing else; a number of them (`max_tokens`) is no secret."""
-    return _TOKEN if key.text == "tokens" and isinstance(value, Table) else key.text
 
 
 def _variable(name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.errors import SOURCE_LOST, SOURCE_OVER_LIMITS, Code
+from trunkline.core.hidden_text import reveal
 
 if TYPE_CHECKING:
     from trunkline.links.children import Child
@@ -20,8 +21,10 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u20
 
 
 def harmless(text: str, redact: Callable[[str], str]) -> str:
-    """Text of a program that others may see: nothing in it drives a terminal, and no secret of ours is in it."""
-    return redact(_UNPRINTABLE.sub("", text))
+    """Text of a program that others may see: nothing in it drives a terminal, no secret of ours is in it, and a model
+    reads in it what people see. A secret may have hidden characters in it, so they are shown last."""
+    text = redact(_UNPRINTABLE.sub("", text))
+    return text if text.isascii() else reveal(text)
 
 
 def beginning(data: bytes, limit_bytes: int) -> str:

@@ -1,17 +1,20 @@
 """Which definitions a source describes otherwise than when they were last seen: at its last start, or during this run.
 
-Models do what descriptions say, so a server that changes them by itself is worth a line in the log.
+Models do what descriptions say, so a server that changes them by itself is worth a line in the log. So is one that does
+it in the process of one client, where nobody else sees it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
-from trunkline.core.errors import DEFINITION_CHANGED
+from trunkline.core.errors import DEFINITION_CHANGED, HIDDEN_CHARACTERS
 from trunkline.core.events import Events
 from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import LISTS, ListName, Snapshot, Tool
@@ -21,6 +24,11 @@ EVERY_S: Final = 10.0
 _MOST_NAMED: Final = 10
 _MOST_KEPT: Final = 50_000
 """Definitions of one source that are remembered, with those that are listed no longer."""
+_MOST_VARIANTS: Final = 4
+"""What clients' own processes say of one thing is told this often: some servers describe a tool to each client anew."""
+_MOST_HIDDEN: Final = 10
+"""Warnings of hidden characters that are kept of clients' own processes of one source."""
+_FOR_A_CLIENT: Final = "in a client's own process"
 _HINT: Final = "read what they say now: `trunkline tools --json`"
 _NOUNS: Final[dict[ListName, str]] = {
     "tools": "tool",
@@ -43,6 +51,10 @@ class _Seen:
         self.changed: dict[Label, None] = {}
         self.untold: dict[Label, None] = {}
         self.pause: asyncio.TimerHandle | None = None
+        self.variants: dict[Label, set[bytes]] = {}
+        """Digests of what clients' own processes said otherwise: each is told once, to however many clients."""
+        self.hidden: dict[str, None] = {}
+        """Warnings of hidden characters in what they said."""
 
 
 class DefinitionChanges:
@@ -64,6 +76,21 @@ class DefinitionChanges:
         listed, changed = _remember(seen, snapshot)
         if not is_first:
             self._tell_listed(source, listed)
+        self._changed(source, seen, changed)
+
+    def published_for_client(self, source: str, snapshot: Snapshot, known_warnings: Collection[str]) -> None:
+        """What a client's own process of this source says. It is compared with what all are offered, and never takes
+        its place; what comes and goes in such a list is that client's affair."""
+        seen = self._sources.setdefault(source, _Seen())
+        self._changed(source, seen, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(seen, snapshot)])
+        for warning in snapshot.warnings:
+            told = f"{warning}, {_FOR_A_CLIENT}"
+            is_news = warning.startswith(f"{HIDDEN_CHARACTERS}:") and warning not in known_warnings
+            if is_news and told not in seen.hidden and len(seen.hidden) < _MOST_HIDDEN:
+                seen.hidden[told] = None
+                self._events.note("warning", "source", told, source=source)
+
+    def _changed(self, source: str, seen: _Seen, changed: list[Label]) -> None:
         if changed:
             seen.changed.update(dict.fromkeys(changed))
             seen.untold.update(dict.fromkeys(changed))
@@ -73,9 +100,10 @@ class DefinitionChanges:
     def warnings(self, source: str) -> tuple[str, ...]:
         """For whoever asks how the source is."""
         seen = self._sources.get(source)
-        if seen is None or not seen.changed:
+        if seen is None:
             return ()
-        return (f"{DEFINITION_CHANGED}: described otherwise than before: {_named(seen.changed)}; {_HINT}",)
+        changed = f"{DEFINITION_CHANGED}: described otherwise than before: {_named(seen.changed)}; {_HINT}"
+        return (*((changed,) if seen.changed else ()), *seen.hidden)
 
     def forget(self, source: str) -> None:
         """What was kept back until now is told: the next start will not know of it."""
@@ -124,11 +152,43 @@ def _remember(seen: _Seen, snapshot: Snapshot) -> tuple[dict[str, list[Label]], 
         news["no longer:"] += sorted(before - labels)
         seen.listed[name] = labels
         seen.definitions.update(definitions)
-    if snapshot.instructions:
-        text = snapshot.instructions.encode("utf-8", "surrogatepass")
-        changed += [_INSTRUCTIONS] if seen.definitions.get(_INSTRUCTIONS, text) != text else []
-        seen.definitions[_INSTRUCTIONS] = text
+    for label, text in _instructions(snapshot):
+        changed += [label] if seen.definitions.get(label, text) != text else []
+        seen.definitions[label] = text
     return news, changed
+
+
+def _new_variants(seen: _Seen, snapshot: Snapshot) -> list[Label]:
+    """What is said otherwise than all are told, and than any client was told yet. Of what only clients are offered the
+    first is the measure."""
+    found: list[Label] = []
+    offered = [pair for name in LISTS for pair in _labelled(snapshot, name)]
+    for label, definition in (*offered, *_instructions(snapshot)):
+        known = seen.definitions.get(label)
+        if known is not None and not _differs(known, definition):
+            continue
+        variants = seen.variants.get(label)
+        if variants is None:
+            if known is None and len(seen.variants) >= _MOST_KEPT:
+                continue
+            variants = seen.variants[label] = set()
+        if len(variants) >= _MOST_VARIANTS or (digest := _digest(definition)) in variants:
+            continue
+        if known is not None or variants:
+            found.append(label)
+        variants.add(digest)
+    return found
+
+
+def _digest(definition: bytes) -> bytes:
+    with suppress(msgspec.MsgspecError, RecursionError, TypeError):  # else its bytes will do
+        definition = msgspec.json.encode(_canonical(definition), order="deterministic")
+    return blake2b(definition, digest_size=16).digest()
+
+
+def _instructions(snapshot: Snapshot) -> Iterator[tuple[Label, bytes]]:
+    if snapshot.instructions:
+        yield _INSTRUCTIONS, snapshot.instructions.encode("utf-8", "surrogatepass")
 
 
 def _labelled(snapshot: Snapshot, name: ListName) -> Iterator[tuple[Label, bytes]]:

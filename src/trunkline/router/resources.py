@@ -126,7 +126,7 @@ def _collision(source: str, uri: str) -> Problem:
     return Problem(
         code=NAME_COLLISION,
         severity="warning",
-        message=f"`{source}` has resources whose URIs another server holds, such as `{uri}`",
+        message=f"`{source}` has resources whose URIs another server holds, such as `{reveal(uri)}`",
         hint=f"they are listed as `{SCHEME}{source}/URI`",
         source=source,
     )

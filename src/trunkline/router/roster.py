@@ -234,6 +234,9 @@ class Roster:
     def published_for(self, gate: Gate, session: str, snapshot: Snapshot | None) -> None:
         if self.gates.get(gate.name) is gate:
             self.views.overlay(session, gate.name, snapshot)
+            if snapshot is not None:
+                shared = self.catalog.snapshot(gate.name)
+                self.changes.published_for_client(gate.name, snapshot, shared.warnings if shared is not None else ())
             for subscriber in self.on_client_news:
                 subscriber(gate.name, session)
             self._list_changed()

@@ -36,6 +36,12 @@ SECRET = "s3cr3t-Value-4711"
         "C:/Data/keys",
         "/srv/code/MyProject2024Backend",
         "/nix/store/4l2x0a3kzzz1c9-python3.11",
+        "/etc/ssl/private/key.pem",
+        "/home/me/key.json",
+        "/run/secrets/token",
+        "/Users/Jane/Library/KeyChains/MyKey",
+        "/usr/share/javascript/jQueryUI",
+        "/u01/app/oracleHome/Keys",
     ],
 )
 def test_short_values_paths_and_single_words_are_never_secret(value: str) -> None:
@@ -53,6 +59,8 @@ def test_short_values_paths_and_single_words_are_never_secret(value: str) -> Non
         "qwmzkfjrnvbptlxc",
         "abcdefghijklmnop",
         "/KxaB3fzQ9aB+Zx9sdfK1wPq7Lm2Rt5Yu8Io0As",
+        "/wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "/QbXfRtZkLmWpYsVnHcJdg==",
         "~!hunter22",
         "ghp_abcdefghijklmnopqrstuvwx",
     ],
@@ -68,9 +76,32 @@ def found(name: str, value: object, **keys: Any) -> set[str]:
 
 NAMES = ["GITHUB_TOKEN", "DB_PASS", "api-key", "X-Auth", "TOKEN_2", "clientSecret", "JWT", "PGPASSWORD"]
 NAMES += ["REFRESHTOKEN", "SECRET_KEY_BASE", "PRIVATE_KEY_PEM", "API_TOKEN_PROD", "SLACK_BOT_TOKEN_V2", "bearer"]
+NAMES += ["API_KEYS", "OPENAI_API_TOKENS", "MY_ACCESSKEYS", "PGPASS", "SASKEY", "DBPWD", "LDAP_BINDPW", "MINIO_TOKENS"]
+NAMES += ["tokens", "apiTokens", "SESSION_COOKIES", "storepass", "SSHKEY_2", "KEY_BASE64"]
+SPARED = [
+    "TOKEN_LIMIT",
+    "MAX_TOKENS",
+    "PASSWORD_FILE",
+    "TOKEN_URL",
+    "MONKEY",
+    "bypass",
+    "KEYBOARD",
+    "COMPASS",
+    "TOKENIZER",
+]
+SPARED += [
+    "maxOutputTokens",
+    "max-new-tokens",
+    "PROMPT_TOKENS",
+    "stopTokens",
+    "HOTKEYS",
+    "TOKEN_FILE",
+    "KEYS_DIR",
+    "compat",
+]
 
 
-@pytest.mark.parametrize("name", ["TOKEN_LIMIT", "MAX_TOKENS", "PASSWORD_FILE", "TOKEN_URL", "MONKEY", "bypass"])
+@pytest.mark.parametrize("name", SPARED)
 def test_a_name_that_only_speaks_of_secrets_holds_none(name: str) -> None:
     assert found(name, SECRET) == set()
 
@@ -84,6 +115,37 @@ def test_a_key_that_is_named_like_a_secret_holds_one(name: str) -> None:
     assert found("args", [f"--{name}={SECRET}&x"]) >= {f"{SECRET}&x"}
     assert found("args", ["-e", f"{name}={SECRET}"]) == {SECRET}
     assert found("WHATEVER", f'{{"{name}": "{SECRET}", "mode": "read-only-mode"}}') == {SECRET}
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        "_".join(("sk", "live", "4eC39HqLyjWDarjtT1zdp7dc")),
+        "_".join(("rk", "test", "4eC39HqLyjWDarjtT1zdp7dc")),
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    ],
+)
+def test_a_known_kind_of_key_is_found_wherever_it_stands(credential: str) -> None:
+    assert found("MODE", credential) == {credential}
+    assert found("args", ["-c", f"exec server --with '{credential}' --verbose"]) == {credential}
+
+
+def test_a_key_in_base64_that_begins_with_a_slash_is_no_path() -> None:
+    key = "/wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+    assert found("AWS_SECRET_ACCESS_KEY", key) == {key}
+    for name, path in {
+        "SSL_KEY": "/etc/ssl/private/key.pem",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json",
+        "TOKEN_FILE": "/run/secrets/token",
+    }.items():
+        assert found(name, path, from_outside=True) == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["key" + "1" * 200 + "x", "key" + "base64" * 100 + "x", "max_" * 75_000 + "tokens_key"]
+)
+def test_a_long_name_is_looked_through_once(name: str) -> None:
+    found(name, SECRET)
 
 
 def test_a_header_in_an_argument_is_found_with_and_without_its_scheme() -> None:
@@ -148,6 +210,8 @@ def test_of_the_environment_secrets_are_found_by_name_and_what_is_inherited_as_i
     assert set(secrets_in_environment(environ, "all")) == {*by_name, "c4n4ry5c1e7a9f3b2d"}
 
 
-@pytest.mark.parametrize("value", ["a" * 300_000, "a=" * 100_000, "x://" * 60_000, "a/" * 100_000, "1a" * 100_000])
+@pytest.mark.parametrize(
+    "value", ["a" * 300_000, "a=" * 100_000, "x://" * 60_000, "a/" * 100_000, "1a" * 100_000, "eyJ-" * 80_000]
+)
 def test_a_very_long_value_is_looked_through_once(value: str) -> None:
     list(secrets_in("A", value, from_outside=True))

@@ -61,6 +61,8 @@ def test_a_secret_written_out_is_warned_about() -> None:
         "args: [--header, 'Authorization: Bearer abcdefgh12345678']",
         "args: ['postgres://me:hunter2@db/x']",
         "env: {WHATEVER: ghp_abcdefghijklmnopqrstuvwx}",
+        "env: {AWS_SECRET_ACCESS_KEY: /wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY}",
+        f"env: {{OPENAI_API_TOKENS: {SECRET}}}",
     ):
         (message,) = warnings_for(server)
         assert "secret" in message

@@ -52,6 +52,15 @@ def test_nothing_in_it_drives_a_terminal() -> None:
     assert harmless("x\x9by\x00\u202ez\u2066", str) == "xyz"
 
 
+@pytest.mark.law
+def test_what_a_model_would_read_and_nobody_see_is_shown_by_its_number() -> None:
+    tail = StderrTail(str)
+    tail.add("caf\u00e9 \u26a0\ufe0f a\u200bb\U000e0041 x\ufe0f\U000e0100".encode())
+    assert str(tail) == "caf\u00e9 \u26a0\ufe0f a<U+200B>b<U+E0041> x<U+FE0F><U+E0100>"
+    secret = "s3cret\u200bvalue"
+    assert harmless(f"it is {secret}", lambda text: text.replace(secret, "***")) == "it is ***"
+
+
 def test_an_end_is_told_in_words() -> None:
     assert exit_reason(3) == "exited with status 3"
     assert exit_reason(-9) == "was ended by signal 9"

@@ -21,9 +21,17 @@ class Town(Desk):
         super().__init__(folder)
         self.notes: list[Note] = []
         self.events.noted.append(lambda note: self.notes.append(note) if note.event == "definitions" else None)
+        self.hidden: list[str] = []
+        self.events.noted.append(
+            lambda note: self.hidden.append(note.message) if note.message.startswith("TL213") else None
+        )
 
     def say(self, **descriptions: str) -> None:
         self.sinks["s"].publish(described(**descriptions))
+
+    def say_to(self, client: str, **descriptions: str) -> None:
+        """What the process of one client says."""
+        self.sinks["s"].publish_for(client, described(**descriptions))
 
     @property
     def told(self) -> list[tuple[str, str]]:
@@ -49,6 +57,68 @@ def town_at(folder: Path) -> Town:
     town = Town(folder)
     town.add("s", state="ready")
     return town
+
+
+async def test_what_changes_in_the_process_of_one_client_is_told_once_however_many_clients_there_are(
+    tmp_path: Path,
+) -> None:
+    town = town_at(tmp_path)
+    town.say(add="good", log="Logs")
+    for number in range(100):
+        town.say_to(f"c{number}", add="EVIL\u200b", log="Logs")
+    ((level, message),) = town.told
+    assert (level, "tool `add`" in message, "`log`" in message) == ("warning", True, False)
+    assert ("code", "TL212") in town.notes[0].fields
+    assert len(town.hidden) == 1
+    assert [warning.partition(":")[0] for warning in town.warnings()] == ["TL212", "TL213"]
+
+
+async def test_the_list_that_all_share_stays_the_measure(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(add="good")
+    town.say_to("c", add="EVIL")
+    town.say(add="good", log="Logs")
+    town.say_to("c", add="good")
+    assert [level for level, _ in town.told] == ["warning", "info"], "the shared one never changed"
+    again = town_at(tmp_path)
+    again.say(add="good", log="Logs")
+    assert again.told == [] and again.warnings() == []
+
+
+async def test_hidden_characters_that_all_are_shown_are_no_news_of_one_client(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(add="good\u200b")
+    town.say_to("c", add="good\u200b", log="Logs")
+    assert len(town.hidden) == 1
+    assert [warning.partition(":")[0] for warning in town.warnings()] == ["TL213"]
+
+
+async def test_a_tool_for_some_clients_alone_is_told_only_when_it_changes(tmp_path: Path) -> None:
+    town = town_at(tmp_path)
+    town.say(login="Logs in")
+    for client in ("a", "b"):
+        town.say_to(client, login="Logs in", vault="Opens the vault")
+        town.say_to(client, login="Logs in")
+    assert town.told == [] and town.warnings() == []
+    town.say_to("a", vault="Sends the vault away")
+    ((_, message),) = town.told
+    assert "tool `vault`" in message
+
+
+def test_a_server_that_describes_a_tool_to_each_client_anew_is_not_told_of_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        town = town_at(tmp_path)
+        town.say(mail="Reads mail")
+        for number in range(200):
+            town.say_to(f"c{number}", mail=f"Reads the mail of {number}\u200b", **{f"own{number}\u200b": "x"})
+            await asyncio.sleep(EVERY_S + 1)
+        assert 1 <= len(town.told) <= 5
+        assert 1 <= len(town.hidden) <= 10
+        assert len(town.warnings()) <= 11
+
+    run_with_clock(monkeypatch, main())
 
 
 CHANGED = ("warning", "s describes otherwise than before: tool `add`")

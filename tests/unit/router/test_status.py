@@ -57,3 +57,10 @@ async def test_a_resource_that_another_server_holds_says_where_it_is(tmp_path: P
     first, second = server_statuses(desk.router)
     told = "`b` has resources whose URIs another server holds, such as `x:1`: they are listed as `trunkline://b/URI`"
     assert (first.collisions, second.collisions) == ((), (told,))
+
+
+async def test_hidden_characters_of_such_a_uri_are_shown_by_their_numbers(tmp_path: Path) -> None:
+    uri = "file:///a\u200bb"
+    desk = desk_with(tmp_path, a=whole_offer("a", resources=[uri]), b=whole_offer("b", resources=[uri]))
+    (told,) = server_statuses(desk.router)[1].collisions
+    assert "`file:///a<U+200B>b`" in told

@@ -129,6 +129,8 @@ SOURCES: Final = {
             "the server was updated",
             "a server of somebody else that was changed at its place, without an update here",
             "a server that makes its descriptions anew at every start",
+            "the process of one client says something else to that client than all are shown: the message says so, and "
+            "says it of a few variants only",
         ),
         (
             "read what it says now: `trunkline tools --json`",

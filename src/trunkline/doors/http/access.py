@@ -13,12 +13,14 @@ from trunkline.config.listen import is_loopback
 from trunkline.core.errors import (
     HOST_REFUSED,
     ORIGIN_REFUSED,
+    REQUEST_TOO_LARGE,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA,
     GatewayError,
     Problem,
 )
 from trunkline.wire.http1 import HttpRequest
+from trunkline.wire.http1_message import content_length
 
 Credential = Literal["open", "client", "operator"]
 """What a route asks for: nothing, the clients' token where there is one, or the operator's token in any case."""
@@ -31,6 +33,9 @@ STRANGER: Final = "stranger"
 _JSON: Final = b"application/json"
 _OWN_SITE: Final = (b"same-origin", b"none")
 _SAFE_METHODS: Final = (b"GET", b"HEAD")
+_PAGES: Final = frozenset({b"/", b"/healthz", b"/readyz", b"/metrics"})
+"""What people look at, which does nothing but show something."""
+_STRANGERS_BODY_BYTES: Final = 64 * 1024
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _REMEMBERED: Final = 256
@@ -94,6 +99,7 @@ class Access:
         if _holds(request, self._client_bearer):
             return HOLDER
         if credential == "open":
+            _check_body(request)
             return STRANGER
         raise Denied(Problem(code=UNAUTHORIZED, message="A bearer token is required", hint=_CLIENT_HINT))
 
@@ -158,9 +164,17 @@ def _holds(request: HttpRequest, bearer: bytes) -> bool:
 
 
 def _is_visit(request: HttpRequest) -> bool:
-    """Somebody follows a link to a page of ours. The API has none, and a link to it might do something."""
+    """Somebody follows a link to a page of ours. A link to anything else might do something: open a session of MCP."""
     is_navigation = request.headers.get(b"sec-fetch-mode") == b"navigate"
-    return is_navigation and request.method in _SAFE_METHODS and not request.path.startswith(b"/api/")
+    return is_navigation and request.method in _SAFE_METHODS and request.path in _PAGES
+
+
+def _check_body(request: HttpRequest) -> None:
+    """No open route takes one, and whoever has no token may not have us keep much. Chunks do not say how much comes."""
+    size_bytes = content_length(request.headers.get(b"content-length", b"0"))
+    if size_bytes > _STRANGERS_BODY_BYTES or b"transfer-encoding" in request.headers:
+        message = f"Without a token a body has a `Content-Length` of at most {_STRANGERS_BODY_BYTES} bytes"
+        raise Denied(Problem(code=REQUEST_TOO_LARGE, message=message, hint=_CLIENT_HINT))
 
 
 @lru_cache(maxsize=128)

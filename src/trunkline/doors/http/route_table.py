@@ -43,10 +43,10 @@ class Place:
 _NOWHERE: Final = Place("client", {}, rest=False)
 _NOWHERE_IN_API: Final = Place("client", {}, rest=True)
 # Clients look here for a way to log in, before they have a token: they must learn that there is none, not be asked for
-# one.
+# one. Some look below the address of MCP that they were given.
 _NO_LOGIN: Final = Place("open", {}, rest=True)
 _LOGIN_PATHS: Final = ("/register", "/authorize", "/token")
-_WELL_KNOWN: Final = "/.well-known/"
+_WELL_KNOWN: Final = tuple(f"{below}/.well-known/" for below in ("", *AGENTS))
 
 
 class RouteTable:
@@ -74,7 +74,7 @@ class RouteTable:
             match = pattern.fullmatch(text)
             if match is not None:
                 return place, {name: unquote(part) for name, part in match.groupdict().items()}
-        if text.startswith(_WELL_KNOWN) or text in _LOGIN_PATHS:
+        if text.startswith(_WELL_KNOWN) or text.removesuffix("/") in _LOGIN_PATHS:
             return _NO_LOGIN, {}
         return (_NOWHERE_IN_API if text.startswith(API) else _NOWHERE), {}
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from trunkline.core.call import PROGRESS
-from trunkline.core.errors import ANSWER_TOO_LARGE, GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
+from trunkline.core.errors import ANSWER_TOO_LARGE, CANCELLED, GATEWAY_UNREACHABLE, UNAUTHORIZED, Executed, Problem
 from trunkline.links.child_output import beginning
 from trunkline.wire.jsonrpc import (
     BadMessage,
@@ -140,6 +140,13 @@ def unreachable(where: str, reason: str, *, sent: bool) -> Problem:
         executed="unknown" if sent else "no",
         retryable=not sent,
         retry_after_ms=None if sent else _RETRY_MS,
+    )
+
+
+def cancelled(why: str, *, sent: bool) -> Problem:
+    """The relay ends before the gateway has answered."""
+    return Problem(
+        code=CANCELLED, message=why, phase="sent" if sent else "queued", executed="unknown" if sent else "no"
     )
 
 

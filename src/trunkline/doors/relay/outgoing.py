@@ -13,6 +13,7 @@ from trunkline.core.errors import Problem
 from trunkline.doors.relay.link import SILENT_S, Post
 from trunkline.doors.relay.messages import (
     answer_in,
+    cancelled,
     is_progress,
     kind_of,
     mirrors,
@@ -115,11 +116,16 @@ class Request:
         self._close()
         self._give(None)
 
-    def drop(self) -> None:
-        """Nobody is left to answer to."""
+    def drop(self, why: str) -> None:
+        """The relay ends. With a reason the client is told so; not by `fail`, which would settle the session of a
+        handshake, and send what waits for that."""
+        was_sent = bool(self._stream.last_event_id) or (self._post is not None and self._post.written)
+        self._relay.session.withdraw(self)
         self._close()
         if self._post is not None:
             self._post.drop()
+        if why:
+            self._give(refusal(self.message, cancelled(why, sent=was_sent)))
 
     def _close(self) -> None:
         self._open = False

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from trunkline.core.errors import CANCELLED as CALL_CANCELLED
 from trunkline.core.errors import CLIENT_LIMIT, INTERNAL, INVALID_REQUEST, Problem
 from trunkline.core.events import Events
 from trunkline.doors.batches import Batch, as_array
@@ -37,9 +36,6 @@ _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 _MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 _MAX_NOTICES: Final = 1024
 _LISTEN: Final = "subscriptions/listen"
-_STOPPED: Final = Problem(
-    code=CALL_CANCELLED, message="Call cancelled: this relay is shutting down", phase="sent", executed="unknown"
-)
 
 
 class Relay:
@@ -72,13 +68,14 @@ class Relay:
         await self._finish()
 
     async def _finish(self) -> None:
-        """What the client already asked gets some time; what is then still open is cancelled by its session's end, or
-        by closing its stream."""
+        """What the client already asked gets some time; what is then still open is answered with an error, and
+        cancelled by its session's end or by closing its stream."""
         await self.pipes.finish(self._owed)
+        why = "this relay is shutting down" if self._stopped else "the client is gone"
         for request in list(self.requests.values()):
-            if self._stopped:
-                request.fail(_STOPPED)
-            request.drop()
+            # a client that only closed its end waits for no answer to a subscription
+            answered = self._stopped or request.message.method != _LISTEN
+            request.drop(f"Call cancelled: {why}" if answered else "")
         await self.session.close()
         await self.link.close()
         await self.pipes.close()

@@ -17,7 +17,7 @@ from typing import Final
 
 from trunkline.config.sandbox import OF_THE_KERNEL, SandboxSettings
 from trunkline.links.unix_socket import LISTENING
-from trunkline.sources.builtin.socket_filter import no_internet_sockets
+from trunkline.sources.builtin.socket_filter import socket_filter
 
 PRIVATE_TMP: Final = "/tmp"
 _SCRATCH: Final = "trunkline-bash-"
@@ -62,6 +62,7 @@ class Sandbox:
         _remove_left_behind()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
         """Where the private folders are."""
+        self._filter = os.path.join(os.path.realpath(self.scratch), "filter")  # noqa: PTH118
         try:
             self._launch = self._launching()
             self._emptied = [folder for folder in self._to_empty() if self._shown_in(folder) is None]
@@ -92,12 +93,11 @@ class Sandbox:
         if self._settings.network == "on":
             return [self._program]
         own_network = [self._program, "--unshare-net"]  # with a loopback in it that leads to nobody else
-        refused = no_internet_sockets() if self._settings.network == "off" else None
-        if refused is None:
+        allowed = socket_filter(internet=self._settings.network == "loopback")
+        if allowed is None:
             return own_network
-        file = self.scratch / "filter"
-        file.write_bytes(refused)
-        return [*_WITH_FILTER, str(file), *own_network, "--seccomp", _FILTER_FD]
+        Path(self._filter).write_bytes(allowed)
+        return [*_WITH_FILTER, self._filter, *own_network, "--seccomp", _FILTER_FD]
 
     def _mounts(self) -> Iterable[str]:
         yield from ("--bind" if self.root == "/" else "--ro-bind", "/", "/")
@@ -147,7 +147,8 @@ class Sandbox:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""
         fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
         fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
-        hidden = {*self._hidden, *(os.path.realpath(path) for path in list(LISTENING))}
+        # where the root is above our scratch folder, a command could write the next one's filter
+        hidden = {*self._hidden, self._filter, *(os.path.realpath(path) for path in list(LISTENING))}
         yield from self._showing([*(folder for folder, _ in fixed), *hidden])
         yield from self._fixing(fixed)
         for folder in self._emptied:

@@ -4,8 +4,16 @@ import tracemalloc
 
 import pytest
 
-from trunkline.core.errors import HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED, UNSUPPORTED_MEDIA, Code
+from trunkline.core.errors import (
+    HOST_REFUSED,
+    ORIGIN_REFUSED,
+    REQUEST_TOO_LARGE,
+    UNAUTHORIZED,
+    UNSUPPORTED_MEDIA,
+    Code,
+)
 from trunkline.doors.http.access import ANONYMOUS, HOLDER, OPERATOR, STRANGER, Access, Credential, Denied
+from trunkline.doors.http.routes import AGENTS, ROUTES
 from trunkline.wire.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser
 
 TOKEN = "s3cret-tökën"
@@ -179,6 +187,21 @@ def test_a_link_on_another_site_may_lead_to_a_page_but_not_into_the_api() -> Non
     assert refusal(LOOPBACK, asking(*linked, path="/api/tools/discover?query=x")) is ORIGIN_REFUSED
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_on_another_site_may_lead_to_every_page_and_to_nothing_else(site: str) -> None:
+    """A link to a path where MCP is spoken, or a frame of it, would open a session."""
+    linked = (f"Sec-Fetch-Site: {site}", "Sec-Fetch-Mode: navigate")
+    paths = {route.path for route in ROUTES}
+    pages = {path for path in paths - {*AGENTS} if not path.startswith("/api/")}
+    assert "/" in pages
+    for path in pages:
+        for method in ("GET", "HEAD"):
+            assert LOOPBACK.check(asking(*linked, method=method, path=path)) == ANONYMOUS, path
+    for path in {*paths, "/mcp/", "/sse/", "/nothing"} - pages:
+        for method in ("GET", "HEAD"):
+            assert refusal(LOOPBACK, asking(*linked, method=method, path=path)) is ORIGIN_REFUSED, path
+
+
 @pytest.mark.parametrize("browser", ["Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:4747"])
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_a_browser_sends_json_or_nothing(browser: str, kind: str) -> None:
@@ -262,6 +285,22 @@ def test_a_route_that_needs_no_token_still_checks_host_and_origin() -> None:
     EVERYWHERE.check(asking(), credential="open")
     assert refusal(EVERYWHERE, asking(host="evil.example"), credential="open") is HOST_REFUSED
     assert refusal(EVERYWHERE, asking("Origin: http://evil.example"), credential="open") is ORIGIN_REFUSED
+
+
+CHUNKED = ("Transfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n")
+
+
+def test_a_stranger_may_not_have_us_keep_a_large_body() -> None:
+    access = Access("127.0.0.1", [], TOKEN, "")
+    for size in (0, 65536):
+        request = asking(f"Content-Length: {size}", method="POST", body="x" * size)
+        assert access.check(request, "open") == STRANGER
+    for length, body in (("Content-Length: 65537", "x" * 65537), CHUNKED):
+        assert refusal(access, asking(length, method="POST", body=body), "open") is REQUEST_TOO_LARGE
+        assert refusal(access, asking(length, method="POST", body=body)) is UNAUTHORIZED
+        holder = asking(f"Authorization: Bearer {TOKEN}", length, method="POST", body=body)
+        assert access.check(holder, "open") == HOLDER
+        assert LOOPBACK.check(asking(length, method="POST", body=body), "open") == ANONYMOUS, "there is no token"
 
 
 def test_host_and_origin_come_before_the_token() -> None:

@@ -43,6 +43,10 @@ async def test_anything_else_is_nowhere_and_for_clients_only(tmp_path: Path) -> 
             "/api/mcp/servers/../servers",
             "/api//mcp/servers",
             "/x/api/mcp/servers",
+            "/x/.well-known/openid-configuration",
+            "/mcp/.well-known",
+            "/register//",
+            "/register/x",
         ):
             for headers, status in (({}, 401), (OPERATOR, 401), (CLIENT, 404)):
                 reply = await wire.ask(request_bytes("POST", path, headers, b""))
@@ -58,13 +62,34 @@ async def test_whoever_looks_for_a_login_finds_that_there_is_none(tmp_path: Path
             ("GET", "/.well-known/oauth-protected-resource/mcp"),
             ("GET", "/.well-known/oauth-authorization-server"),
             ("GET", "/.well-known/openid-configuration"),
+            ("GET", "/mcp/.well-known/openid-configuration"),
+            ("GET", "/mcp/.well-known/oauth-authorization-server"),
+            ("GET", "/sse/.well-known/oauth-protected-resource"),
             ("POST", "/register"),
             ("GET", "/authorize"),
             ("POST", "/token"),
+            ("POST", "/register/"),
+            ("GET", "/authorize/"),
+            ("POST", "/token/"),
         ):
             reply = await wire.ask(request_bytes(method, path, headers, b"{}" if method == "POST" else None))
             assert (reply.status, json.loads(reply.body)["code"]) == (404, "TL407"), path
             assert "www-authenticate" not in reply.headers
+
+
+async def test_whoever_has_no_token_is_refused_a_large_body_before_it_comes(tmp_path: Path) -> None:
+    async with house(tmp_path, token="t") as here:
+        for path, length, status in (
+            ("/healthz", "Content-Length: 65537", 413),
+            ("/healthz", "Transfer-Encoding: chunked", 413),
+            ("/register", "Content-Length: 65537", 413),
+            ("/register", "Content-Length: 1000", 404),
+        ):
+            async with await Wire.connect(here.port) as wire:
+                await wire.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n".encode())
+                reply = await wire.read()
+                assert reply.status == status, (path, length)
+                assert status == 404 or json.loads(reply.body)["code"] == "TL308", reply.body
 
 
 async def test_a_wrong_method_is_told_the_right_ones(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.support.attached import modern_meta
 from tests.support.pipes import Pipes
 from tests.support.waiting import at_most, until
+from tests.unit.doors.rig import wait_for_last_answers
 from tests.unit.links.scripted_server import Peer, http, scripted
 
 from trunkline.core.events import Events, Note
@@ -435,6 +436,50 @@ async def test_only_the_answer_to_the_request_comes_out_of_its_stream() -> None:
         here.pipes.end_input()
         await asyncio.wait_for(here.serving, at_most(15))
         assert await here.pipes.rest() == []
+
+
+async def test_what_is_still_open_when_the_time_after_the_end_is_over_is_answered_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wait_for_last_answers(monkeypatch, 0.2)
+    script = Script()
+    script.silent |= {"tools/call", "subscriptions/listen"}
+    async with scripted(script) as server, stage(server.url) as here:
+        await here.open()
+        here.pipes.send(
+            {"id": 1, "method": "tools/call", "params": {}},
+            modern(2, "tools/call", name="t"),
+            modern(3, "subscriptions/listen"),
+            {"id": 4, "method": "tools/list"},
+        )
+        await until(lambda: script.methods().count("tools/call") == 2, "both calls have arrived")
+        here.pipes.end_input()
+        await asyncio.wait_for(here.serving, at_most(15))
+        answers = {answer["id"]: answer for answer in await here.pipes.rest()}
+        assert answers.keys() == {1, 2, 4}, "a subscription has no end of its own"
+        assert "result" in answers[4]
+        for number in (1, 2):
+            data = answers[number]["error"]["data"]
+            assert (data["code"], data["executed"], data["phase"]) == ("TL310", "unknown", "sent")
+
+
+async def test_what_waits_for_its_session_at_the_end_is_answered_and_never_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wait_for_last_answers(monkeypatch, 0.2)
+    script = Script()
+    script.silent.add("initialize")
+    async with scripted(script) as server, stage(server.url) as here:
+        here.pipes.send(HELLO, {"id": 1, "method": "tools/call", "params": {}})
+        await until(lambda: script.methods() == ["initialize"], "it is asked for")
+        here.pipes.end_input()
+        await asyncio.wait_for(here.serving, at_most(15))
+        told = {answer["id"]: answer["error"]["data"] for answer in await here.pipes.rest()}
+        assert {number: (data["code"], data["executed"]) for number, data in told.items()} == {
+            0: ("TL310", "unknown"),
+            1: ("TL310", "no"),
+        }
+        assert script.methods() == ["initialize"]
 
 
 async def test_an_event_that_is_too_large_fails_its_request() -> None:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.support.cases import case
@@ -112,7 +113,9 @@ def test_what_is_left_in_tmp_and_home_is_there_for_the_next_command_and_nobody_e
     assert place.run(f"cat /tmp/{name} ~/kept") == "one\ntwo\n"
     assert not Path("/tmp", name).exists()
     assert not (place.home / "kept").exists()
-    private = [place.sandbox.scratch, *place.sandbox.scratch.iterdir()]
+    scratch = place.sandbox.scratch
+    private = [scratch, *(path for path in scratch.iterdir() if path.is_dir())]
+    assert len(private) > 1
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in private} == {0o700}
     place.sandbox.close()
     assert not place.sandbox.scratch.exists()
@@ -363,5 +366,23 @@ def test_a_home_that_is_none_hides_nothing_by_mistake(tmp_path: Path, home: str)
     sandbox = Sandbox(BWRAP, str(tmp_path), {"HOME": home, "PATH": "/usr/bin:/bin"}, [])
     try:
         assert run_in(sandbox, "cat file; [ -e /etc/passwd ] && echo and the rest") == "here\nand the rest\n"
+    finally:
+        sandbox.close()
+
+
+@real
+@pytest.mark.parametrize("network", ["off", "loopback"])
+def test_where_the_root_holds_our_own_folders_no_command_writes_what_the_next_one_may_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: Literal["off", "loopback"]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    env = {"PATH": "/usr/bin:/bin", "HOME": ""}
+    sandbox = Sandbox(BWRAP, str(tmp_path), env, settings=SandboxSettings(network=network))
+    try:
+        place = sandbox.scratch / "filter"
+        kept = place.read_bytes()
+        run_in(sandbox, f"echo bad > {place}; rm -f {place}; mv {sandbox.scratch} {tmp_path}/away; echo bad > {place}")
+        assert place.read_bytes() == kept
+        assert run_in(sandbox, "echo works") == "works\n"
     finally:
         sandbox.close()
