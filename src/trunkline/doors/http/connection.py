@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
         self._refuse(503, Problem(code=NO_ROOM, message=message, retryable=True, retry_after_ms=1000))
 
     def _stop_reading(self) -> None:
-        """Keep nothing of what came, and of what will come."""
+        """Keep nothing of what came, or of what will come."""
         self._parser.close()
         if self._turns is not None:
             self._turns.close()
@@ -296,6 +296,7 @@ class Connection(asyncio.Protocol):
         self._queued_bytes = 0
         if self._held_bytes:
             self._hold(0)
+        self._read_on()  # or nobody would notice that the client has gone
 
     def _refuse(self, status: int, problem: Problem) -> None:
         """Nothing after a request we cannot read can be trusted: answer, and close once the client has seen it.
