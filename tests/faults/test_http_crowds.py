@@ -150,7 +150,7 @@ async def test_long_targets_of_requests_that_wait_count_too(tmp_path: Path) -> N
             async with connected(gateway.port, 6) as wires:
                 for wire in wires:
                     await wire.send(call)
-                    for number in range(10):
+                    for number in range(20):
                         wire.writer.write(
                             b"GET /healthz?%d%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % (number, b"x" * 60_000)
                         )
