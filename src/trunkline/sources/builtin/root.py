@@ -142,8 +142,10 @@ class Root:
         try:
             yield
         except Escape:
+            what = "Path traversal: " if ".." in path.split("/") else ""
             raise OutsideRoot(
-                f"{shown(path)} is outside the root folder `{self.path}`: give a path below it, or one relative to it"
+                f"{what}{shown(path)} is outside the root folder `{self.path}`: "
+                "give a path below it, or one relative to it"
             ) from None
         except OfTheKernel:
             raise ToolFault(f"{shown(path)} is one of the kernel's own files, which are not offered") from None

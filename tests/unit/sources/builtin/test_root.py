@@ -57,6 +57,16 @@ def test_all_else_is_refused_with_the_root_in_the_answer(folder: Path, walk_only
 
 
 @BOTH_WAYS
+def test_a_path_that_climbs_out_is_called_path_traversal(folder: Path, walk_only: bool) -> None:
+    root = Root(folder, walk_only=walk_only)
+    for path in ("../secret", "src/../../secret", ".."):
+        with case(path=path), pytest.raises(OutsideRoot, match=r"\APath traversal: "):
+            content(root, path)
+    with pytest.raises(OutsideRoot, match=r"\A`/etc/passwd` is"):
+        content(root, "/etc/passwd")
+
+
+@BOTH_WAYS
 def test_what_is_no_regular_file_is_named_and_not_opened(folder: Path, walk_only: bool) -> None:
     root = Root(folder, walk_only=walk_only)
     os.mkfifo(folder / "pipe")
