@@ -17,25 +17,35 @@ from urllib.parse import unquote_plus
 
 SHORTEST_SECRET: Final = 8
 _LONGEST_NAME: Final = 200
-_WHOLE_WORDS: Final = r"pats?|(?:proxy-)?authorization|auth|jwts?|cookies?|bearer"
-_ENDINGS: Final = r"keys?|tokens?|secrets?|pass|passw(?:or)?ds?|passphrases?|pwds?|pw|credentials?"
+_WHOLE_WORDS: Final = r"pats?|(?:proxy-)?authorization|o?auth2?|jwts?|cookies?|bearer|psk|creds?"
+_ENDINGS: Final = r"keys?|tokens?|secrets?|pass|passw(?:or)?ds?|passphrases?|passcodes?|pwds?|pw|credentials?|basicauth"
 """Words that others are joined to without a border: PGPASSWORD, SASKEY, LDAP_BINDPW."""
 NAME_WORDS: Final = rf"(?i:{_WHOLE_WORDS}|{_ENDINGS})"
 _BORDER: Final = r"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z]))"
 # the word must end the name, but for what tells one of several: GITHUB_TOKEN, API_TOKEN_PROD and accessKey hold a
 # secret, TOKEN_LIMIT does not
-_TAIL: Final = r"(?i:[_-]?(?:v?\d+(?!\d)|base|pem|b64|hex|prod|production|staging|dev|test|live))*\Z"
-_SECRET_NAME: Final = re.compile(rf"(?:{_BORDER}(?i:{_WHOLE_WORDS})|(?i:{_ENDINGS})){_TAIL}")
+_TAIL: Final = r"(?i:[_-]?(?:v?\d+(?!\d)|base|pem|b64|hex|json|value|prod|production|staging|dev|test|live|r[ow]))*\Z"
+_SECRET_NAME: Final = re.compile(
+    rf"""
+    (?:{_BORDER}(?i:{_WHOLE_WORDS})|(?i:{_ENDINGS})){_TAIL}
+    | (?i:{_BORDER}api_key_(?!file|path|name|header|env|id|in|url|var|prefix|type|required|enabled|location)[a-z\d]+\Z)
+    """,
+    re.VERBOSE,
+)
 _ORDINARY_NAME: Final = re.compile(
     rf"""
     (?: (?i:(?:mon|don|tur|hoc|joc|whis|lac|flun|turn|hot)keys?)
-    | (?i:(?:com|by|sur|tres|over|under|low|high|band|sub|multi)pass)
+    | (?i:(?:com|by|sur|tres|over|under|low|high|band|sub|multi|ask)pass)
+    | (?:^|[_.\s-]) (?i:(?:sort|primary|partition|foreign|public|pub|config|cache)[_.-]?keys?)
+    | \A (?i:no|disable|without|skip) [_-] .*
     | {_BORDER} (?: (?i:max|min|num)(?:[_.\s-].*)? | (?:[Mm]ax|[Mm]in|[Nn]um)[A-Z].* ) (?i:tokens)
-    | {_BORDER} (?i:(?:input|output|prompt|completion|context|thinking|reasoning|total|stop|special)[_.\s-]?tokens)
+    | {_BORDER} (?i:(?:input|output|prompt|completion|context|thinking|reasoning|budget|total|stop|special)
+        [_.\s-]?tokens)
     ) {_TAIL}""",
     re.VERBOSE,
 )
-"""Words that end like one of the above, and tokens that are counted or are parts of a text."""
+"""Words that end like one of the above, keys that name something or are for everybody, tokens that are counted or are
+parts of a text, and switches that turn it off."""
 CREDENTIAL: Final = re.compile(
     r"""
       (?:Bearer|Basic)[ ]+[^\s${"']{8,}
@@ -52,10 +62,14 @@ CREDENTIAL: Final = re.compile(
     re.VERBOSE,
 )
 _SCHEME_OF_HEADER: Final = re.compile(r"(?:Bearer|Basic|Token|Bot|ApiKey)\s+", re.IGNORECASE)
-_ASSIGNED: Final = re.compile(r"""(?<![\w.-])([A-Za-z-][\w.-]*)\\?["']?\s*[=:]\s*\\?["']?""")
-_ASSIGNED_VALUE: Final = re.compile(r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?([^\s"'&;,\\{}]+)""", re.IGNORECASE)
+_ASSIGNED: Final = re.compile(r"""(?<![\w.-])([A-Za-z-][\w.-]*)\\?["']?\s*[=:]\s*\[?\\?["']?""")
+_ASSIGNED_VALUE: Final = re.compile(
+    r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)[^\s"'&;,\\{}]+)""", re.IGNORECASE
+)
 _WHOLLY_ASSIGNED: Final = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)\s*[=:]\s*(.+)\Z", re.DOTALL)
-_AFTER_OPTION: Final = re.compile(r"""(?<!\S)--?([A-Za-z][\w-]*)\s+(["']?)([^\s"'-][^\s"']*)\2""")
+_COMMAND: Final = re.compile(r"\w+=\S+\s.*\s-", re.DOTALL)
+"""A variable is set for a command, whose options follow."""
+_AFTER_OPTION: Final = re.compile(r"""(?<!\S)--?([A-Za-z][\w-]*)\s+(?:"([^"]+)"|'([^']+)'|([^\s"'-][^\s"']*))""")
 _BASIC: Final = re.compile(r"\bBasic\s+([A-Za-z0-9+/_-]{8,}={0,2})", re.IGNORECASE)
 _OPTION: Final = re.compile(r"--?[A-Za-z][a-z]*(?:-[a-z]+)*(?:=.*)?\Z", re.DOTALL)
 
@@ -68,10 +82,23 @@ _URL: Final = re.compile(
 )
 _RANDOM: Final = re.compile(r"(?=.*\d\D+\d)(?=.*[A-Za-z])[\w+/=.~%-]{16,}\Z")
 """Long, with letters, and with digits in more than one place."""
+_BETWEEN_SEGMENTS: Final = re.compile(r"[/;]|(?<=[^=/])=(?=[^=/])")
+_LETTERS: Final = re.compile(r"[A-Za-z\d]{16,}={0,2}\Z")
+_RUN: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_SHORTEST_RUNS: Final = 2.6
+"""Words that were joined have more letters each, those of a random text about two in a row of one case."""
+_SLASH_IN_PASSWORD: Final = re.compile(r"://[^/\s:@]{1,256}:(?!\d{1,5}/)([^\s@\"'<>]{1,256})@")
+_PASSWORD_OF_GO: Final = re.compile(r"(?<![\w.-])[\w.-]{1,256}:([^\s@]{1,256})@(?:tcp|unix)\(")
+"""As Go names a database: `user:password@tcp(host:port)/name`."""
 
 # -- what is no secret ------------------------------------------------------------------------------------------------
 
 _PATH: Final = re.compile(r"(?:~[\w.-]*|\.{1,2}|[A-Za-z]:|)[/\\]")
+_FROM_A_PLACE: Final = re.compile(r"(?:~[\w.-]*|\.{1,2}|[A-Za-z]:)[/\\]|/(?:[A-Z]?[a-z]+\d*|[A-Z]+)/")
+"""How a path begins that has more to it than one name: in it folders may be called anything."""
+_FILE: Final = re.compile(
+    r"(?:[\w.@-]+/)*[\w@-][\w.@-]*\.(?:json|pem|key|crt|cer|p12|pfx|jks|ya?ml|toml|ini|txt|env|db|sqlite)\Z"
+)
 _SLASHED_KEY: Final = re.compile(
     r"/(?!(?:[A-Z]?[a-z]+\d*|[A-Z]+)(?:/|\Z))(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{15,}={0,2}\Z"
 )
@@ -82,7 +109,7 @@ _NUMBERS: Final = re.compile(r"[-+]?\d[\d\s.,:/_TZ+-]*\Z")
 _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d{1,5})?\Z|[a-z0-9-]+:\d{1,5}\Z")
 _IPV6: Final = re.compile(r"\[?(?:[0-9a-f]{0,4}:){2,7}[0-9a-f.]*(?:\]:\d{1,5}|\])?\Z", re.IGNORECASE)
 _SEGMENT: Final = r"(?:[A-Z]?[a-z]+|[A-Z]+)(?:[_.-](?:[A-Z]?[a-z]+|[A-Z]+|\d+))*"
-_RELATIVE_PATH: Final = re.compile(rf"@?{_SEGMENT}(?:/{_SEGMENT})+/?\Z")
+_RELATIVE_PATH: Final = re.compile(rf"@?{_SEGMENT}(?:/{_SEGMENT})+(?:@[\w.-]+|/)?\Z")
 _ONE_CASE: Final = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\Z")
 _LONGEST_WORD: Final = 20
 _PAIRS: Final = (
@@ -140,7 +167,7 @@ def _in_list(name: str, values: Sequence[object]) -> Iterator[str]:
 
 def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
     text = text.strip()
-    if _URL.fullmatch(text) is None and (is_secret_name(name) or (from_outside and not _is_common(text))):
+    if _URL.fullmatch(text) is None and (is_secret_name(name) or (from_outside and not is_common(text))):
         yield text
         yield _SCHEME_OF_HEADER.sub("", text, count=1)
     for credential in CREDENTIAL.finditer(text):
@@ -148,20 +175,28 @@ def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
     yield from _assigned(text)
     for basic in _BASIC.finditer(text):
         yield from user_and_password(basic[1])
+    for password in (*_SLASH_IN_PASSWORD.finditer(text), *_PASSWORD_OF_GO.finditer(text)):
+        yield password[1]
     for url in _URL.finditer(text):
         yield from _in_url(url)
 
 
 def _assigned(text: str) -> Iterator[str]:
     """What is given to a name inside a text: `--token …`, `--token=…`, `Authorization: …`, a member of JSON."""
-    yield from (option[3] for option in _AFTER_OPTION.finditer(text) if is_secret_name(option[1]))
+    for option in _AFTER_OPTION.finditer(text):
+        if is_secret_name(option[1]):
+            yield option[2] or option[3] or option[4]
     whole = _WHOLLY_ASSIGNED.match(text)
-    if whole is not None and is_secret_name(whole[1]) and _URL.match(whole[2]) is None:
+    if whole is not None and is_secret_name(whole[1]) and not _URL.match(whole[2]) and not _COMMAND.match(text):
         yield whole[2]
-    for assigned in _ASSIGNED.finditer(text):
-        value = _ASSIGNED_VALUE.match(text, assigned.end()) if is_secret_name(assigned[1]) else None
+    assigned = _ASSIGNED.search(text)
+    while assigned is not None:
+        at = assigned.end()
+        value = _ASSIGNED_VALUE.match(text, at) if is_secret_name(assigned[1]) else None
         if value is not None and _URL.match(value[1]) is None:
             yield value[1]
+            at = value.end()
+        assigned = _ASSIGNED.search(text, at)
 
 
 def user_and_password(basic: str) -> tuple[str, ...]:
@@ -177,9 +212,9 @@ def user_and_password(basic: str) -> tuple[str, ...]:
 def _in_url(url: re.Match[str]) -> Iterator[str]:
     userinfo = url["userinfo"] or ""
     user, _, password = userinfo.partition(":")
-    segments = [segment for segment in url["path"].split("/") if _RANDOM.match(segment)]
+    segments = (part for part in _BETWEEN_SEGMENTS.split(url["path"]) if _RANDOM.match(part) or _is_mixed(part))
     queries = [pair.partition("=") for part in (url["query"], url["fragment"]) for pair in re.split("[&;]", part or "")]
-    values = [value or name for name, _, value in queries if is_secret_name(name) or not _is_common(value or name)]
+    values = [value or name for name, _, value in queries if is_secret_name(name) or not is_common(value or name)]
     for secret in (userinfo, user, password, *segments, *values):
         yield secret
         yield unquote_plus(secret)
@@ -187,9 +222,16 @@ def _in_url(url: re.Match[str]) -> Iterator[str]:
 
 def is_path(text: str) -> bool:
     """Some keys in base64 begin with a slash: what no folder is called is no path."""
+    if _FILE.match(text) is not None:
+        return True
     if _PATH.match(text) is None or _SLASHED_KEY.match(text) is not None:
         return False
-    return not any(map(_is_jumble, _SEGMENT_BORDER.split(text)))
+    return _FROM_A_PLACE.match(text) is not None or not any(map(_is_jumble, _SEGMENT_BORDER.split(text)))
+
+
+def _is_mixed(text: str) -> bool:
+    """Long, without digits in two places, and no words that were joined."""
+    return _LETTERS.match(text) is not None and len(text) < _SHORTEST_RUNS * len(_RUN.findall(text))
 
 
 def _is_jumble(segment: str) -> bool:
@@ -204,6 +246,6 @@ def _is_word(text: str) -> bool:
     return rare <= _SEAMS
 
 
-def _is_common(text: str) -> bool:
+def is_common(text: str) -> bool:
     """What settings are besides words: numbers, dates, addresses, the path of a file from some folder."""
     return any(shape.match(text) for shape in (_NUMBERS, _HOST, _IPV6, _RELATIVE_PATH))

@@ -9,7 +9,8 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from trunkline.config.secret_values import SHORTEST_SECRET, may_be_secret, user_and_password
+from trunkline.config.secret_parts import parts_of
+from trunkline.config.secret_values import SHORTEST_SECRET, user_and_password
 
 HIDDEN: Final = "***"
 
@@ -18,7 +19,7 @@ _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _BEARER: Final = re.compile(r"\b(bearer)\s+(?!tokens?\b)[^\s\"',;]+", re.IGNORECASE)
 _BASIC: Final = re.compile(r"\b(basic\s+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
-_URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")
+_URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s@:]*:[^/\s@]*@")
 
 
 class Redactor:
@@ -85,7 +86,7 @@ def _without_basic(match: re.Match[str]) -> str:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    spellings = (spelling for value in _parts(secret.strip()) for spelling in _spellings_of(value))
+    spellings = (spelling for value in parts_of(secret.strip()) for spelling in _spellings_of(value))
     return (spelling for spelling in spellings if len(spelling) >= SHORTEST_SECRET)
 
 
@@ -94,7 +95,7 @@ def _spellings_of(value: str) -> Iterator[str]:
     quoted = quote(value, safe="", errors="replace")
     in_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     as_json = encode_basestring(value)[1:-1]
-    yield from (value, _NO_TEXT.sub("\ufffd", value))
+    yield from (value, _NO_TEXT.sub("\ufffd", value), value.lower())  # in lower case as the host of a URL
     yield from (quoted, _PERCENT.sub(lambda match: match.group().lower(), quoted), quote(value, errors="replace"))
     yield quote_plus(value, errors="replace")
     # as JavaScript does: encodeURIComponent, URLSearchParams, and the path of a URL
@@ -103,12 +104,8 @@ def _spellings_of(value: str) -> Iterator[str]:
     yield quote(value, safe="!$&'()*+,;=:@/", errors="replace")
     in_ascii = encode_basestring_ascii(value)[1:-1]
     yield from (as_json, in_ascii, as_json.replace("/", "\\/"), in_ascii.replace("/", "\\/"))
+    yield encode_basestring(as_json)[1:-1]  # within JSON that is a text of JSON
     yield as_json.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     yield from (repr(value)[1:-1], in_html, in_html.replace('"', "&quot;").replace("'", "&#x27;"))
     in_base64 = b64encode(value.encode(errors="replace")).decode().rstrip("=")
     yield from (in_base64, in_base64.replace("+", "-").replace("/", "_"))
-
-
-def _parts(secret: str) -> Iterator[str]:
-    """The value itself, and what is left of it where a program prints it line by line or word by word."""
-    return (part for part in dict.fromkeys((secret, *secret.split())) if may_be_secret(part))

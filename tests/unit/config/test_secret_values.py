@@ -42,6 +42,13 @@ SECRET = "s3cr3t-Value-4711"
         "/Users/Jane/Library/KeyChains/MyKey",
         "/usr/share/javascript/jQueryUI",
         "/u01/app/oracleHome/Keys",
+        "/home/me/Projects/Client2024Report7Final/data",
+        "/private/tmp/com.apple.launchd.Ab1dEf2gHi/Listeners",
+        "~/.ssh/agent/s.9HIuf2Ew6Z.agent.J6ZbDzQnVK",
+        "credentials/gcp-key.json",
+        "gcp-key.json",
+        "certs/server.key",
+        "server-key.pem",
     ],
 )
 def test_short_values_paths_and_single_words_are_never_secret(value: str) -> None:
@@ -77,7 +84,17 @@ def found(name: str, value: object, **keys: Any) -> set[str]:
 NAMES = ["GITHUB_TOKEN", "DB_PASS", "api-key", "X-Auth", "TOKEN_2", "clientSecret", "JWT", "PGPASSWORD"]
 NAMES += ["REFRESHTOKEN", "SECRET_KEY_BASE", "PRIVATE_KEY_PEM", "API_TOKEN_PROD", "SLACK_BOT_TOKEN_V2", "bearer"]
 NAMES += ["API_KEYS", "OPENAI_API_TOKENS", "MY_ACCESSKEYS", "PGPASS", "SASKEY", "DBPWD", "LDAP_BINDPW", "MINIO_TOKENS"]
-NAMES += ["tokens", "apiTokens", "SESSION_COOKIES", "storepass", "SSHKEY_2", "KEY_BASE64"]
+NAMES += ["API_KEY_OPENAI", "GITHUB_TOKEN_RO", "PASSCODE", "WIFI_PSK", "DB_CREDS", "GITHUB_OAUTH", "BASICAUTH"]
+NAMES += [
+    "TOKEN_VALUE",
+    "CLIENT_SECRET_JSON",
+    "tokens",
+    "apiTokens",
+    "SESSION_COOKIES",
+    "storepass",
+    "SSHKEY_2",
+    "KEY_BASE64",
+]
 SPARED = [
     "TOKEN_LIMIT",
     "MAX_TOKENS",
@@ -98,6 +115,14 @@ SPARED += [
     "TOKEN_FILE",
     "KEYS_DIR",
     "compat",
+    "no-auth",
+    "DISABLE_TOKEN",
+    "sort-key",
+    "PRIMARY_KEY",
+    "GIT_CONFIG_KEY_0",
+    "BUDGET_TOKENS",
+    "GIT_ASKPASS",
+    "API_KEY_FILE",
 ]
 
 
@@ -177,6 +202,7 @@ def test_a_plain_value_is_a_secret_only_when_it_comes_from_outside() -> None:
         "localhost:8080",
         "Europe/Berlin",
         "@modelcontextprotocol/server-github",
+        "@modelcontextprotocol/server-filesystem@1.2.3",
         "application/json",
         "https://example.com/v1/things?mode=plain&page=2",
     ],
@@ -201,6 +227,35 @@ def test_a_url_gives_its_user_password_query_and_what_nobody_would_make_up() -> 
     assert found("args", [f"--url={url}"]) >= {"pass/word1", "query+value1"}
 
 
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("https://hooks.example.com/services/T00AB/B00CD/abCDefGHijKLmnOPqrSTuvWX", "abCDefGHijKLmnOPqrSTuvWX"),
+        ("https://mcp.example.com/s/NzQ3ZTEyLTAwMDAtMTIzNA==/mcp", "NzQ3ZTEyLTAwMDAtMTIzNA=="),
+        ("https://h.example/x;session=abCDefGHijKLmnOPqrSTuvWX/y", "abCDefGHijKLmnOPqrSTuvWX"),
+        ("postgres://me:Ab1/qX7vT2mK9@db.example/things", "Ab1/qX7vT2mK9"),
+        ("me:qX7vT2mK9wP@tcp(127.0.0.1:3306)/things", "qX7vT2mK9wP"),
+    ],
+)
+def test_secrets_of_an_address_are_found_in_unusual_places(text: str, secret: str) -> None:
+    assert secret in found("PLACE", text)
+
+
+def test_words_of_a_path_that_were_joined_are_no_secret() -> None:
+    assert found("url", "https://h.example:8080/ReleaseNotesVersionTwo/a@b") == set()
+
+
+def test_what_follows_a_variable_of_a_command_is_no_part_of_it() -> None:
+    command = f"GITHUB_TOKEN={SECRET} npx -y @modelcontextprotocol/server-github"
+    assert found("args", ["sh", "-c", command]) == {SECRET}
+    assert "correct horse battery" in found("args", ["-e", "DB_PASSWORD=correct horse battery"])
+
+
+def test_quoted_values_of_options_and_items_of_lists_are_found() -> None:
+    assert "correct horse" in found("args", ["-c", "server --token 'correct horse' --verbose"])
+    assert found("WHATEVER", f'{{"token": ["{SECRET}"]}}') == {SECRET}
+
+
 def test_of_the_environment_secrets_are_found_by_name_and_what_is_inherited_as_if_referred_to() -> None:
     environ = {"A_TOKEN": SECRET, "LISTED": "json-lines-v2", "HOME": "/home/me", "LANG": "en_US.UTF-8"}
     environ |= {"HTTPS_PROXY": "http://me:pr0xy-word@proxy.example:3128", "RANDOM_1": "c4n4ry5c1e7a9f3b2d"}
@@ -211,7 +266,19 @@ def test_of_the_environment_secrets_are_found_by_name_and_what_is_inherited_as_i
 
 
 @pytest.mark.parametrize(
-    "value", ["a" * 300_000, "a=" * 100_000, "x://" * 60_000, "a/" * 100_000, "1a" * 100_000, "eyJ-" * 80_000]
+    "value",
+    [
+        "a" * 300_000,
+        "a=" * 100_000,
+        "://a:" * 60_000,
+        "a:b@" * 80_000,
+        '{"token":[' * 30_000,
+        "x://" * 60_000,
+        "a/" * 100_000,
+        "1a" * 100_000,
+        "eyJ-" * 80_000,
+        "key=" * 80_000,
+    ],
 )
 def test_a_very_long_value_is_looked_through_once(value: str) -> None:
     list(secrets_in("A", value, from_outside=True))

@@ -66,6 +66,52 @@ def test_parts_of_a_header_and_of_a_key_file_are_secret_too():
     assert redact("Token of the day") == "Token of the day"
 
 
+BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEF\nAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+KEY_FILE = f"-----BEGIN PRIVATE KEY-----\n{BODY}\n-----END PRIVATE KEY-----\n"
+VALUE = "qX7vT2mK9wPz4LrB"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        KEY_FILE,
+        KEY_FILE.replace("\n", "\\n"),
+        json.dumps({"type": "service_account", "private_key": KEY_FILE}),
+        json.dumps({"private_key": KEY_FILE.replace("\n", "\\n")}),
+    ],
+)
+def test_the_lines_of_a_key_are_secret_however_it_was_given(secret):
+    shown = Redactor([secret])(f"cannot read {KEY_FILE}, see {json.dumps(KEY_FILE)}")
+    assert not any(line in shown for line in BODY.splitlines())
+    assert Redactor([secret])("-----BEGIN CERTIFICATE-----") == "-----BEGIN CERTIFICATE-----"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"{VALUE},second-{VALUE}",
+        f"first-key;{VALUE}",
+        f"session={VALUE}; theme=dark",
+        f"me:{VALUE}",
+        f'Digest username="me", response="{VALUE}"',
+        json.dumps({"keys": [{"value": VALUE}]}),
+    ],
+)
+def test_parts_of_a_secret_with_a_structure_are_secret_too(secret):
+    assert Redactor([secret])(f"unknown: {VALUE}") == "unknown: ***"
+
+
+def test_a_secret_is_found_in_json_within_json_and_as_the_host_of_a_url():
+    secret = 'q7X"vT2mK9wPz4LrB8'
+    assert "vT2mK9wPz4LrB8" not in Redactor([secret])(json.dumps(json.dumps({"key": secret})))
+    assert Redactor([VALUE])(f"cannot connect to {VALUE.lower()}") == "cannot connect to ***"
+
+
+@pytest.mark.parametrize("text", ["://" + ":" * 500_000, "://a" * 200_000, "bearer " * 100_000 + " " * 300_000])
+def test_a_long_text_is_looked_through_once(text):
+    Redactor([VALUE])(text)
+
+
 def test_short_values_are_settings_and_stay_readable():
     assert Redactor(["1", "no", "", "   ", "s3cr3t!"])("no 1 is left, s3cr3t!") == "no 1 is left, s3cr3t!"
 
