@@ -103,4 +103,5 @@ def _router_options(gateway: GatewaySettings) -> RouterOptions:
         in_flight_per_source=gateway.limits.in_flight_per_source,
         queue_per_source=gateway.limits.queue_per_source,
         cache_bytes=gateway.limits.cache_bytes,
+        large_call_bytes=gateway.limits.unfinished_bytes,
     )

@@ -127,6 +127,33 @@ async def test_requests_that_wait_their_turn_on_a_connection_count_too(tmp_path:
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
 
 
+async def test_large_calls_that_wait_or_run_are_bounded_all_together_and_small_ones_go_on(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path)
+    with Gateway(tmp_path, server.entry(), limits={"unfinished_bytes": 16 * MIB}) as gateway:
+        async with gateway.modern() as client:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            before = resident_mib(gateway.process.pid)
+            big = client.post_bytes(*_call(client, "s_hang", {"text": "x" * MIB}))
+            async with connected(gateway.port, 60) as wires:
+                for wire in wires:
+                    await wire.send(big)
+                refused = 0
+                for wire in wires[7:]:  # the first seven are within the bound, and never answered
+                    answer = await asyncio.wait_for(wire.read(), at_most(15))
+                    refused += json.loads(answer.body)["error"]["data"]["code"] == "TL303"
+                assert refused == len(wires) - 7
+                held_bytes = (await gateway.metrics())["trunkline_large_call_bytes{}"]
+                assert 14 * MIB <= held_bytes <= 16 * MIB, "as they came, and as their server gets them"
+                assert resident_mib(gateway.process.pid) - before < 60
+                assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}
+            await until(lambda: _no_large_call(gateway), "those whose clients have left are let go of")
+            assert (await client.call("s_echo", {"text": "x" * MIB})).structured
+
+
+async def _no_large_call(gateway: Gateway) -> bool:
+    return (await gateway.metrics())["trunkline_large_call_bytes{}"] == 0
+
+
 def _call(client: ModernClient, tool: str, arguments: dict[str, str] | None = None) -> tuple[bytes, dict[str, str]]:
     message = client.message("tools/call", {"name": tool, "arguments": arguments or {}})
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool}

@@ -105,7 +105,7 @@ class LimitSettings(Section):
         Integer(minimum=65_536, maximum=64 * _GIB),
         default=DEFAULT_BYTES,
         doc="Memory for messages of clients and apps that have begun and not ended, of all together; "
-        "beyond it the oldest gives way",
+        "beyond it the oldest gives way; and as much again for large calls that wait or run, beyond it refused",
     )
     connections: int = key(Integer(minimum=1), default=4096, doc="HTTP connections open at once")
     in_flight_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls one source works on at once")

@@ -17,6 +17,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Source
+from trunkline.router.call_bytes import LARGE_BYTES, CallBytes
 from trunkline.router.hiding import hide_in_problem
 from trunkline.router.options import SourceOptions
 
@@ -32,7 +33,15 @@ class Gate:
     """Admits calls while the source is well and not full; holds a bounded queue while it starts or is full."""
 
     def __init__(
-        self, name: str, source: Source, health: Health, options: SourceOptions, *, max_in_flight: int, max_queue: int
+        self,
+        name: str,
+        source: Source,
+        health: Health,
+        options: SourceOptions,
+        *,
+        max_in_flight: int,
+        max_queue: int,
+        call_bytes: CallBytes,
     ) -> None:
         self.name = name
         self.source = source
@@ -43,6 +52,7 @@ class Gate:
         self.queue: deque[Call] = deque()
         self._max_in_flight = max_in_flight
         self._max_queue = max_queue
+        self._call_bytes = call_bytes
         self._open = False
         self._serving_queue = False
 
@@ -53,6 +63,11 @@ class Gate:
 
     def admit(self, call: Call) -> None:
         call.gate = self
+        if len(call.params) > LARGE_BYTES:
+            too_much = self._call_bytes.refusal(call, len(call.params))
+            if too_much is not None:
+                call.finish(Failure(too_much))
+                return
         if self._open and self.in_flight < self._max_in_flight:
             self.in_flight += 1
             call.admitted = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from trunkline.core.call import Call
+from trunkline.core.unfinished import DEFAULT_BYTES
 from trunkline.wire.jsonrpc import Members
 
 Redirect = Callable[[Call, str, Members], tuple[str, Members] | None]
@@ -23,6 +24,7 @@ class RouterOptions:
     in_flight_per_source: int
     queue_per_source: int
     cache_bytes: int = 67_108_864
+    large_call_bytes: int = DEFAULT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ class Requests:
             return entry
         candidates = self._roster.catalog.sources_that_may_have(name)
         again = partial(self.route, call, members)
-        if not self._waiting.takes(call, candidates, again, partial(_is_named, name)):
+        if not self._waiting.takes(call, members, candidates, again, partial(_is_named, name)):
             addresses = prompts.addresses_of(without_own_prefix(name))
             which = f" (which one: {', '.join(addresses)}?)" if addresses else ""
             call.finish(Failure(unknown_prompt(f"Unknown prompt: {name}{which}")))
@@ -135,7 +135,7 @@ class Requests:
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
         """No such resource, or a server that has not said yet what it offers."""
         again = partial(self.route, call, members)
-        if not self._waiting.takes(call, self._roster.catalog.sources, again, _is_never_meant):
+        if not self._waiting.takes(call, members, self._roster.catalog.sources, again, _is_never_meant):
             call.finish(Failure(unknown_resource(uri, self._waiting.silent(self._roster.servers()))))
 
     def _has_links(self, call: Call, source: str) -> bool:

@@ -17,6 +17,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.question import Question
 from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
+from trunkline.router.call_bytes import CallBytes
 from trunkline.router.catalog import Catalog
 from trunkline.router.changes import DefinitionChanges
 from trunkline.router.clients import Clients
@@ -62,6 +63,7 @@ class Roster:
         self.on_client_news: list[Callable[[str, str], None]] = []
         """Called with a source and a session whose own server of it has other tools, or is gone."""
         self.events = events
+        self.call_bytes = CallBytes(options.large_call_bytes)
         self._options = options
         self._definitions = definitions
         self._successors: dict[str, _Successor] = {}
@@ -151,6 +153,7 @@ class Roster:
             options,
             max_in_flight=self._options.in_flight_per_source,
             max_queue=self._options.queue_per_source,
+            call_bytes=self.call_bytes,
         )
 
     def _cached(self, gate: Gate) -> Snapshot | None:

@@ -53,6 +53,7 @@ class Router:
         """Told of every call before it is routed; may add to what travels on in its `meta`."""
         self.roster = Roster(options, events, definitions)
         self.roster.on_news.append(self._settle)
+        self._call_bytes = self.roster.call_bytes
         self.gates = self.roster.gates
         self.catalog = self.roster.catalog
         self.views = self.roster.views
@@ -89,6 +90,10 @@ class Router:
     @property
     def in_flight(self) -> int:
         return self.roster.in_flight + self._checkpoint.looking_at
+
+    @property
+    def large_call_bytes(self) -> int:
+        return self._call_bytes.total_bytes
 
     # -- what is there, for those who tell of it --------------------------------------------------------------------
 
@@ -274,7 +279,8 @@ class Router:
         """No such tool, or a server that has not said yet what it offers."""
         call.tool = name
         candidates = self.catalog.sources_that_may_have(name)
-        if self._waiting.takes(call, candidates, partial(self._route, call, name, members), partial(_is_named, name)):
+        again = partial(self._route, call, name, members)
+        if self._waiting.takes(call, members, candidates, again, partial(_is_named, name)):
             return
         address = split_address(without_own_prefix(name))
         if address is not None and address[0] not in self.gates:
@@ -291,6 +297,8 @@ class Router:
             call.timer.cancel()
         if self._waiting.calls:
             self._waiting.calls.pop(call, None)
+        if self._call_bytes.total_bytes:
+            self._call_bytes.release(call)
         if call.gate is not None:
             call.gate.release(call)
         if call.keeper is not None:

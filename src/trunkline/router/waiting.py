@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
-from trunkline.core.call import Call
+from trunkline.core.call import Call, Failure
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.gate import Gate
 from trunkline.router.roster import Roster
+from trunkline.wire.jsonrpc import Members
+
+_LEAST_BYTES: Final = 1024
+"""What a call holds besides its parameters."""
 
 
 class Waiting:
@@ -18,7 +23,12 @@ class Waiting:
         self.draining = False
 
     def takes(
-        self, call: Call, candidates: Iterable[str], again: Callable[[], None], means: Callable[[Gate], bool]
+        self,
+        call: Call,
+        members: Members,
+        candidates: Iterable[str],
+        again: Callable[[], None],
+        means: Callable[[Gate], bool],
     ) -> bool:
         """Whether this call is taken care of, though nobody offers what it wants.
 
@@ -29,6 +39,11 @@ class Waiting:
         silent = self.silent(candidates)
         starting = [source for source in silent if gates[source].health.state == "starting"]
         if starting and not self.draining:
+            size_bytes = _LEAST_BYTES + sum(map(len, members.values()))
+            too_much = self._roster.call_bytes.refusal(call, size_bytes)
+            if too_much is not None:
+                call.finish(Failure(too_much))
+                return True
             if call.timer is None:
                 self._deadlines.set(call, max(gates[source].options.timeout_s for source in starting))
             self.calls[call] = again

@@ -99,6 +99,9 @@ def _door(running: Running, access: Access) -> tuple[HttpDoor, Pages]:
     running.metrics.counter(
         "unfinished_given_way", "Unfinished messages that gave way to others", lambda: unfinished.given_way
     )
+    running.metrics.gauge(
+        "large_call_bytes", "Bytes held of large calls in flight", lambda: running.gateway.router.large_call_bytes
+    )
     running.metrics.gauge("calls_in_flight", "Calls in flight", lambda: running.gateway.router.in_flight)
     return door, pages
 

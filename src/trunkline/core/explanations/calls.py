@@ -22,7 +22,11 @@ CALLS: Final = {
     ),
     "TL303": Explanation(
         "The server has more to do than it gets done, and its waiting line is full. The tool did not run.",
-        ("a burst of calls to a slow server", "a server that has stopped reading its input"),
+        (
+            "a burst of calls to a slow server",
+            "a server that has stopped reading its input",
+            "large calls, of all servers together, that hold more than `limits.unfinished_bytes`",
+        ),
         (
             "call again later; `retryAfterMs` says when",
             "raise `gateway.limits.queue_per_source`, if memory allows and callers can wait",
