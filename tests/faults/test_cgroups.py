@@ -1,4 +1,4 @@
-"""Limits where the kernel enforces them: for a run of these tests in a cgroup that is delegated, which few machines give.
+"""Limits where the kernel enforces them: for a run of the tests in a cgroup that is delegated, which few machines give.
 
 systemd-run --user --scope --property=Delegate=yes .venv/bin/python -m pytest tests/faults/test_cgroups.py
 """
@@ -17,6 +17,7 @@ from tests.support.child_trees import children_of, close_pipes, marked, new_mark
 from tests.support.client import Client
 from tests.support.gateway import Gateway
 from tests.support.lasting import visiting
+from tests.support.processes import alive
 from tests.support.waiting import at_most, until, wait_until
 
 from trunkline.links.cgroups import find_delegated
@@ -137,7 +138,7 @@ async def test_what_a_killed_supervisor_left_is_gone_with_the_next_start():
         await end_of(child)
         await until(lambda: children.supervisor_pid is None, "its death is seen")
         close_pipes(child)
-        await until(lambda: not os.path.exists(f"/proc/{child.pid}"), "it is gone")
+        await until(lambda: not alive(child.pid), "it is gone")
         other = await start(children, new_mark(), "input()", processes=5)
         assert below_a_run(other.pid)
         assert set(runs()).isdisjoint(before)
