@@ -37,11 +37,8 @@ for _ in range(50):
 print(threading.active_count(), flush=True)
 input()
 """
-FILES = """
-import os, sys
-with open(sys.argv[1], "wb") as file:
-    for _ in range(200):
-        file.write(os.urandom(1 << 20))
+READS = """
+import sys
 with open(sys.argv[1], "rb") as file:
     while file.read(1 << 20):
         pass
@@ -58,6 +55,16 @@ def runs() -> list[str]:
 def cgroup_of(pid: int | str) -> str:
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     return MOUNT + next(line[3:] for line in lines if line.startswith("0::"))
+
+
+def write_uncached(path: Path, mb: int) -> Path:
+    """A file that whoever reads it gets from the disk, unless it lies in memory for good."""
+    with path.open("wb") as file:
+        file.write(os.urandom(1 << 20) * mb)
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return path
 
 
 def below_a_run(pid: int | str) -> bool:
@@ -107,11 +114,12 @@ async def test_all_of_a_tree_that_forks_without_end_is_ended():
     assert runs() == []
 
 
-async def test_threads_are_no_processes_and_what_is_read_of_files_is_no_memory(tmp_path: Path):
+async def test_threads_are_no_processes_and_what_was_read_of_files_makes_room(tmp_path: Path):
     async with children_of() as children:
         child = await start(children, new_mark(), THREADS, processes=1)
         assert await read_line(child.stdout) == b"51\n"
-        reader = await start(children, new_mark(), FILES, str(tmp_path / "large"), memory_bytes=100 * MIB)
+        large = write_uncached(tmp_path / "large", 200)
+        reader = await start(children, new_mark(), READS, str(large), memory_bytes=100 * MIB)
         assert await asyncio.wait_for(read_line(reader.stdout), at_most(60)) == b"read\n"
         await asyncio.sleep(0.6)  # for the watch to look
         assert (child.exited.done(), child.exceeded, reader.exceeded) == (False, None, None)
