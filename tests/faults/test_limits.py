@@ -42,6 +42,11 @@ def code(answer: Answer) -> str:
     return answer.error["data"]["code"]
 
 
+def is_logged(gateway: Gateway, *parts: str) -> bool:
+    """In one line. Lines are written a moment later."""
+    return any(all(part in line for part in parts) for line in gateway.log.splitlines())
+
+
 async def pid_of(client: Client, server: str) -> str:
     """Of a server that answers; empty where it does not."""
     answer = await client.call(f"{server}_eat", {"mb": 1})
@@ -57,7 +62,7 @@ async def test_a_server_that_takes_too_much_memory_is_ended_and_told_and_comes_b
         assert await until(lambda: pid_of(client, "shared"), "it is up again") != before
         told = (await client.call("server_health", {"server": "shared"})).text
         assert OVER in told, "the health says so although it is up again"
-    assert any(OVER in line and '"warning"' in line for line in gateway.log.splitlines())
+    await until(lambda: is_logged(gateway, OVER, '"warning"'), "the log has it")
 
 
 async def test_a_server_that_starts_too_many_processes_is_ended_with_all_of_them(gateway: Gateway) -> None:
@@ -67,7 +72,7 @@ async def test_a_server_that_starts_too_many_processes_is_ended_with_all_of_them
         assert "`limits.processes` is 8" in lost.error["message"]
         await until(lambda: pid_of(client, "own"), "the next call has a server again")
         await until(lambda: len(survivors(f"{MARK}-own")) <= 2, "what it had started is gone")  # for all, for this one
-    assert any(OVER in line and "own" in line for line in gateway.log.splitlines())
+    await until(lambda: is_logged(gateway, OVER, "own"), "the log has it")
 
 
 async def test_memory_that_processes_share_counts_once(gateway: Gateway) -> None:

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 _HIGHEST_OWN_FD = 256  # far above what one thread with a few pipes can reach
 
 
-def fork_child(launch: Launch, stdio: list[int], prctl: Prctl | None) -> tuple[int, int]:
-    """A new process on its way to its program, and a pipe that closes by the exec or brings the reason it failed."""
+def fork_child(launch: Launch, stdio: list[int], doors: list[int], prctl: Prctl | None) -> tuple[int, int]:
+    """A new process on its way to its program, and a pipe that closes by the exec or brings the reason it failed.
+
+    By the doors it enters the cgroup that is to bound it.
+    """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     parent = os.getpid()
@@ -34,16 +37,19 @@ def fork_child(launch: Launch, stdio: list[int], prctl: Prctl | None) -> tuple[i
         os.close(writer)
         raise
     if pid == 0:
-        _become_child(launch, stdio, writer, prctl, parent)
+        _become_child(launch, stdio, doors, writer, prctl, parent)
     os.close(writer)
     return pid, reader
 
 
-def _become_child(launch: Launch, stdio: list[int], report: int, prctl: Prctl | None, parent: int) -> NoReturn:
+def _become_child(
+    launch: Launch, stdio: list[int], doors: list[int], report: int, prctl: Prctl | None, parent: int
+) -> NoReturn:
     """The forked child's way to its own program. Nothing may escape from here: it would be a second supervisor."""
     argv, environment, cwd, _ = launch
     step = "exec"
     try:
+        _enter(doors)
         os.setsid()
         if prctl is not None:
             prctl.die_with(parent)
@@ -64,6 +70,15 @@ def _become_child(launch: Launch, stdio: list[int], report: int, prctl: Prctl | 
         os.write(report, marshal.dumps((step, number)))
     finally:
         os._exit(127)
+
+
+def _enter(doors: list[int]) -> None:
+    """Before anything else, so that all of its memory counts. The supervisor sees whether it worked."""
+    for door in doors:
+        try:
+            os.write(door, b"0")
+        except OSError:
+            continue
 
 
 def _reset_signals() -> None:

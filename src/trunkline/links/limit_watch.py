@@ -1,5 +1,7 @@
 """What a child may use together with everything it started: memory and processes, looked at again and again.
 
+Memory of one that has a cgroup is bounded there by the kernel, and all that is to be seen is that it was.
+
 Loaded by the supervisor only, so it stays with light imports.
 """
 
@@ -14,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trunkline.links.cgroups import Cgroups
     from trunkline.links.platform import Process
     from trunkline.links.trees import Descendants, Groups, Tree
 
@@ -28,11 +31,16 @@ class LimitWatch:
     """Those children whose use is bounded. `on_exceeded` hears of one that is over its bounds."""
 
     def __init__(
-        self, census: Descendants | Groups, trees: dict[int, Tree], on_exceeded: Callable[[Tree, Exceeded], None]
+        self,
+        census: Descendants | Groups,
+        cgroups: Cgroups,
+        trees: dict[int, Tree],
+        on_exceeded: Callable[[Tree, Exceeded], None],
     ) -> None:
         self.due = NEVER
         """When to look again."""
         self._census = census
+        self._cgroups = cgroups
         self._trees = trees
         self._on_exceeded = on_exceeded
         self._limits: dict[int, Limits] = {}
@@ -47,10 +55,13 @@ class LimitWatch:
         if not self._limits:
             self.due = NEVER
             return
-        members = self._census.members()
+        members = {} if all(child in self._cgroups for child in self._limits) else self._census.members()
         for child, limits in self._limits.items():
             tree = self._trees[child]
-            exceeded = _exceeded(members.get(child, ()), limits) if tree.phase == "running" else None
+            if tree.phase != "running":
+                continue
+            bounded = child in self._cgroups
+            exceeded = self._cgroups.exceeded(child) if bounded else _exceeded(members.get(child, ()), limits)
             if exceeded is not None:
                 self._on_exceeded(tree, exceeded)
         now = time.monotonic()

@@ -21,6 +21,7 @@ import time
 if __name__ == "__main__":  # started by its path, without site-packages
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from trunkline.links.cgroups import Cgroups
 from trunkline.links.control import Inbox, Outbox, close_all
 from trunkline.links.launch import fork_child
 from trunkline.links.limit_watch import LimitWatch
@@ -58,7 +59,8 @@ class Supervisor:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
         self._census = Groups(self._trees) if portable else Descendants(run, self._trees)
-        self._limits = LimitWatch(self._census, self._trees, self._end_over_limits)
+        self._cgroups = Cgroups(run, lambda why: self._tell("fault", 0, why))
+        self._limits = LimitWatch(self._census, self._cgroups, self._trees, self._end_over_limits)
         self._ended = False
 
     # --- the loop
@@ -160,15 +162,17 @@ class Supervisor:
     # --- starting
 
     def _spawn(self, child: int, launch: Launch, stdio: list[int]) -> None:
+        doors = [] if launch[3] is None else self._cgroups.make(child, launch[3])
         try:
             if len(stdio) != 3:  # the kernel drops what this process has no room for
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            leader, exec_pipe = fork_child(launch, stdio, self._prctl)
+            leader, exec_pipe = fork_child(launch, stdio, doors, self._prctl)
         except (OSError, MemoryError) as error:
+            self._cgroups.remove(child)
             self._tell("failed", child, ("fork", getattr(error, "errno", None) or errno.ENOMEM))
             return
         finally:
-            close_all(stdio)
+            close_all(stdio + doors)
         tree = Tree(child, leader, exec_pipe)
         self._trees[child] = self._leaders[leader] = tree
         self._watch(exec_pipe, lambda: self._exec_ended(tree))
@@ -190,8 +194,10 @@ class Supervisor:
         if report:
             self._trees.pop(tree.id, None)
             self._leaders.pop(tree.leader, None)
+            self._cgroups.remove(tree.id)
             self._tell("failed", tree.id, marshal.loads(report))
         else:
+            self._cgroups.keep(tree)
             self._tell("started", tree.id, tree.leader)
 
     # --- ending
@@ -215,10 +221,13 @@ class Supervisor:
         self._exec_ended(tree)
         if tree.id not in self._trees:  # it never became what it should
             return
+        exceeded = self._cgroups.exceeded(tree.id) if tree.phase == "running" else None
+        if exceeded is not None:  # the kernel was faster than the next look
+            self._tell("over", tree.id, exceeded)
         self._tell("exited", tree.id, code)
         now = time.monotonic()
-        if tree.phase == "killing":
-            self._sweep(tree, now)
+        if exceeded is not None or tree.phase == "killing":
+            self._start_killing(tree, now)
         elif self._census.signal(tree, signal.SIGTERM):
             tree.phase, tree.give_up_at, tree.due = "terminating", now + LINGER_S, now + LOOK_PAUSE_S
         else:
@@ -266,6 +275,7 @@ class Supervisor:
     def _start_killing(self, tree: Tree, now: float) -> None:
         if tree.phase != "killing":
             tree.phase, tree.give_up_at = "killing", now + self._census.kill_limit_s
+            self._cgroups.kill(tree.id)
         self._sweep(tree, now)
 
     def _sweep(self, tree: Tree, now: float) -> None:
@@ -277,6 +287,7 @@ class Supervisor:
 
     def _gone(self, tree: Tree) -> None:
         del self._trees[tree.id]
+        self._cgroups.remove(tree.id)
         self._tell("gone", tree.id, None)
 
     def end(self) -> None:
@@ -290,6 +301,7 @@ class Supervisor:
             pause_s = min(pause_s * 1.5, 0.1)
             self._census.kill_everything()
         self._census.kill_everything()  # what is left of groups whose leader was reaped
+        self._cgroups.end()
 
     # --- for a gateway that cannot do it itself any more
 

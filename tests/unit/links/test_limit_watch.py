@@ -35,7 +35,7 @@ async def test_one_that_takes_too_much_memory_is_killed_and_the_figures_are_told
         exceeded = child.exceeded
         assert exceeded is not None
         assert (exceeded.what, exceeded.allowed) == ("memory", 100 * MIB)
-        assert exceeded.used > 100 * MIB
+        assert exceeded.used >= 100 * MIB, "no more than that, where the kernel gives no more"
         close_pipes(child)
         await until(lambda: not survivors(mark), "nothing of it is left")
 
