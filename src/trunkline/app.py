@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Mapping
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
+from trunkline.config.state import gateway_key
 from trunkline.core.events import Events
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.discovery.discovery import Discovery
@@ -40,7 +41,8 @@ class Gateway:
         self.settings = settings
         self.events = events
         self.children = Children(on_fault=self._supervisor_fault)
-        self.router = Router(_router_options(gateway), events, Definitions(gateway.state_dir / "definitions"))
+        definitions = Definitions(gateway.state_dir / "definitions", gateway_key(settings.path))
+        self.router = Router(_router_options(gateway), events, definitions)
         self.discovery = Discovery(self.router, gateway)
         self.own_tools = OwnTools(self.router, self.discovery)
         self.own_tools.show(gateway.meta_tools)

@@ -1,6 +1,8 @@
 """What servers offered last time, on disk, so that a first `tools/list` need not wait for them to start.
 
-Keyed by a hash of the source's configuration: a changed command line is another server.
+Keyed by a hash of the source's configuration: a changed command line is another server, whose list is not that of the
+one before. What a source of this name said last is found all the same, however it was configured then: with a new token
+or another version it is still worth knowing what it describes otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from trunkline.wire.jsonrpc import BadMessage, members_of
 _FORMAT: Final = 2
 _MOST_FILES: Final = 1000
 """Every change of a command, an address or a token is one more; those that nobody used for longest go."""
-
+_LONGEST_KEY: Final = 64
 
 _StoredList = list[tuple[str, msgspec.Raw]]
 """Definitions by what requests name them by."""
@@ -57,8 +59,22 @@ def _plain(value: object) -> object:
 class Definitions:
     """A folder of snapshots. Losing it costs waiting time, never correctness, so no failure here is an error."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, gateway: str = "") -> None:
+        """`gateway` tells apart the sources of one name that different configuration files have."""
         self._folder = folder
+        self._gateway = gateway
+
+    def last(self, source: str) -> Snapshot | None:
+        """What the source of this name offered when it was last heard of."""
+        try:
+            key = self._last_file(source).read_text("ascii")
+        except (OSError, ValueError):
+            return None
+        return self.load(source, key) if key.isalnum() and len(key) <= _LONGEST_KEY else None
+
+    def _last_file(self, source: str) -> Path:
+        name = hashlib.sha256(repr((self._gateway, source)).encode()).hexdigest()[:32]
+        return self._folder / f"{name}.last"
 
     def load(self, source: str, key: str) -> Snapshot | None:
         try:
@@ -82,7 +98,7 @@ class Definitions:
             protocol_version=stored.protocol_version,
         )
 
-    def save(self, key: str, snapshot: Snapshot) -> bool:
+    def save(self, source: str, key: str, snapshot: Snapshot) -> bool:
         stored = _Stored(
             format=_FORMAT,
             tools=[(tool.name, msgspec.Raw(tool.definition)) for tool in snapshot.tools],
@@ -94,24 +110,30 @@ class Definitions:
             capabilities=msgspec.Raw(snapshot.capabilities),
             protocol_version=snapshot.protocol_version,
         )
-        path = self._folder / f"{key}.json"
-        scratch = self._folder / f".{key}.{os.getpid()}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            is_new = not path.exists()
-            scratch.write_bytes(msgspec.json.encode(stored))
-            scratch.chmod(0o600)
-            scratch.replace(path)
-            if is_new:
-                self._make_room()
+            self._write(self._folder / f"{key}.json", msgspec.json.encode(stored))
+            self._write(self._last_file(source), key.encode())
         except OSError:
-            with contextlib.suppress(OSError):
-                scratch.unlink(missing_ok=True)
             return False
         return True
 
-    def _make_room(self) -> None:
-        files = list(self._folder.glob("*.json"))
+    def _write(self, path: Path, content: bytes) -> None:
+        scratch = self._folder / f".{path.name}.{os.getpid()}"
+        is_new = not path.exists()
+        try:
+            scratch.write_bytes(content)
+            scratch.chmod(0o600)
+            scratch.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise
+        if is_new:
+            self._make_room(path.suffix)
+
+    def _make_room(self, suffix: str) -> None:
+        files = list(self._folder.glob(f"*{suffix}"))
         if len(files) > _MOST_FILES:
             files.sort(key=lambda file: file.stat().st_mtime_ns)
             for file in files[: len(files) - _MOST_FILES * 9 // 10]:

@@ -37,13 +37,15 @@ _WELL: Final = ("ready", "degraded")
 
 
 class _Successor:
-    __slots__ = ("before", "gate", "snapshot", "timer")
+    __slots__ = ("before", "gate", "last", "snapshot", "timer")
 
-    def __init__(self, gate: Gate, timer: asyncio.TimerHandle, before: Snapshot | None) -> None:
+    def __init__(self, gate: Gate, timer: asyncio.TimerHandle, before: Snapshot | None, last: Snapshot | None) -> None:
         self.gate = gate
         self.timer = timer
         self.before = before
         """What such a one offered when it last ran."""
+        self.last = last
+        """What the one of this name said last."""
         self.snapshot: Snapshot | None = None
 
 
@@ -68,6 +70,8 @@ class Roster:
         self._definitions = definitions
         self._successors: dict[str, _Successor] = {}
         self._retired: set[Gate] = set()
+        self._not_last: set[Gate] = set()
+        """Those of which another configuration was heard last: what they say is worth a look, known as it may be."""
         self._hide_timers: dict[str, asyncio.TimerHandle] = {}
         self._order: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
@@ -81,7 +85,7 @@ class Roster:
         gate = self.gates[name] = self._gate(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(gate)
-        self.changes.begin(name, cached)
+        self.changes.begin(name, self._last_seen(gate, cached))
         if cached is not None:
             self.catalog.replace(name, cached)
         return self.sink_of(gate)
@@ -102,7 +106,8 @@ class Roster:
         gate = self._gate(name, source, options)
         self._drop_successor(name)
         timer = self._loop.call_later(SWAP_S, self._swap, name)
-        self._successors[name] = _Successor(gate, timer, self._cached(gate))
+        cached = self._cached(gate)
+        self._successors[name] = _Successor(gate, timer, cached, self._last_seen(gate, cached))
         if self.gates[name].health.state not in _WELL or gate.health.state != "starting":
             self._swap(name)
         return self.sink_of(gate)
@@ -162,6 +167,16 @@ class Roster:
         cached = self._definitions.load(gate.name, options.fingerprint) if known else None
         return None if cached is None else revealed(cached)
 
+    def _last_seen(self, gate: Gate, cached: Snapshot | None) -> Snapshot | None:
+        """What a source of this name said last, also when it was configured otherwise."""
+        if not gate.options.fingerprint:
+            return cached
+        last = self._definitions.last(gate.name)
+        last = None if last is None else revealed(last)
+        if last != cached:
+            self._not_last.add(gate)
+        return last or cached
+
     def _swap(self, name: str) -> None:
         successor = self._successors.pop(name)
         successor.timer.cancel()
@@ -172,7 +187,7 @@ class Roster:
         self.catalog.hide(name, False)
         self.catalog.replace(name, successor.snapshot or successor.before)
         if gate.options.fingerprint != old.options.fingerprint:
-            self.changes.begin(name, successor.before)
+            self.changes.begin(name, successor.last)
         if successor.snapshot is not None:
             self.changes.published(name, successor.snapshot)
         if self.views.drop_source(name):
@@ -192,6 +207,7 @@ class Roster:
     def _retire(self, gate: Gate) -> Iterable[Call]:
         """The calls that waited at this gate; those in flight end where they are."""
         self._retired.add(gate)
+        self._not_last.discard(gate)
         waiting = gate.retire()
         self.guests.host_left(gate)
         for subscriber in self.on_left:
@@ -217,7 +233,8 @@ class Roster:
                 successor.snapshot = snapshot
                 self._save(gate, snapshot)
             return
-        changed = snapshot != self.catalog.snapshot(name)
+        changed = snapshot != self.catalog.snapshot(name) or gate in self._not_last
+        self._not_last.discard(gate)
         self.catalog.replace(name, snapshot)
         if changed:
             self._save(gate, snapshot)
@@ -226,7 +243,7 @@ class Roster:
         self._news()
 
     def _save(self, gate: Gate, snapshot: Snapshot) -> None:
-        if gate.options.fingerprint and not self._definitions.save(gate.options.fingerprint, snapshot):
+        if gate.options.fingerprint and not self._definitions.save(gate.name, gate.options.fingerprint, snapshot):
             message = "definitions could not be written to `state_dir`"
             self.events.note("warning", "cache", message, source=gate.name)
         if self.guests.is_guest(gate):

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.router.fakes import Desk, item
+from tests.unit.router.fakes import Desk, FakeSource, item
 from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.events import Note
+from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.changes import EVERY_S
+from trunkline.router.definitions import Definitions
 from trunkline.router.status import server_statuses, status_json
 
 
@@ -186,13 +189,35 @@ async def test_prompts_resources_and_instructions_are_compared_too_and_late_list
         assert label in message
 
 
-async def test_another_command_line_is_another_server(tmp_path: Path) -> None:
+async def test_a_new_token_or_version_hides_no_change_and_its_list_is_not_the_old_one(tmp_path: Path) -> None:
+    town_at(tmp_path).say(add="Adds")
+    other = Town(tmp_path)
+    other.add("s", fingerprint="another", state=None)
+    assert other.router.catalog.find("s_add") is None, "it may offer something else altogether"
+    other.say(add="Subtracts")
+    assert other.told == [CHANGED]
+    back = town_at(tmp_path)
+    back.say(add="Adds")
+    assert back.told == [CHANGED], "compared with what was said last, not with what this very command said before"
+
+
+async def test_a_change_behind_a_reload_with_a_new_token_is_told(tmp_path: Path) -> None:
     town = town_at(tmp_path)
     town.say(add="Adds")
-    other = Town(tmp_path)
-    other.add("s", fingerprint="another")
-    other.say(add="Subtracts")
-    assert other.told == []
+    options = replace(town.router.gates["s"].options, fingerprint="another")
+    sink = town.router.roster.replace("s", FakeSource(), options)
+    sink.publish(described(add="Subtracts"))
+    sink.health(Health(state="ready"))
+    assert town.told == [CHANGED]
+    town.router.roster.close()
+
+
+async def test_sources_of_one_name_in_two_configuration_files_are_two(tmp_path: Path) -> None:
+    one, other = Definitions(tmp_path, "one"), Definitions(tmp_path, "other")
+    one.save("s", "key", described(add="Adds"))
+    assert one.last("s") is not None
+    assert one.last("t") is None
+    assert other.last("s") is None
 
 
 def test_a_server_that_changes_all_the_time_is_told_of_now_and_then(

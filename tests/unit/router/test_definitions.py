@@ -27,13 +27,13 @@ SNAPSHOT = Snapshot(
 
 def test_what_was_saved_comes_back_byte_for_byte(tmp_path: Path) -> None:
     definitions = Definitions(tmp_path / "deep" / "folder")
-    assert definitions.save("key", SNAPSHOT)
+    assert definitions.save("s", "key", SNAPSHOT)
     assert definitions.load("s", "key") == SNAPSHOT
 
 
 def test_tools_come_back_under_the_name_the_source_has_now(tmp_path: Path) -> None:
     definitions = Definitions(tmp_path)
-    definitions.save("key", SNAPSHOT)
+    definitions.save("s", "key", SNAPSHOT)
     loaded = definitions.load("renamed", "key")
     assert loaded is not None
     assert {tool.source for tool in loaded.tools} == {"renamed"}
@@ -41,17 +41,17 @@ def test_tools_come_back_under_the_name_the_source_has_now(tmp_path: Path) -> No
 
 def test_a_later_snapshot_replaces_the_earlier_and_leaves_no_scratch_file(tmp_path: Path) -> None:
     definitions = Definitions(tmp_path)
-    definitions.save("key", SNAPSHOT)
+    definitions.save("s", "key", SNAPSHOT)
     later = replace(SNAPSHOT, tools=())
-    assert definitions.save("key", later)
+    assert definitions.save("s", "key", later)
     assert definitions.load("s", "key") == later
-    assert os.listdir(tmp_path) == ["key.json"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".last"]
 
 
 @pytest.mark.law
 def test_only_the_user_may_read_what_is_kept(tmp_path: Path) -> None:
     definitions = Definitions(tmp_path / "d")
-    definitions.save("key", SNAPSHOT)
+    definitions.save("s", "key", SNAPSHOT)
     assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "d" / "key.json").stat().st_mode) == 0o600
 
@@ -104,7 +104,7 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> No
 
 def test_a_folder_that_cannot_be_written_is_reported_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert Definitions(tmp_path / "file").save("key", SNAPSHOT) is False
+    assert Definitions(tmp_path / "file").save("s", "key", SNAPSHOT) is False
     assert Definitions(tmp_path / "file").load("s", "key") is None
 
 
@@ -152,11 +152,14 @@ def test_what_nobody_used_for_longest_makes_room(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("trunkline.router.definitions._MOST_FILES", 10)
     definitions = Definitions(tmp_path)
     for number in range(10):
-        definitions.save(f"key{number}", SNAPSHOT)
+        definitions.save("s", f"key{number}", SNAPSHOT)
         os.utime(tmp_path / f"key{number}.json", (number, number))
     assert definitions.load("s", "key0") is not None
-    definitions.save("key5", SNAPSHOT)
-    assert len(list(tmp_path.iterdir())) == 10, "one that is there already takes no room"
-    definitions.save("new", SNAPSHOT)
-    left = {path.stem for path in tmp_path.iterdir()}
+    definitions.save("s", "key5", SNAPSHOT)
+    assert len(list(tmp_path.glob("*.json"))) == 10, "one that is there already takes no room"
+    definitions.save("s", "new", SNAPSHOT)
+    left = {path.stem for path in tmp_path.glob("*.json")}
     assert left == {"key0", "key3", "key4", "key5", "key6", "key7", "key8", "key9", "new"}
+    for number in range(20):
+        definitions.save(f"s{number}", "new", SNAPSHOT)
+    assert len(list(tmp_path.glob("*.last"))) <= 10

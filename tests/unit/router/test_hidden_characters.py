@@ -107,7 +107,7 @@ async def test_what_one_clients_own_server_says_is_revealed_too(tmp_path: Path) 
 async def test_what_an_older_version_kept_on_disk_is_revealed_as_well(tmp_path: Path) -> None:
     first = Desk(tmp_path)
     snapshot = Snapshot(tools=(Tool("s", "a", definition("a", title=POISON)),))
-    assert first.router.roster._definitions.save("s", snapshot)
+    assert first.router.roster._definitions.save("s", "s", snapshot)
     desk = Desk(tmp_path)
     desk.add("s", state=None)
     assert "<U+E006F>" in desk.router.catalog.listing.decode()
