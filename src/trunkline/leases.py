@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from trunkline.config.sources import SourceSection
+from trunkline.links.overdue import Deadline
 
 
 class Leases:
     def __init__(self, on_ended: Callable[[str], None]) -> None:
         self._on_ended = on_ended
         self._sections: dict[str, SourceSection] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._loop = asyncio.get_running_loop()
+        self._timers: dict[str, Deadline] = {}
 
     @property
     def sections(self) -> Mapping[str, SourceSection]:
@@ -24,7 +24,7 @@ class Leases:
         is_new = name not in self._sections
         self._cancel(name)
         self._sections[name] = section
-        self._timers[name] = self._loop.call_later(lease_s, self._ended, name)
+        self._timers[name] = Deadline(lease_s, partial(self._ended, name))
         return is_new
 
     def release(self, name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from trunkline.links.children import Child, Children
 from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.links.overdue import first_of
 from trunkline.links.pipes import PipeFeeding, PipeReading
 from trunkline.links.run_folder import RunFolder
 
@@ -52,7 +53,7 @@ async def _ask(
     PipeFeeding(child.stdin, b"")
     reading = (PipeReading(child.stdout, output.add), PipeReading(child.stderr, errors.add))
     try:
-        await asyncio.wait([child.exited], timeout=timeout_s)
+        await first_of([child.exited], timeout_s)
         status = child.exited.result() if child.exited.done() and not child.lost else None
         await _see_off(child)
     finally:

@@ -3,7 +3,6 @@ which our tools were not asked for."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayE
 from trunkline.links.child_output import exit_reason, harmless, stderr_hint
 from trunkline.links.children import Children
 from trunkline.links.environment import child_environment
+from trunkline.links.overdue import first_of
 from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0
@@ -146,7 +146,7 @@ class AgentRunner:
         answers: dict[str, str] = {}
         for name, arguments in wants.answers.items():
             argv = [installed.program, *arguments]
-            limit_s = min(_ANSWER_S, max(0.0, deadline - monotonic()))
+            limit_s = min(_ANSWER_S, deadline - monotonic())
             printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
             if printed.status == 0:
                 answers[name] = printed.stdout
@@ -183,11 +183,7 @@ class AgentRunner:
         deadline = started_at + job.timeout_s
         listing = deadline if witness is None else min(deadline, monotonic() + self._listing_s)
         for until in (listing, deadline):
-            await asyncio.wait(
-                [process.exited, hearing.stopped],
-                timeout=max(0.0, until - monotonic()),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await first_of([process.exited, hearing.stopped], until - monotonic())
             if hearing.stopped.done():
                 return hearing.why_stopped()
             if process.exited.done():

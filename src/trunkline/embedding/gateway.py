@@ -18,6 +18,7 @@ from trunkline.embedding.progress import Progress
 from trunkline.embedding.results import CallResult, Tool
 from trunkline.embedding.running import Running
 from trunkline.embedding.settings import Config
+from trunkline.links.overdue import Within
 from trunkline.router.status import ServerStatus, server_statuses
 
 _FOUND: Final = 8
@@ -75,7 +76,7 @@ class Gateway:
         running = self._now()
         check_timeout(timeout)
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None) if timeout is None else Within(timeout):
                 await running.settled()
         return server_statuses(running.router)
 

@@ -16,6 +16,7 @@ from trunkline.discovery.finder import Found
 from trunkline.embedding.logs import StandardLog
 from trunkline.embedding.results import Tool, tool_of
 from trunkline.embedding.settings import Config, read_config
+from trunkline.links.overdue import Within
 from trunkline.router.catalog import Catalog
 from trunkline.telemetry.redact import Redactor
 
@@ -103,7 +104,7 @@ class Running:
         found: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._searches.add(found)
         try:
-            async with asyncio.timeout(_SEARCH_S):
+            async with Within(_SEARCH_S):
                 find = self._gateway.discovery.find
                 find(caller, query, [], lambda hits: None if found.done() else found.set_result(hits))
                 return [tool_of(entry) for entry in (await found).entries[: max(limit, 0)]]

@@ -11,6 +11,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -19,6 +20,7 @@ from typing import Final, Literal
 from trunkline.links.children import Child, Children
 from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
 from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.links.overdue import Within
 from trunkline.links.pipes import PipeReading
 from trunkline.links.platform import sees_all_processes, signal_group
 from trunkline.links.start_problem import LostWhileStarting
@@ -120,14 +122,15 @@ class Commands:
 
     async def _wait(self, child: Child, deadline: float, on_look: Callable[[], object]) -> How:
         crowd = Crowd(self._process_limit, lambda: self._has_too_many(child))
-        while not child.exited.done():
-            left_s = deadline - monotonic()
-            if left_s <= 0:
-                return "timed_out"
-            await asyncio.wait([child.exited], timeout=min(left_s, _LOOK_S))
-            if crowd.too_large():
-                return "too_many_processes"
-            on_look()
+        with suppress(TimeoutError):
+            async with Within(deadline - monotonic()):
+                while not child.exited.done():
+                    await asyncio.wait([child.exited], timeout=_LOOK_S)
+                    if crowd.too_large():
+                        return "too_many_processes"
+                    on_look()
+        if not child.exited.done():
+            return "timed_out"
         return "lost" if child.lost else "exited"
 
     def _has_too_many(self, child: Child) -> bool:

@@ -7,9 +7,10 @@ before it has looked at a single descriptor. The answer that a deadline waits fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 LATE_S: Final = 0.1
 """A timer that is later than this was not late for want of a moment: the loop did not run."""
@@ -18,7 +19,10 @@ READ_FIRST_S: Final = 1.0
 
 
 class Deadline:
-    """Calls `strike` after so many seconds, unless it is cancelled. Late it waits a moment longer, once."""
+    """Calls `strike` after so many seconds, unless it is cancelled. Late it waits a moment longer, once.
+
+    Less than no seconds is how long ago it was due.
+    """
 
     __slots__ = ("_due", "_loop", "_strike", "_timer")
 
@@ -26,16 +30,23 @@ class Deadline:
         self._loop = asyncio.get_running_loop()
         self._strike = strike
         self._due = self._loop.time() + seconds
-        self._timer = self._loop.call_at(self._due, self._look)
+        self._timer: asyncio.TimerHandle | None = self._loop.call_at(self._due, self._look)
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        self._strike = _nothing  # it may lead to whoever holds this
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
         if self._loop.time() - self._due > LATE_S:
-            self._timer = self._loop.call_later(READ_FIRST_S, self._strike)
+            self._timer = self._loop.call_later(READ_FIRST_S, self._end)
         else:
-            self._strike()
+            self._end()
+
+    def _end(self) -> None:
+        self._timer = None  # it leads back here
+        self._strike()
 
 
 class Within:
@@ -57,8 +68,21 @@ class Within:
     ) -> bool | None:
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None  # it leads back here
         return await self._timeout.__aexit__(kind, error, trace)
+
+    def expired(self) -> bool:
+        return self._timeout.expired()
 
     def _strike(self) -> None:
         self._timeout.reschedule(asyncio.get_running_loop().time())
+
+
+async def first_of(awaited: Iterable[asyncio.Future[Any]], seconds: float) -> None:
+    """Until one of them is done, or until such a deadline."""
+    with suppress(TimeoutError):
+        async with Within(seconds):
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _nothing() -> None:
+    """What a deadline does that was cancelled."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from trunkline.core.call import Call, Failure, Json
@@ -17,6 +18,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.question import Question
 from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
+from trunkline.links.overdue import Deadline
 from trunkline.router.call_bytes import CallBytes
 from trunkline.router.catalog import Catalog
 from trunkline.router.changes import DefinitionChanges
@@ -72,7 +74,7 @@ class Roster:
         self._retired: set[Gate] = set()
         self._not_last: set[Gate] = set()
         """Those of which another configuration was heard last: what they say is worth a look, known as it may be."""
-        self._hide_timers: dict[str, asyncio.TimerHandle] = {}
+        self._hide_timers: dict[str, Deadline] = {}
         self._order: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
         self.guests = Guests(self)
@@ -289,7 +291,7 @@ class Roster:
         elif not gate.options.grace_s:
             self.catalog.hide(name, True)
         elif name not in self._hide_timers:
-            self._hide_timers[name] = self._loop.call_later(gate.options.grace_s, self.catalog.hide, name, True)
+            self._hide_timers[name] = Deadline(gate.options.grace_s, partial(self.catalog.hide, name, True))
 
     def _cancel_hiding(self, name: str) -> None:
         timer = self._hide_timers.pop(name, None)

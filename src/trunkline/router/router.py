@@ -17,6 +17,7 @@ from trunkline.core.events import Events
 from trunkline.core.names import names_source, split_address, without_own_prefix
 from trunkline.core.question import Question
 from trunkline.core.tool import ListName
+from trunkline.links.overdue import Deadline
 from trunkline.router.answers import Answers
 from trunkline.router.catalog import Entry
 from trunkline.router.checkpoint import Checkpoint
@@ -120,7 +121,7 @@ class Router:
             then()
             return
         if not self._list_waiters:
-            self._loop.call_later(wait_s, self._release_list_waiters)
+            Deadline(wait_s, self._release_list_waiters)
         self._list_waiters.append(then)
 
     def _unheard(self) -> bool:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from trunkline.core.call import Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INVALID_PARAMS, SOURCE_DOWN, UNKNOWN_METHOD, UNKNOWN_RESOURCE, Problem
 from trunkline.core.watch import Watch
+from trunkline.links.overdue import Deadline
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
 from trunkline.router.requests import unknown_resource
@@ -42,7 +44,7 @@ class ResourceWatch:
         self.closed = False
         self.gate: Gate | None = None
         self.place: Place | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Deadline | asyncio.TimerHandle | None = None
         self._on_updated = on_updated
         self._on_settled = on_settled
         self._on_closed = on_closed
@@ -161,7 +163,7 @@ class Watches:
             return False
         if watch.timer is None:
             wait_s = max(gate.options.timeout_s for gate in starting)
-            watch.timer = self._loop.call_later(wait_s, self._waited_enough, watch)
+            watch.timer = Deadline(wait_s, partial(self._waited_enough, watch))
         self._unresolved[watch] = None
         return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from time import monotonic
 from trunkline.agents.plan import Mode
 from trunkline.core.call import Caller
 from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
+from trunkline.links.overdue import Within
 from trunkline.telemetry.span import Span
 from trunkline.workflow.document import AgentState
 
@@ -42,12 +42,13 @@ class AgentTask:
 
     @property
     def left_s(self) -> float:
-        return max(0.0, self.began_at + self.state.timeout_s - monotonic())
+        """Less than nothing once it is over."""
+        return self.began_at + self.state.timeout_s - monotonic()
 
     @asynccontextmanager
     async def in_time(self) -> AsyncGenerator[None, None]:
         """What is done here ends with the time of the step. Raises GatewayError then."""
-        limit = asyncio.timeout(self.left_s)
+        limit = Within(self.left_s)
         try:
             async with limit:
                 yield

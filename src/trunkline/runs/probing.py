@@ -15,6 +15,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.links.overdue import Within
 from trunkline.links.private_folder import PrivateFolder
 
 START_S: Final = 20.0
@@ -81,7 +82,7 @@ async def _heard(
     events.health.append(changed)
     gateway.start()
     with suppress(TimeoutError):
-        async with asyncio.timeout(limit_s):
+        async with Within(limit_s):
             await all_heard.wait()
     return heard
 

@@ -22,6 +22,7 @@ from trunkline.core.errors import (
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.discovery.answers import offered
+from trunkline.links.overdue import Within
 from trunkline.router.gate import Gate
 from trunkline.runs.step_settings import StepSettings
 
@@ -60,7 +61,7 @@ class StepGateway:
         self._events.health.append(self._health_changed)
         self._gateway.start()
         try:
-            async with asyncio.timeout(self._longest_start_s() if patience_s is None else patience_s):
+            async with Within(self._longest_start_s() if patience_s is None else patience_s):
                 await self._settled()
         except TimeoutError:
             pass  # whatever still starts is said to be missing below

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.child_trees import MARK, children_of, new_mark, survivors
-from tests.support.waiting import START_WAIT_S, until
+from tests.support.stopping import StoppingLoop, running
+from tests.support.waiting import START_WAIT_S, at_most, until
+from tests.unit.links.scripted_server import run_on
 
 from trunkline.agents.asking import Printed, ask_program
 from trunkline.links.children import Children
@@ -63,3 +65,20 @@ async def test_one_that_nobody_waits_for_any_more_is_ended(tmp_path: Path) -> No
         with pytest.raises(asyncio.CancelledError):
             await asking
         await until(lambda: survivors(mark) == [], "it is gone")
+
+
+def test_one_that_ended_while_we_were_stopped_was_in_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        timeout_s = at_most(2)
+        begun, ended = tmp_path / "begun", tmp_path / "ended"
+        async with children_of() as children:
+            argv = ["/bin/sh", "-c", f"touch {begun}; sleep 0.2; echo 1.2.3; touch {ended}"]
+            env = {"PATH": os.environ["PATH"]}
+            asking = asyncio.ensure_future(ask_program(children, argv, env=env, cwd="/", timeout_s=timeout_s))
+            await until(begun.exists, "it runs")
+            running().stop_for(timeout_s + 0.5)
+            printed = await asking
+        assert printed == Printed(status=0, stdout="1.2.3\n", stderr="")
+        assert ended.exists()
+
+    run_on(StoppingLoop, main())

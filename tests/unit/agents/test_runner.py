@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from tests.support.child_trees import MARK, new_mark, survivors
+from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
+from tests.unit.links.scripted_server import run_on
 
 from trunkline.agents.plan import Wants
 from trunkline.agents.runner import AgentResult, AgentRunner, Job
@@ -47,6 +49,7 @@ class Stage:
     mark: str
     said: list[Said] = field(default_factory=list[Said])
     on_said: Callable[[Said], None] | None = None
+    witness: Witness | None = None
 
     def heard(self, said: Said) -> None:
         self.said.append(said)
@@ -54,7 +57,7 @@ class Stage:
             self.on_said(said)
 
     async def run(self, agent: FakeAgent, *, listed: bool | None = True, **keys: Any) -> AgentResult:
-        witness = None if listed is None else Witness(listed)
+        witness = None if listed is None else self.witness or Witness(listed)
         given = {"mode": "intercept", "prompt": "Do it", "model": "", "server": None, "timeout_s": at_most(30)}
         job = Job(project=self.folder / "project", run=self.folder / "run", **(given | keys))
         return await self.runner.run(agent, PYTHON, job, witness, self.heard)
@@ -239,6 +242,40 @@ async def test_a_timeout_ends_it_and_everything_it_started(tmp_path: Path) -> No
         assert result.problem.code is STEP_TIMEOUT, name
 
     await asyncio.gather(*map(run, STUBBORN))
+
+
+def test_an_agent_that_asked_for_its_tools_while_we_were_stopped_was_in_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        listing_s = at_most(2)
+        witness, gate = Witness(listed=False), tmp_path / "gate"
+        asked, asks = os.pipe()
+
+        def listed() -> None:
+            os.read(asked, 1)
+            witness.listed = True
+            gate.touch()
+
+        def stop(said: Said) -> None:
+            if said == Spoke("up"):
+                os.write(asks, b"!")
+                running().stop_for(listing_s + 0.5)
+
+        script = PRINT + (
+            f"out(say='up')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nout(answer='Done.')"
+        )
+        running().add_reader(asked, listed)
+        try:
+            async with stage_in(tmp_path, listing_s=listing_s) as stage:
+                stage.on_said = stop
+                stage.witness = witness
+                result = await stage.run(FakeAgent(script))
+        finally:
+            running().remove_reader(asked)
+            os.close(asked)
+            os.close(asks)
+        assert (result.output, result.problem) == ("Done.", None)
+
+    run_on(StoppingLoop, main())
 
 
 @pytest.mark.slow

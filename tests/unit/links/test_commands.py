@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.child_trees import marked, new_mark, survivors
 from tests.support.processes import descendants, open_files
-from tests.support.waiting import at_most, until
+from tests.support.waiting import at_most, until, wait_until
 from tests.unit.links.scripted_server import both_loops, run_on
 
 from trunkline.core.errors import DRAINING, GatewayError
@@ -110,6 +111,27 @@ async def test_what_is_looked_at_while_it_runs_is_its_output_so_far() -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+async def test_one_that_ended_while_nobody_looked_has_not_timed_out(tmp_path: Path) -> None:
+    """As where the gateway is stopped: its end lies in the pipe when its deadline is seen to be over."""
+    timeout_s = at_most(2)
+    begun, gate, ended = (tmp_path / name for name in ("begun", "gate", "ended"))
+    stopped: list[bool] = []
+
+    def stop(_: object) -> None:
+        if not stopped and begun.exists():
+            stopped.append(True)
+            gate.touch()
+            wait_until(ended.exists, "it ends")
+            time.sleep(timeout_s + 0.5)
+
+    async with commands_of() as commands:
+        script = f"touch {begun}; until [ -e {gate} ]; do sleep 0.02; done; touch {ended}; echo done"
+        command = shell(script, timeout_s=timeout_s)
+        result = await commands.run(command, stop)
+    assert stopped
+    assert (result.how, result.code, words(result)) == ("exited", 0, "done\n")
 
 
 # -- floods ------------------------------------------------------------------------------------------------------------

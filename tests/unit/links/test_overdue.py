@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
-from tests.support.waiting import at_most, until
+from tests.support.waiting import START_WAIT_S, at_most, until
 from tests.unit.links.scripted_server import both_loops, run_on
 
-from trunkline.links.overdue import LATE_S, Deadline, Within
+from trunkline.links.overdue import LATE_S, Deadline, Within, first_of
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 SOON_S = 0.05
@@ -73,3 +74,53 @@ async def test_what_goes_wrong_within_passes_through() -> None:
     async with Within(SOON_S):
         pass
     await asyncio.sleep(2 * SOON_S)
+
+
+@both_loops
+def test_what_is_waited_for_ends_the_wait_before_a_late_deadline_does(loop_factory: Loop) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reader, writer = os.pipe()
+        read: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(reader, lambda: read.done() or read.set_result(None))
+        try:
+            os.write(writer, b"in time")
+            loop.call_soon(held_up)
+            await first_of([loop.create_future(), read], SOON_S)
+            assert read.done()
+        finally:
+            loop.remove_reader(reader)
+            os.close(reader)
+            os.close(writer)
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+def test_one_that_was_due_long_ago_has_that_moment_too(loop_factory: Loop) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        soon: asyncio.Future[None] = loop.create_future()
+        loop.call_later(SOON_S, soon.set_result, None)
+        await first_of([soon], -START_WAIT_S)
+        assert soon.done()
+        never: asyncio.Future[None] = loop.create_future()
+        await first_of([never], 0)
+        assert not never.done()
+
+    run_on(loop_factory, main())
+
+
+async def test_whose_deadline_was_cancelled_is_freed_at_once() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.deadline = Deadline(START_WAIT_S, self.strike)
+
+        def strike(self) -> None: ...
+
+    owner = Owner()
+    freed = weakref.ref(owner)
+    owner.deadline.cancel()
+    owner.deadline.cancel()
+    del owner
+    assert freed() is None

@@ -29,6 +29,7 @@ from trunkline.agents.said import Retried, Said
 from trunkline.config.secret_values import secrets_in
 from trunkline.links.child_output import beginning, harmless
 from trunkline.links.http_client import HttpPool
+from trunkline.links.overdue import Within
 from trunkline.telemetry.redact import Redactor
 
 _KEPT_BYTES: Final = 16 * 1024
@@ -101,7 +102,7 @@ class Asking:
         """Of what a server says instead of a turn, the beginning is enough; the status alone, if need be."""
         body = b""
         try:
-            async with asyncio.timeout(_REFUSAL_S):
+            async with Within(_REFUSAL_S):
                 while len(body) < _KEPT_BYTES and (piece := await incoming.piece(_REFUSAL_S)):
                     body += piece
         except (Lost, TimeoutError):
@@ -142,7 +143,7 @@ class Asking:
             reader.end()
             return
         try:
-            async with asyncio.timeout(_GOODBYE_S):
+            async with Within(_GOODBYE_S):
                 while await incoming.piece(_GOODBYE_S):
                     pass
         except (Lost, TimeoutError):

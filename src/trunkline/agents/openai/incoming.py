@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from trunkline.links.http_client import Exchange
+from trunkline.links.overdue import Within
 
 
 class Lost(Exception):
@@ -33,7 +34,7 @@ class Incoming(Exchange):
 
     async def head(self, timeout_s: float) -> int:
         """The status, once it is there. Raises Lost and TimeoutError."""
-        async with asyncio.timeout(timeout_s):
+        async with Within(timeout_s):
             while not self.status:
                 self._raise_fault()
                 await self._news()
@@ -41,7 +42,7 @@ class Incoming(Exchange):
 
     async def piece(self, timeout_s: float) -> bytes:
         """What came next; nothing at the end. Raises Lost and TimeoutError."""
-        async with asyncio.timeout(timeout_s):
+        async with Within(timeout_s):
             while not self._pieces:
                 if self._ended:
                     return b""

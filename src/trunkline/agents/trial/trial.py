@@ -12,6 +12,7 @@ from trunkline.agents.runner import AgentResult, AgentRunner, Job
 from trunkline.agents.said import Said
 from trunkline.agents.trial.model import TrialModel
 from trunkline.core.errors import GatewayError
+from trunkline.links.overdue import first_of
 
 _TRIAL_S: Final = 60.0
 _PROMPT: Final = "Say hello."
@@ -36,7 +37,7 @@ async def try_out(runner: AgentRunner, provider: Provider, installed: Installed,
     trial = replace(job, prompt=_PROMPT, timeout_s=_TRIAL_S, model_url=model.url)
     run = asyncio.get_running_loop().create_task(runner.run(provider, installed, trial, None, _nobody))
     try:
-        await asyncio.wait([run, model.offered], timeout=_TRIAL_S, return_when=asyncio.FIRST_COMPLETED)
+        await first_of([run, model.offered], _TRIAL_S)
         if model.offered.done():
             return _judged(provider, model.offered.result())
         return Tried(why=_why_not(run))

@@ -11,6 +11,7 @@ from trunkline.core.call import Json, Outcome, RemoteError
 from trunkline.core.errors import UNKNOWN_METHOD, UNSUPPORTED_VERSION, Problem
 from trunkline.links.http_client import Exchange, HttpPool
 from trunkline.links.mcp.http_lane import HttpLane
+from trunkline.links.overdue import Within
 from trunkline.wire.http1 import request_head
 
 _PART_OF_A_HANDSHAKE: Final = (UNSUPPORTED_VERSION, UNKNOWN_METHOD)
@@ -40,7 +41,7 @@ async def fetch(pool: HttpPool, path: str, headers: list[tuple[bytes, bytes]], t
     page = _Page(request_head(b"GET", path.encode(), head))
     pool.send(page)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with Within(timeout_s):
             return await page.answered
     except TimeoutError:
         raise NotFetched(f"no answer within {timeout_s:g} seconds") from None

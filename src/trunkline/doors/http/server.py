@@ -19,6 +19,7 @@ from trunkline.doors.http.rest import Visit, problem_document
 from trunkline.doors.http.route_table import RouteTable
 from trunkline.doors.http.routes import MCP, Handlers
 from trunkline.doors.http.sessions import Sessions
+from trunkline.links.overdue import Deadline
 from trunkline.links.unix_socket import UnixSocket
 from trunkline.wire.http1 import HttpLimits, HttpRequest
 from trunkline.wire.jsonrpc import encode
@@ -72,9 +73,7 @@ class HttpDoor:
         self._server: asyncio.Server | None = None
         self._unix_server: asyncio.Server | None = None
         self._unix_socket: UnixSocket | None = None
-        self._ticking: asyncio.TimerHandle | None = None
-        self._due = 0.0
-        self._was_late = False
+        self._ticking: Deadline | None = None
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -97,7 +96,6 @@ class HttpDoor:
             raise GatewayError(problem) from None
         if options.socket is not None:
             await self._listen_on_socket(options.socket)
-        self._due = self._loop.time()
         self._tick()
         address = self._server.sockets[0].getsockname()
         return options.host, address[1]
@@ -229,12 +227,8 @@ class HttpDoor:
 
     def _tick(self) -> None:
         """The only clock of all connections and sessions: whatever happens to one of them, it goes on."""
+        self._ticking = Deadline(_TICK_S, self._tick)
         now = self._loop.time()
-        late, self._due = now - self._due > _TICK_S, now + _TICK_S
-        self._ticking = self._loop.call_later(_TICK_S, self._tick)
-        self._was_late, was_late = late, self._was_late
-        if late and not was_late:
-            return  # we were stopped: what clients sent meanwhile is read first
         for connection in list(self._connections):
             try:
                 connection.tick(now)

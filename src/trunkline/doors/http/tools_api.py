@@ -6,7 +6,6 @@ A caller has no session here: what it is given is its principal's, or that of th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -22,6 +21,7 @@ from trunkline.doors.http.rest import Visit
 from trunkline.doors.http.tool_requests import in_body, in_query, refusing
 from trunkline.doors.http.trace import trace_in
 from trunkline.doors.mcp.client_calls import ClientCalls
+from trunkline.links.overdue import Deadline
 from trunkline.router.router import Router
 
 TOOLS: Final = "tools"
@@ -123,12 +123,12 @@ class _Later:
     def __init__(self, visit: Visit, what: str) -> None:
         self._visit = visit
         self._what = what
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Deadline | None = None
 
     def begin(self) -> None:
         """Unless it was answered by now."""
         if not self._visit.exchange.over:
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._too_late)
+            self._timer = Deadline(_PATIENCE_S, self._too_late)
             self._visit.exchange.on_gone = self._timer.cancel
 
     def answer(self, document: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final
 
@@ -13,6 +12,7 @@ from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.delivery import legacy_error
 from trunkline.doors.mcp.listen import MAX_CHARACTERS, Watching
+from trunkline.links.overdue import Deadline
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, text_member
 from trunkline.wire.mcp.error_codes import for_legacy
@@ -30,7 +30,7 @@ class Subscription:
         self.uri = uri
         self.holds = False
         self.watching: Watching | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Deadline | None = None
         self._conversation = conversation
         self._waiting: list[Answer] = []
         self._closed = False
@@ -97,7 +97,7 @@ class ResourceSubscriptions:
         subscription = theirs[uri] = Subscription(conversation, uri)
         subscription.answer(asked.answer)
         settled = partial(self._settled, conversation, subscription)
-        subscription.timer = asyncio.get_running_loop().call_later(_SETTLE_S, settled, Failure(_too_slow(uri)))
+        subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(_too_slow(uri))))
         subscription.watching = self._router.watch(conversation.caller, uri, subscription.updated, settled)
         if theirs.get(uri) is not subscription:  # it was refused at once
             subscription.close()

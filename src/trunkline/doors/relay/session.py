@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol
 from trunkline.core.errors import Problem
 from trunkline.doors.relay.link import GatewayLink, Post
 from trunkline.doors.relay.messages import answer_in, kind_of, odd_answer, token_refused, unreachable, version_in
+from trunkline.links.overdue import Within
 from trunkline.wire.jsonrpc import Message, encode_notification, single_line
 from trunkline.wire.mcp.incoming import LIST_CHANGED
 
@@ -184,7 +185,7 @@ class Session:
         awaited = Awaited()
         post = self._link.post(line, awaited, silent_s=HANDSHAKE_S)
         try:
-            async with asyncio.timeout(2 * HANDSHAKE_S):
+            async with Within(2 * HANDSHAKE_S):
                 await awaited.done
         except TimeoutError:
             awaited.reason = f"no answer within {2 * HANDSHAKE_S:g} seconds"

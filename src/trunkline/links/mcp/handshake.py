@@ -13,7 +13,7 @@ from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp
-from trunkline.links.overdue import Within
+from trunkline.links.overdue import Within, first_of
 from trunkline.version import __version__
 from trunkline.wire.jsonrpc import BadMessage, members_of
 from trunkline.wire.mcp.capabilities import TASKS, extensions
@@ -53,7 +53,7 @@ async def _probe(lane: Lane, capabilities: bytes, timeout_s: float) -> Session:
     goes out too, and the first of the two to be answered well decides."""
     probe = asyncio.ensure_future(_discover(lane, timeout_s))
     try:
-        await asyncio.wait([probe], timeout=_PROBE_S)
+        await first_of([probe], _PROBE_S)
         if probe.done():
             outcome = probe.result()
             if _is_modern(outcome):
@@ -73,7 +73,7 @@ async def _first_of(lane: Lane, probe: asyncio.Future[Outcome], capabilities: by
     try:
         await asyncio.wait([probe, greeting], return_when=asyncio.FIRST_COMPLETED)
         if greeting.done() and greeting.exception() is not None:
-            await asyncio.wait([probe], timeout=_PROBE_S)
+            await first_of([probe], _PROBE_S)
         if probe.done() and _is_modern(probe.result()):
             return _modern(lane, probe.result())
         return await greeting

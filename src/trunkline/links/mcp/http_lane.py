@@ -14,6 +14,7 @@ from trunkline.links.http_client import HttpPool
 from trunkline.links.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Post
 from trunkline.links.mcp.http_streams import OwnStream, Resumption, pause_s
 from trunkline.links.mcp.lane import Count, Lane
+from trunkline.links.overdue import first_of
 from trunkline.wire.http1 import request_head
 from trunkline.wire.mcp.error_codes import code_of
 from trunkline.wire.mcp.modern import NAMED_BY, encode_header
@@ -213,7 +214,7 @@ class HttpLane(Lane):
         """Until that stream is open, or refused: what a server asks meanwhile would find no way to us."""
         if self._listener is not None:
             either = [self._listener, self._heard_of_stream]
-            await asyncio.wait(either, timeout=_STREAM_OPENS_S, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(either, _STREAM_OPENS_S)
 
     def stream_head(self, last_event_id: str) -> bytes:
         extra = [(b"last-event-id", last_event_id.encode())] if last_event_id else []

@@ -25,6 +25,7 @@ from trunkline.links.backoff import AT_ONCE_WITHIN_S, Backoff
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, leave
 from trunkline.links.mcp.settling import settle
+from trunkline.links.overdue import Deadline
 from trunkline.links.vitals import SOON_S
 
 LaneKey = tuple[str, str | int, bytes]
@@ -109,7 +110,7 @@ class ClientLanes:
         """By lane where its process crashed; by what is declared to the server where starts fail, whoever it is for."""
         self._loop = asyncio.get_running_loop()
         self._reap_every_s = min(max(idle_s / 4, 0.25), _REAP_EVERY_S)
-        self._reaper = self._loop.call_later(self._reap_every_s, self._reap)
+        self._reaper = Deadline(self._reap_every_s, self._reap)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -278,7 +279,7 @@ class ClientLanes:
 
     def _reap(self) -> None:
         """Close what has been idle for too long."""
-        self._reaper = self._loop.call_later(self._reap_every_s, self._reap)  # first: nothing below may stop it
+        self._reaper = Deadline(self._reap_every_s, self._reap)  # first: nothing below may stop it
         now = self._loop.time()
         for key, slot in list(self._slots.items()):
             if not slot.idle:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from trunkline.links.mcp.lane import Lane
+from trunkline.links.overdue import Within
 
 _PING_S: Final = 1.0
 _LONGEST_S: Final = 5.0
@@ -22,7 +23,7 @@ _SINK_IN_S: Final = 0.1
 async def settle(lane: Lane) -> None:
     """Until the server has read its greeting, and has the answers to what it asked then."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LONGEST_S):
+        async with Within(_LONGEST_S):
             await lane.ask("ping", b"{}", _PING_S)
             if lane.questions.asked_any:
                 await _quiet(lane)

@@ -13,6 +13,7 @@ from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Cod
 from trunkline.links.child_output import PipeReader, StderrTail, end_of, stderr_hint
 from trunkline.links.children import Child, Children
 from trunkline.links.mcp.lane import Count, Lane
+from trunkline.links.overdue import first_of
 from trunkline.links.supervisor_link import Limits
 from trunkline.links.turns import Turns
 from trunkline.wire.jsonrpc import readable_id
@@ -167,7 +168,7 @@ class StdioLane(Lane):
             self._ending = self._loop.create_task(self._finish_ending())
 
     async def _finish_ending(self) -> None:
-        await asyncio.wait([self.child.exited], timeout=_EXIT_WAIT_S)
+        await first_of([self.child.exited], _EXIT_WAIT_S)
         await self._read_to_end()
         tail = self.stderr_tail()
         code, reason = self._end_reason()
@@ -179,7 +180,7 @@ class StdioLane(Lane):
         self._read_some = True
         while self._read_some and not self._output_ended.done():
             self._read_some = False
-            await asyncio.wait([self._output_ended], timeout=_EXIT_WAIT_S)
+            await first_of([self._output_ended], _EXIT_WAIT_S)
 
     def _end_reason(self) -> tuple[Code, str]:
         exited = self.child.exited

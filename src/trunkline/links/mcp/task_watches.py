@@ -5,7 +5,6 @@ A subscription that is lost is made anew, and what was missed is asked for: whoe
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -18,6 +17,7 @@ from trunkline.core.watch import TaskWatch
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
+from trunkline.links.overdue import Deadline
 from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
 from trunkline.wire.mcp.modern import SUBSCRIPTION_ID
 from trunkline.wire.mcp.updates import TASK_TOLD
@@ -159,11 +159,11 @@ class _Subscription:
         task_id = self._to_ask.pop(0)
         request = Request("tasks/get", b'{"taskId":%b}' % encode(task_id), lambda one: self._answered(one, timer))
         late = Failure(lane.problem(DEADLINE, f"no answer to `tasks/get` within {_ASKED_S:g} seconds"))
-        timer = asyncio.get_running_loop().call_later(_ASKED_S, partial(request.give_up, late))
+        timer = Deadline(_ASKED_S, partial(request.give_up, late))
         self._asking = request
         lane.send(request)
 
-    def _answered(self, request: Request, timer: asyncio.TimerHandle) -> None:
+    def _answered(self, request: Request, timer: Deadline) -> None:
         timer.cancel()
         self._asking = None
         outcome = request.outcome

@@ -13,6 +13,7 @@ from trunkline.core.errors import Problem
 from trunkline.core.watch import Watch
 from trunkline.links.backoff import Backoff
 from trunkline.links.mcp.lane import Lane
+from trunkline.links.overdue import Deadline
 from trunkline.wire.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.wire.mcp.modern import SUBSCRIPTION_ID
 
@@ -36,7 +37,7 @@ class Subscription:
         self.lane: Lane | None = None
         self.asking: Call | None = None
         self.was_held = False
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Deadline | asyncio.TimerHandle | None = None
         self.on_lost: Callable[[asyncio.Future[Problem]], None] | None = None
         self.backoff = Backoff()
 

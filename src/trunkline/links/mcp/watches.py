@@ -19,6 +19,7 @@ from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
 from trunkline.links.mcp.watched import Home, Subscription, Updated, and_parents, without_subscription_id
+from trunkline.links.overdue import Deadline
 from trunkline.wire.jsonrpc import encode
 from trunkline.wire.mcp.incoming import CANCELLED as TOLD_CANCELLED
 from trunkline.wire.mcp.incoming import RESOURCE_UPDATED
@@ -47,7 +48,7 @@ class Watches:
         self._by_uri: dict[str, set[Subscription]] = {}
         self._per_home: dict[Home, int] = {}
         self._leaving: dict[tuple[Home, str], Request] = {}
-        self._early: dict[Watch, asyncio.TimerHandle] = {}
+        self._early: dict[Watch, Deadline] = {}
         self._session: Session | None = None
         self._is_up = False
         self._listen: Listen | None = None
@@ -59,8 +60,7 @@ class Watches:
     def add(self, watch: Watch) -> None:
         watch.owned_by(self._unwatched)
         if self._session is None and not self._closed:
-            loop = asyncio.get_running_loop()
-            self._early[watch] = loop.call_later(_ASKED_S, self._too_early, watch)
+            self._early[watch] = Deadline(_ASKED_S, partial(self._too_early, watch))
             return
         refusal = self._refusal(watch)
         if refusal is not None:
@@ -168,7 +168,7 @@ class Watches:
         subscription.quiet()
         key = (subscription.home, subscription.uri)
         if subscription.home is None and (self._listen is not None or not self._is_up):
-            subscription.timer = asyncio.get_running_loop().call_later(_ASKED_S, self._never_held, subscription)
+            subscription.timer = Deadline(_ASKED_S, partial(self._never_held, subscription))
             self._listen_anew()
             return
         if key in self._leaving:  # over HTTP the later request might arrive first
@@ -178,8 +178,7 @@ class Watches:
         call = Call("resources/subscribe", params, answered, caller=subscription.caller, reply=_nobody)
         call.source = self._source
         subscription.asking = call
-        late = partial(self._answer_is_late, call)
-        subscription.timer = asyncio.get_running_loop().call_later(_ASKED_S, late)
+        subscription.timer = Deadline(_ASKED_S, partial(self._answer_is_late, call))
         self._submit(call)
 
     def _answer_is_late(self, call: Call) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from trunkline.core.errors import GatewayError
 from trunkline.links.children import Child, Children
 from trunkline.links.control import close_all
+from trunkline.links.overdue import Within
 
 LIMIT_S: Final = 45.0
 """How long a search looks before it says what it has found so far: clients give up after a minute."""
@@ -45,7 +46,7 @@ class Searches:
             except GatewayError as error:
                 raise SearchFailed(error.problem.message) from None
             try:
-                async with asyncio.timeout(LIMIT_S + _GRACE_S):
+                async with Within(LIMIT_S + _GRACE_S):
                     raw = await _exchange(child, msgspec.json.encode({**request, "limit_s": LIMIT_S}))
             except TimeoutError:
                 raise SearchFailed(f"The search did not end within {LIMIT_S + _GRACE_S:g} s") from None

@@ -19,6 +19,7 @@ from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.links.backoff import Backoff
 from trunkline.links.descriptors import most_connections
 from trunkline.links.listener import Listener
+from trunkline.links.overdue import Deadline
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.doorway import Doorway
 from trunkline.sources.app.guest import Guest
@@ -44,7 +45,7 @@ class AppHost(ToolsOnly):
         self._unfinished = unfinished
         self._token = section.token.encode()
         self._guests: dict[str, Guest] = {}
-        self._absent: dict[str, asyncio.TimerHandle] = {}
+        self._absent: dict[str, Deadline] = {}
         self._links: set[AppLink] = set()
         self._closing = False
         self._connected = 0
@@ -228,7 +229,7 @@ class AppHost(ToolsOnly):
         guest = self._guests.get(link.server)
         if guest is not None and guest.lost(link):
             self._connected -= 1
-            self._absent[guest.name] = self._loop.call_later(_ABSENT_S, partial(self._dismiss, guest.name))
+            self._absent[guest.name] = Deadline(_ABSENT_S, partial(self._dismiss, guest.name))
             if len(self._absent) > _MOST_ABSENT:
                 self._dismiss(next(iter(self._absent)))
             self._changed()

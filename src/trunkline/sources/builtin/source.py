@@ -13,6 +13,7 @@ from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.links.overdue import Within
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.root import Root, RootMissing
 from trunkline.sources.builtin.threads import Threads
@@ -63,7 +64,7 @@ class BuiltinSource(ToolsOnly):
 
     async def _trouble(self) -> str:
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with Within(_LOOK_S):
                 return await self._lookout.run(self._root.trouble)
         except TimeoutError:
             return f"The file system of `{self._root.path}` does not answer"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.client import CLIENT_INFO, LEGACY, MODERN, encode
 from tests.support.http_wire import Reply, Wire, fetch, request_bytes
+from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import until
-from tests.unit.doors.rig import House, answered, code, echo, house
+from tests.unit.doors.rig import House, answered, code, echo, house, run_on
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
@@ -227,6 +228,18 @@ async def test_a_session_idle_for_too_long_ends_and_one_that_is_used_does_not(tm
         assert len(here.sessions) == 0
         for client in (idle, busy, listening):
             await client.close()
+
+
+def test_a_client_that_asked_while_we_were_stopped_keeps_its_session(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path, idle_s=1.5) as here:
+            client = await here.client().open()
+            running().stop_for(1.7)  # longer than it may be idle, and past a tick of the clock
+            assert (await client.post(PING)).status == 200
+            await until(lambda: not len(here.sessions), "it ends all the same, once it is idle")
+            await client.close()
+
+    run_on(StoppingLoop, main())
 
 
 # Calls ---------------------------------------------------------------------------------------------------------------

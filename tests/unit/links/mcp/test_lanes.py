@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 from tests.unit.links.mcp.memory_lane import MemoryLane, new_call, session_on
+from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
@@ -285,6 +286,28 @@ async def test_an_idle_lane_is_closed_after_a_while_and_a_busy_one_is_not() -> N
         await until(lambda: busy.closed, "the other one too, once it is idle")
         assert len(lanes) == 0
     assert [lane.closed for lane in opener.lanes] == [1, 1]
+
+
+def test_a_client_that_asked_while_we_were_stopped_keeps_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ClockLoop)
+        opener = Opener()
+        async with lanes_with(opener, idle_s=100.0) as lanes:
+            submit(lanes, new_call("one"))
+            submit(lanes, new_call("silent"))
+            await asyncio.sleep(1)
+            for lane in opener.lanes:
+                lane.answer({"id": 1}, {})
+            await asyncio.sleep(50)
+            loop.now += 1000
+            await asyncio.sleep(0.5)  # in which its request is read
+            submit(lanes, new_call("one"))
+            await asyncio.sleep(20)
+            assert [lane.closed for lane in opener.lanes] == [0, 1]
+            opener.lanes[0].answer({"id": 2}, {})
+
+    run_with_clock(monkeypatch, main())
 
 
 # Clients that leave --------------------------------------------------------------------------------------------------
