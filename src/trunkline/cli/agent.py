@@ -145,7 +145,7 @@ class _Screen:
 
         self._asked = asked
         self._log = log
-        self._progress = Progress(Redactor(asked.settings.secrets(asked.environ)))
+        self._progress = Progress(Redactor(asked.settings.secrets(asked.environ), asked.settings.names()))
         self._waiting = Waiting(f"starting the tools of {asked.provider}")
         self._shown: set[str] = set()
         self._silent = False

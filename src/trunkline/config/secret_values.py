@@ -3,49 +3,23 @@
 A secret is a value from `${…}`, an `envFile` or the inherited environment, a value whose key is named like a secret, a
 credential by its look, and what a URL carries besides its place: user, password, query values, and a segment of its
 path that nobody would make up. Never a path, a single word, or less than eight characters: to hide those would make
-the log unreadable, and give them away where they are hidden.
+the log unreadable, and give them away where they are hidden. Under the name of a secret, what only begins like a path
+is none: passwords do.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Final, cast
 from urllib.parse import unquote_plus
 
+from trunkline.config.secret_names import certainty_of, is_secret_name
+from trunkline.config.words import is_word
+
 SHORTEST_SECRET: Final = 8
-_LONGEST_NAME: Final = 200
-_WHOLE_WORDS: Final = r"pats?|(?:proxy-)?authorization|o?auth2?|jwts?|cookies?|bearer|psk|creds?"
-_ENDINGS: Final = r"keys?|tokens?|secrets?|pass|passw(?:or)?ds?|passphrases?|passcodes?|pwds?|pw|credentials?|basicauth"
-"""Words that others are joined to without a border: PGPASSWORD, SASKEY, LDAP_BINDPW."""
-NAME_WORDS: Final = rf"(?i:{_WHOLE_WORDS}|{_ENDINGS})"
-_BORDER: Final = r"(?:^|[_.\s-]|(?<=[a-z0-9])(?=[A-Z]))"
-# the word must end the name, but for what tells one of several: GITHUB_TOKEN, API_TOKEN_PROD and accessKey hold a
-# secret, TOKEN_LIMIT does not
-_TAIL: Final = r"(?i:[_-]?(?:v?\d+(?!\d)|base|pem|b64|hex|json|value|prod|production|staging|dev|test|live|r[ow]))*\Z"
-_SECRET_NAME: Final = re.compile(
-    rf"""
-    (?:{_BORDER}(?i:{_WHOLE_WORDS})|(?i:{_ENDINGS})){_TAIL}
-    | (?i:{_BORDER}api_key_(?!file|path|name|header|env|id|in|url|var|prefix|type|required|enabled|location)[a-z\d]+\Z)
-    """,
-    re.VERBOSE,
-)
-_ORDINARY_NAME: Final = re.compile(
-    rf"""
-    (?: (?i:(?:mon|don|tur|hoc|joc|whis|lac|flun|turn|hot)keys?)
-    | (?i:(?:com|by|sur|tres|over|under|low|high|band|sub|multi|ask)pass)
-    | (?:^|[_.\s-]) (?i:(?:sort|primary|partition|foreign|public|pub|config|cache)[_.-]?keys?)
-    | \A (?i:no|disable|without|skip) [_-] .*
-    | {_BORDER} (?: (?i:max|min|num)(?:[_.\s-].*)? | (?:[Mm]ax|[Mm]in|[Nn]um)[A-Z].* ) (?i:tokens)
-    | {_BORDER} (?i:(?:input|output|prompt|completion|context|thinking|reasoning|budget|total|stop|special)
-        [_.\s-]?tokens)
-    ) {_TAIL}""",
-    re.VERBOSE,
-)
-"""Words that end like one of the above, keys that name something or are for everybody, tokens that are counted or are
-parts of a text, and switches that turn it off."""
 CREDENTIAL: Final = re.compile(
     r"""
       (?:Bearer|Basic)[ ]+[^\s${"']{8,}
@@ -62,10 +36,21 @@ CREDENTIAL: Final = re.compile(
     re.VERBOSE,
 )
 _SCHEME_OF_HEADER: Final = re.compile(r"(?:Bearer|Basic|Token|Bot|ApiKey)\s+", re.IGNORECASE)
-_ASSIGNED: Final = re.compile(r"""(?<![\w.-])([A-Za-z-][\w.-]*)\\?["']?\s*[=:]\s*\[?\\?["']?""")
+_ASSIGNED: Final = re.compile(r"""(?<![\w.-])([A-Za-z-][\w.-]*)\\?["']?\s*[=:]\s*\[?(\\?["'])?""")
+_TO_QUOTE: Final = {
+    '"': re.compile(r'((?:[^"\\]|\\.)++)"', re.DOTALL),
+    "'": re.compile(r"((?:[^'\\]|\\.)++)'", re.DOTALL),
+    '\\"': re.compile(r'((?:[^"\\]|\\[^"])++)\\"', re.DOTALL),
+    "\\'": re.compile(r"((?:[^'\\]|\\[^'])++)\\'", re.DOTALL),
+}
 _ASSIGNED_VALUE: Final = re.compile(
     r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)[^\s"'&;,\\{}]+)""", re.IGNORECASE
 )
+_TO_NEXT_NAME: Final = re.compile(
+    r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)(?:[^\s"'&;,{]|[&;,{](?![\w.-]{1,64}[=:]))++)""",
+    re.IGNORECASE,
+)
+"""A password may have in it what separates others: it ends where another name follows."""
 _WHOLLY_ASSIGNED: Final = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)\s*[=:]\s*(.+)\Z", re.DOTALL)
 _COMMAND: Final = re.compile(r"\w+=\S+\s.*\s-", re.DOTALL)
 """A variable is set for a command, whose options follow."""
@@ -105,34 +90,46 @@ _SLASHED_KEY: Final = re.compile(
 """Nothing but base64 in both cases, and what would be its first folder is not called by one word, as those of systems
 are. In a path there is often a dot, a hyphen or an underscore too."""
 _SEGMENT_BORDER: Final = re.compile(r"[/\\:;]")
-_NUMBERS: Final = re.compile(r"[-+]?\d[\d\s.,:/_TZ+-]*\Z")
-_HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d{1,5})?\Z|[a-z0-9-]+:\d{1,5}\Z")
-_IPV6: Final = re.compile(r"\[?(?:[0-9a-f]{0,4}:){2,7}[0-9a-f.]*(?:\]:\d{1,5}|\])?\Z", re.IGNORECASE)
-_SEGMENT: Final = r"(?:[A-Z]?[a-z]+|[A-Z]+)(?:[_.-](?:[A-Z]?[a-z]+|[A-Z]+|\d+))*"
-_RELATIVE_PATH: Final = re.compile(rf"@?{_SEGMENT}(?:/{_SEGMENT})+(?:@[\w.-]+|/)?\Z")
-_ONE_CASE: Final = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\Z")
-_LONGEST_WORD: Final = 20
-_PAIRS: Final = (
-    "abcdfgiklmnprstuvwy baeilorsu cacehiklorstuy dadeilorsuy eabcdefgilmnopqrstuvwxy faefilortu "
-    "gaeghilnorsu haeiortuy iabcdefglmnoprstvz jaeou keis ladeilostuy mabeimopsu nacdefgiknostuvy "
-    "oabcdfgiklmnoprstuvwy paehiloprstu qu racdefgiklmnoprstuvy sacehiklmopstuwy tacehilorstuy "
-    "uabcdegilmnprst vaeio waehinos xcipt yeimos ze"
+_PLAINLY_A_PATH: Final = re.compile(r"(?=(?:[^/\\]*[/\\]){2})[\w./\\:@+~ =,-]*\Z")
+_NUMBER: Final = re.compile(r"[-+]?\d{1,9}(?:[.,]\d{1,9})?\Z")
+_DATE: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z|\d\d?([./])\d\d?\1\d{4}\Z"
 )
-_FOLLOWERS: Final = {letters[0]: frozenset(letters[1:]) for letters in _PAIRS.split()}
-"""The letters that follow each letter in English words, the rare pairs left out."""
-_SEAMS: Final = 1
-"""Rare pairs in one word: where two words were joined (`workflow`), but not what random letters have."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable, header or option of this name usually holds a secret."""
-    name = name.lstrip("-")[-_LONGEST_NAME:]  # what stands before `=` in a text may be anything
-    return _SECRET_NAME.search(name) is not None and _ORDINARY_NAME.search(name) is None
+_HOST: Final = re.compile(
+    r"""
+    (?:[a-z0-9-]+\.)+ (?:[a-z]{2}|com|net|org|edu|gov|info|dev|app|cloud|local|internal|intranet|lan|corp|home|example
+        |test|invalid|localhost) (?::\d{1,5})? \Z
+    | localhost:\d{1,5} \Z
+    | [a-z0-9-]+:(?:[1-9]\d{1,3}|[12]\d{4}|3[01]\d{3}) \Z
+    """,
+    re.VERBOSE,
+)
+"""A name with a known ending, or any with a port of those that are given to servers."""
+_IPV4: Final = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?::\d{1,5})?\Z")
+_IPV6: Final = re.compile(
+    r"\[?(?=[^:]*:(?:[^:]*:){6}|[^:]*(?::[^:]+)*::)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f.]*(?:\]:\d{1,5}|\])?\Z", re.IGNORECASE
+)
+_BETWEEN_WORDS: Final = re.compile(r"[\W_]+")
+_SHORT_OR_NUMBER: Final = re.compile(r"(?:[A-Z]?[a-z]{0,7}|[A-Z]{1,7}|[a-z]{1,3}\d{1,3}|\d{1,10})\Z")
+_HUMP: Final = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])")
 
 
 def may_be_secret(value: str) -> bool:
     """Whether a value can be a secret at all, wherever it comes from."""
-    return len(value) >= SHORTEST_SECRET and not is_path(value) and not _is_word(value)
+    return len(value) >= SHORTEST_SECRET and not is_path(value) and not is_word(value)
+
+
+def may_be_named_secret(value: str) -> bool:
+    """The same for what has the name of a secret."""
+    return len(value) >= SHORTEST_SECRET and not is_path_for_certain(value) and not is_word(value)
+
+
+def is_named_secret(name: str, value: str) -> bool:
+    """Whether the name says that this value is one."""
+    certainty = certainty_of(name)
+    if certainty == "unless a number":
+        return not value.isdigit()
+    return certainty == "sure" or (certainty == "vague" and looks_random(value))
 
 
 def secrets_in(name: str, value: object, *, from_outside: bool = False) -> Iterator[str]:
@@ -144,7 +141,7 @@ def secrets_in(name: str, value: object, *, from_outside: bool = False) -> Itera
     elif isinstance(value, list | tuple):
         yield from _in_list(name, cast(Sequence[object], value))
     elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
-        yield from filter(may_be_secret, _in_text(name, str(value), from_outside))
+        yield from _in_text(name, str(value).strip(), from_outside)
 
 
 def secrets_in_environment(environ: Mapping[str, str], inherited: Sequence[str] | str = ()) -> Iterator[str]:
@@ -166,37 +163,68 @@ def _in_list(name: str, values: Sequence[object]) -> Iterator[str]:
 
 
 def _in_text(name: str, text: str, from_outside: bool) -> Iterator[str]:
-    text = text.strip()
-    if _URL.fullmatch(text) is None and (is_secret_name(name) or (from_outside and not is_common(text))):
-        yield text
-        yield _SCHEME_OF_HEADER.sub("", text, count=1)
+    is_named = is_named_secret(name, text)
+    if _URL.fullmatch(text) is None and (is_named or (from_outside and not is_common(text))):
+        yield from filter(may_be_named_secret if is_named else may_be_secret, with_and_without_scheme(text))
+    yield from filter(may_be_named_secret, (*_assigned(text), *_passwords(text)))
+    yield from filter(may_be_secret, _by_look(text))
+
+
+def with_and_without_scheme(value: str) -> tuple[str, str]:
+    return value, _SCHEME_OF_HEADER.sub("", value, count=1)
+
+
+def _by_look(text: str) -> Iterator[str]:
     for credential in CREDENTIAL.finditer(text):
         yield _SCHEME_OF_HEADER.sub("", credential.group(), count=1).strip(":/@")
-    yield from _assigned(text)
+    yield from secrets_in_urls(text)
+
+
+def _passwords(text: str) -> Iterator[str]:
     for basic in _BASIC.finditer(text):
         yield from user_and_password(basic[1])
     for password in (*_SLASH_IN_PASSWORD.finditer(text), *_PASSWORD_OF_GO.finditer(text)):
         yield password[1]
     for url in _URL.finditer(text):
-        yield from _in_url(url)
+        password = (url["userinfo"] or "").partition(":")[2]
+        yield from (password, unquote_plus(password))
 
 
 def _assigned(text: str) -> Iterator[str]:
     """What is given to a name inside a text: `--token …`, `--token=…`, `Authorization: …`, a member of JSON."""
     for option in _AFTER_OPTION.finditer(text):
-        if is_secret_name(option[1]):
-            yield option[2] or option[3] or option[4]
-    whole = _WHOLLY_ASSIGNED.match(text)
-    if whole is not None and is_secret_name(whole[1]) and not _URL.match(whole[2]) and not _COMMAND.match(text):
-        yield whole[2]
+        value = option[2] or option[3] or option[4]
+        if is_named_secret(option[1], value):
+            yield value
+    for setting in _settings(text):
+        whole = _WHOLLY_ASSIGNED.match(setting)
+        if whole is None or _URL.match(whole[2]) or _COMMAND.match(setting):
+            continue
+        if is_named_secret(whole[1], whole[2]):
+            yield whole[2]
     assigned = _ASSIGNED.search(text)
     while assigned is not None:
         at = assigned.end()
-        value = _ASSIGNED_VALUE.match(text, at) if is_secret_name(assigned[1]) else None
-        if value is not None and _URL.match(value[1]) is None:
-            yield value[1]
-            at = value.end()
+        if is_secret_name(assigned[1]):
+            values = _values_at(text, at, assigned[2])
+            at = max(at, *(value.end() for value in values)) if values else at
+            for value in values:
+                if is_named_secret(assigned[1], value[1]):
+                    yield from with_and_without_scheme(value[1])
         assigned = _ASSIGNED.search(text, at)
+
+
+def _settings(text: str) -> list[str]:
+    """The whole, or what a connection string consists of: `Server=db;Password=a b&c;Encrypt=yes`."""
+    settings = [part.strip() for part in text.split(";")]
+    return settings if sum("=" in part for part in settings) > 1 else [text]
+
+
+def _values_at(text: str, at: int, quote: str | None) -> list[re.Match[str]]:
+    """In quotes, the whole; else up to what separates values, and up to where another name follows."""
+    quoted = _TO_QUOTE[quote].match(text, at) if quote else None
+    found = [quoted] if quoted else [_ASSIGNED_VALUE.match(text, at), _TO_NEXT_NAME.match(text, at)]
+    return [value for value in found if value is not None and _URL.match(value[1]) is None]
 
 
 def user_and_password(basic: str) -> tuple[str, ...]:
@@ -207,6 +235,15 @@ def user_and_password(basic: str) -> tuple[str, ...]:
         return ()
     _, colon, password = pair.partition(":")
     return (pair, password) if colon and pair.isprintable() else ()
+
+
+def secrets_in_urls(text: str) -> Iterator[str]:
+    for url in _URL.finditer(text):
+        yield from _in_url(url)
+
+
+def is_url(text: str) -> bool:
+    return _URL.fullmatch(text) is not None
 
 
 def _in_url(url: re.Match[str]) -> Iterator[str]:
@@ -238,14 +275,29 @@ def _is_jumble(segment: str) -> bool:
     return _RANDOM.match(segment) is not None and segment != segment.lower() and segment != segment.upper()
 
 
-def _is_word(text: str) -> bool:
-    if len(text) > _LONGEST_WORD or _ONE_CASE.match(text) is None:
-        return False
-    word = text.lower()
-    rare = sum(second not in _FOLLOWERS[first] for first, second in pairwise(word))
-    return rare <= _SEAMS
+def is_path_for_certain(text: str) -> bool:
+    """For what has the name of a secret, as passwords may begin or end like a path."""
+    return is_path(text) and (len(text) < SHORTEST_SECRET or _PLAINLY_A_PATH.match(text) is not None or _exists(text))
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(os.path.expanduser(path))  # noqa: PTH111 - a Path raises for a user that there is not
+
+
+def looks_random(text: str) -> bool:
+    """Whether nobody would make this up: some part of it is no word, no joined words, and no number."""
+    return not all(map(_is_plain, _BETWEEN_WORDS.split(text)))
+
+
+def _is_plain(part: str) -> bool:
+    return _SHORT_OR_NUMBER.match(part) is not None or is_word(part) or _is_camel_case(part)
+
+
+def _is_camel_case(part: str) -> bool:
+    humps = _HUMP.findall(part)
+    return len(humps) > 1 and "".join(humps) == part and len(part) >= _SHORTEST_RUNS * len(humps)
 
 
 def is_common(text: str) -> bool:
-    """What settings are besides words: numbers, dates, addresses, the path of a file from some folder."""
-    return any(shape.match(text) for shape in (_NUMBERS, _HOST, _IPV6, _RELATIVE_PATH))
+    """What settings are besides words: numbers, dates, addresses."""
+    return any(shape.match(text) for shape in (_NUMBER, _DATE, _HOST, _IPV4, _IPV6))

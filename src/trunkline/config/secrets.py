@@ -11,7 +11,8 @@ from trunkline.config.environment import has_reference
 from trunkline.config.file_text import parse_text
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Report
-from trunkline.config.secret_values import CREDENTIAL, NAME_WORDS, is_path, is_secret_name, secrets_in
+from trunkline.config.secret_names import NAME_WORDS, is_secret_name
+from trunkline.config.secret_values import CREDENTIAL, is_named_secret, is_path_for_certain, secrets_in
 from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
 
@@ -31,7 +32,9 @@ _PLAIN_REFERENCE: Final = re.compile(
 )
 _HARMLESS: Final = re.compile(r"(?:https?://|[0-9.]*\Z|(?i:true|false|none|null)\Z)")
 _UNPARSED: Final = re.compile(
-    rf"""{NAME_WORDS} ["']?\s*[:=]\s* (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""", re.VERBOSE
+    rf"""{NAME_WORDS} [\w.-]{{0,64}}+ ["']?\s*[:=]\s*
+    (?P<value> "[^"\n]*"? | '[^'\n]*'? | [^\s,"'{{\[] [^,}}\]\n]* )""",
+    re.VERBOSE,
 )
 
 
@@ -68,7 +71,9 @@ def is_literal_secret(name: str, node: Node) -> bool:
         return False
     if CREDENTIAL.search(node.text) is not None:
         return True
-    return is_secret_name(name) and not is_path(node.text) and _HARMLESS.match(node.text) is None
+    if not is_named_secret(name, node.text) or is_path_for_certain(node.text):
+        return False
+    return _HARMLESS.match(node.text) is None
 
 
 def _says_more(name: str, node: Scalar) -> bool:

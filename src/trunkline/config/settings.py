@@ -38,6 +38,15 @@ class Settings:
             secrets.update(secrets_in_environment(environ, inherited))
         return secrets
 
+    def names(self) -> set[str]:
+        """What the file calls servers and tools: nobody's secret, whatever variable has the same value."""
+        names = set(self.sources)
+        for section in self.sources.values():
+            tools = section.tools
+            names.update((section.prefix, *tools.allow, *tools.deny, *tools.rename, *tools.rename.values()))
+            names.update(tool.name for tool in getattr(section, "declare", ()))
+        return names
+
 
 def secrets_of(section: Section) -> Iterator[str]:
     """The secrets that are written in a section, and in those inside it."""

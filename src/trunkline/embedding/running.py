@@ -32,7 +32,7 @@ class Running:
 
     def __init__(self, config: Config) -> None:
         settings, warnings = read_config(config)
-        events, redact = Events(), Redactor(settings.secrets())
+        events, redact = Events(), Redactor(settings.secrets(), settings.names())
         events.health.append(self._health_changed)
         StandardLog(events, redact).warn(warnings)
         self.loop = asyncio.get_running_loop()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _KEPT_BYTES: Final = 16 * 1024
 _SHOWN_CHARACTERS: Final = 2 * 1024
-_FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]{0,4096}""")
-"""What is cut may be a part of it; no secret is longer."""
+_FIRST_WORD: Final = re.compile(r"""\A[^\s"'`,;<>()\[\]{}]*""")
+"""What is cut may be a part of a secret, however long that is."""
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -75,6 +75,7 @@ async def check_read(read: Checked, *, environ: Mapping[str, str], start_plugins
     # where a file cannot be used it is not known which plugins there are
     known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
     said = settings or Settings(Path(), GatewaySettings(), {})
-    redact = Redactor(plugins.added_to(said).secrets(environ))
+    asked = plugins.added_to(said)
+    redact = Redactor(asked.secrets(environ), asked.names())
     await check_outside(read.loaded, known, environ=environ, redact=redact, start_plugins=start_plugins)
     return read

@@ -49,7 +49,7 @@ class Audience:
 async def run_session(asked: SessionAsked, audience: Audience, log_file: Path) -> SessionEnd:
     """Run it to its end, or to the first signal that ends it. Raises GatewayError where it cannot be started."""
     with listening_beside() as signals:
-        redact = Redactor(asked.settings.secrets(asked.environ))
+        redact = Redactor(asked.settings.secrets(asked.environ), asked.settings.names())
         settings, in_the_way = _off_the_screen(asked)
         telemetry = RunTelemetry(settings, audience.tell, redact=redact, log_file=log_file, environ=asked.environ)
         if in_the_way is not None:

@@ -87,7 +87,7 @@ async def run_workflow(
 
 def secrets_of(workflow: Workflow, settings: Settings, environ: Mapping[str, str]) -> Redactor:
     """Hides what neither people nor logs may see: of the configuration, and of the workflow's options."""
-    redact = Redactor(settings.secrets(environ))
+    redact = Redactor(settings.secrets(environ), settings.names())
     for options in (state.options for state in workflow.states.values() if isinstance(state, AgentState)):
         given = {"url": options.base_url, "api_key": options.api_key, **options.headers}
         redact.learn(secrets_in("", given, from_outside=True))

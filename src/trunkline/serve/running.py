@@ -40,7 +40,7 @@ class Running:
         log = settings.gateway.log
         self.settings = settings
         self.events = Events()
-        self.redactor = Redactor(settings.secrets())
+        self.redactor = Redactor(settings.secrets(), settings.names())
         self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=self.redactor)
         self.tracer = self._make_tracer(transport)
         self.log.attach(self.events, None if self.tracer is None else self.tracer.ids_of)
@@ -52,7 +52,7 @@ class Running:
             self._trace(self.tracer)
         self.folder = gateway_folder(settings)
         self.operations = Operations(self.gateway, load, self.folder)
-        self.operations.on_settings.append(lambda new: self.redactor.learn(new.secrets()))
+        self.operations.on_settings.append(lambda new: self.redactor.learn(new.secrets(), new.names()))
         limits = settings.gateway.limits
         self.mcp = McpServer(
             self.gateway.router,

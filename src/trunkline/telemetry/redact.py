@@ -28,22 +28,27 @@ class Redactor:
     A spelling is looked up by its beginning, so that a text is read once however many secrets there are.
     """
 
-    __slots__ = ("_beginning", "_lengths", "_secrets", "_spellings")
+    __slots__ = ("_beginning", "_lengths", "_names", "_secrets", "_spellings")
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        self._names: set[str] = set()
+        """Of our own: of servers and their tools. Nothing is readable without them, and everybody may know them."""
         self._secrets: set[str] = set()
         self._spellings: set[str] = set()
         self._lengths: dict[str, list[int]] = {}
         """How long spellings with this beginning are, the longest first."""
         self._beginning: re.Pattern[str] | None = None
         """Matches wherever one may begin: which characters there are at each place is a first sieve."""
-        self.learn(secrets)
+        self.learn(secrets, names)
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """Hide these too. Nothing is unlearned: a secret that was replaced may still turn up somewhere."""
+    def learn(self, secrets: Iterable[str], names: Iterable[str] = ()) -> None:
+        """Hide these too, but for names. Nothing is unlearned: a secret that was replaced may still turn up."""
+        self._names.update(names)
         new = set(secrets) - self._secrets
         self._secrets |= new
-        found = {spelling for secret in new for spelling in _spellings(secret)} - self._spellings
+        parts = {part for secret in new for part in parts_of(secret.strip())} - self._names
+        spellings = {spelling for part in parts for spelling in _spellings_of(part)}
+        found = {spelling for spelling in spellings if len(spelling) >= SHORTEST_SECRET} - self._spellings
         if not found:
             return
         self._spellings |= found
@@ -85,17 +90,13 @@ def _without_basic(match: re.Match[str]) -> str:
     return f"{match[1]}{HIDDEN}" if user_and_password(match[2]) else match.group()
 
 
-def _spellings(secret: str) -> Iterator[str]:
-    spellings = (spelling for value in parts_of(secret.strip()) for spelling in _spellings_of(value))
-    return (spelling for spelling in spellings if len(spelling) >= SHORTEST_SECRET)
-
-
 def _spellings_of(value: str) -> Iterator[str]:
     """As programs print it: in a URL, in JSON (also as Go and PHP write it), in Python, in HTML, in base64."""
     quoted = quote(value, safe="", errors="replace")
     in_html = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     as_json = encode_basestring(value)[1:-1]
-    yield from (value, _NO_TEXT.sub("\ufffd", value), value.lower())  # in lower case as the host of a URL
+    yield from (value, _NO_TEXT.sub("\ufffd", value), value.lower(), value.upper())
+    # in lower case as the host of a URL, in upper case as a digest
     yield from (quoted, _PERCENT.sub(lambda match: match.group().lower(), quoted), quote(value, errors="replace"))
     yield quote_plus(value, errors="replace")
     # as JavaScript does: encodeURIComponent, URLSearchParams, and the path of a URL

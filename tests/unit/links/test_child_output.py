@@ -35,6 +35,15 @@ def test_what_was_cut_does_not_begin_with_half_a_secret(line_end: str) -> None:
 
 
 @pytest.mark.law
+def test_nothing_is_shown_of_a_secret_that_was_cut_however_long_it_is() -> None:
+    secret = "A1b2C3d4" * 1500
+    for more in range(0, 12_000, 1000):
+        tail = StderrTail(lambda text: text.replace(secret, "***"))
+        tail.add(f"{secret} {secret}{' .' * (more // 2)}".encode())
+        assert "C3d4" not in str(tail)
+
+
+@pytest.mark.law
 def test_the_beginning_and_the_end_of_a_text_are_whole_words() -> None:
     assert beginning(b"all of it", 100) == "all of it"
     assert beginning(b'{"said": "s3cret-value', 20) == '{"said": "'

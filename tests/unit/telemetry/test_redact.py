@@ -107,7 +107,10 @@ def test_a_secret_is_found_in_json_within_json_and_as_the_host_of_a_url():
     assert Redactor([VALUE])(f"cannot connect to {VALUE.lower()}") == "cannot connect to ***"
 
 
-@pytest.mark.parametrize("text", ["://" + ":" * 500_000, "://a" * 200_000, "bearer " * 100_000 + " " * 300_000])
+@pytest.mark.parametrize(
+    "text",
+    ["://" + ":" * 500_000, "://a" * 200_000, "bearer " * 100_000 + " " * 300_000, *(c * 1_000_000 for c in "a= -q")],
+)
 def test_a_long_text_is_looked_through_once(text):
     Redactor([VALUE])(text)
 
@@ -117,10 +120,17 @@ def test_short_values_are_settings_and_stay_readable():
 
 
 def test_words_and_paths_stay_readable_also_within_a_secret():
-    redact = Redactor(["production", "/var/lib/work", "Bearer development t0ken-1234"])
+    redact = Redactor(["production /var/lib/work", "Bearer development t0ken-1234"])
     text = "production in /var/lib/work for development"
     assert redact(text) == text
     assert redact("t0ken-1234") == "***"
+
+
+def test_names_of_our_own_are_never_hidden():
+    redact = Redactor(["github-mcp", "gitlab-mcp,s3cr3t-4711"], ["github-mcp", "gitlab-mcp"])
+    redact.learn(["github-mcp", "late-mcp"], ["late-mcp"])
+    text = "github-mcp, gitlab-mcp and late-mcp are ready"
+    assert redact(f"{text}: s3cr3t-4711") == f"{text}: ***"
 
 
 def test_many_secrets_are_all_found():

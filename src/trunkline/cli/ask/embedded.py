@@ -147,7 +147,7 @@ async def embedded_desk(settings: Settings, progress: Progress, only: str) -> As
     events = Events()
     changes: list[Note] = []
     events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)
-    gateway = Gateway(needed, events, redact=Redactor(settings.secrets()))
+    gateway = Gateway(needed, events, redact=Redactor(settings.secrets(), settings.names()))
     gateway.start()
     desk = EmbeddedDesk(gateway, settings, progress)
     try:

@@ -1,0 +1,109 @@
+"""Which names are those of secrets, of variables, headers, options and members of JSON.
+
+A name is taken apart into its words. One of them stands for a secret (`GITHUB_TOKEN_WORK`), and none after it says that
+this is only something about one (`TOKEN_LIMIT`, `PASSWORD_FILE`). Words with more than one meaning must end the name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+_LONGEST_NAME: Final = 200
+_ANYWHERE: Final = ("token", "secret", "password", "passwd", "passphrase", "passcode", "credential", "basicauth")
+_AT_THE_END: Final = ("key", "pass", "pwd", "pw")
+"""To these and those above, others are joined without a border: PGPASSWORD, SASKEY, LDAP_BINDPW."""
+_WHOLE_ANYWHERE: Final = ("authorization", "jwt")
+_WHOLE: Final = ("pat", "auth", "oauth", "cookie", "bearer", "psk", "cred")
+_ALL: Final = "|".join((*_WHOLE_ANYWHERE, "proxy-authorization", *_WHOLE, *_ANYWHERE, *_AT_THE_END))
+NAME_WORDS: Final = rf"(?i:(?:{_ALL})[s2]?)"
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_WHICH: Final = re.compile(
+    r"""(?: v?\d+(?!\d)|base|pem|b64|hex|json|value|production|prod|staging|dev|test|live|r[ow]
+    |old|new|current|previous|next|main|default|backup|work|personal|primary|secondary )*+\Z""",
+    re.VERBOSE,
+)
+"""What tells one of several, or how it is written. It may be joined too: `token2`."""
+_NO_SECRETS: Final = """
+    monkey donkey turkey hockey jockey whiskey lackey flunkey turnkey hotkey
+    compass bypass surpass trespass overpass underpass lowpass highpass bandpass subpass multipass askpass
+"""
+_WORDS_NO_SECRETS: Final = frozenset(_NO_SECRETS.split())
+_OF_SECRET_KEYS: Final = frozenset(("api", "access", "private", "secret", "master", "signing", "encryption"))
+_OF_OPEN_KEYS: Final = frozenset(("sort", "primary", "partition", "foreign", "public", "pub", "config", "cache"))
+"""They name something, or are for everybody."""
+_OF_VAGUE_KEYS: Final = frozenset(("project", "routing", "object", "s3", "state", "group", "lookup"))
+_VAGUE: Final = frozenset(("pat", "auth", "oauth"))
+_ABOUT: Final = """
+    limit max maximum min minimum count counter num number ttl age expire expiry expiration lifetime duration timeout
+    interval rate per used left remaining budget url uri endpoint host port address domain file filename path dir
+    directory folder location name type kind length len size byte bit id env var variable prefix suffix header format
+    encoding algorithm alg method mode strategy provider store storage backend manager cache audience issuer scope
+    policy rotation required enabled disabled in field param parameter version
+"""
+_WORDS_ABOUT: Final = frozenset(_ABOUT.split())
+"""After the word for a secret: what is said about it."""
+_COUNTING: Final = frozenset(("max", "min", "num"))
+_OF_COUNTED: Final = "input output prompt completion context thinking reasoning budget total stop special"
+_OF_COUNTED_TOKENS: Final = frozenset(_OF_COUNTED.split())
+"""Those are parts of a text."""
+_OFF: Final = frozenset(("no", "disable", "without", "skip"))
+
+Certainty = Literal["sure", "unless a number", "vague", ""]
+_CERTAINTIES: Final[tuple[Certainty, ...]] = ("sure", "unless a number", "vague")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether something of this name usually holds a secret, or may."""
+    return certainty_of(name) != ""
+
+
+def certainty_of(name: str) -> Certainty:
+    """Under a vague name only what nobody would make up is a secret: AUTH, ROUTING_KEY. Tokens may be counted."""
+    # what stands before `=` in a text may be anything
+    words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
+    if len(words) > 1 and words[0] in _OFF:
+        return ""
+    found = {_certainty_at(words, at) for at in range(len(words))}
+    for certainty in _CERTAINTIES:
+        if certainty in found:
+            return certainty
+    return ""
+
+
+def _certainty_at(words: list[str], at: int) -> Certainty:
+    before, after = words[at - 1] if at else "", words[at + 1 :]
+    stem = _stem(words[at])
+    is_key = stem == "key"
+    is_phrase = before == "pass" and stem in ("phrase", "word", "code")
+    if is_phrase or stem in _WHOLE_ANYWHERE or stem.endswith(_ANYWHERE) or (is_key and before in _OF_SECRET_KEYS):
+        return _certainty_of_strong(words[:at], words[at], after)
+    if stem not in _WHOLE and not stem.endswith(_AT_THE_END):
+        return ""
+    if not _WORDS_NO_SECRETS.isdisjoint((stem, before + stem)):
+        return ""
+    rest = after[1:] if stem in _VAGUE and after[:1] == ["header"] else after
+    if not all(map(_WHICH.match, rest)) or (is_key and before in _OF_OPEN_KEYS):
+        return ""
+    return "vague" if stem in _VAGUE or (is_key and before in _OF_VAGUE_KEYS) else "sure"
+
+
+def _stem(word: str) -> str:
+    """A word without what tells one of several, in the singular."""
+    which = _WHICH.search(word)
+    word = word if which is None else word[: which.start()]
+    return word if word.endswith("pass") else word.removesuffix("s")
+
+
+def _certainty_of_strong(before: list[str], word: str, after: list[str]) -> Certainty:
+    if _COUNTING.intersection(before) or (word == "tokens" and before and before[-1] in _OF_COUNTED_TOKENS):
+        return ""
+    if word == "secret" and after[:1] == ["id"]:  # of Vault one, elsewhere its name
+        return "" if _is_about(after[1:]) else "vague"
+    if _is_about(after):
+        return ""
+    return "unless a number" if word == "tokens" else "sure"
+
+
+def _is_about(words: list[str]) -> bool:
+    return any(word in _WORDS_ABOUT or word.removesuffix("s") in _WORDS_ABOUT for word in words)
