@@ -21,8 +21,6 @@ NAME_LIMIT: Final = 128
 TEXT_LIMIT: Final = 2048
 _SESSION_PREFIX: Final = 8
 _WIDEST_LEVEL: Final = len("warning")
-_NAMES: Final = frozenset(("source", "tool", "method"))
-"""Fields that say what a line is about. They are shown as they are, whatever secret is spelled the same."""
 
 Redact = Callable[[str], str]
 
@@ -110,14 +108,14 @@ class JsonFormat:
         return f"{self._members(fields, TEXT_LIMIT)}}}\n"
 
     def _members(self, fields: Iterable[tuple[str, object]], limit: int) -> str:
-        return ",".join(f"{_quoted(key)}:{self._value(key, value, limit)}" for key, value in fields)
+        return ",".join(f"{_quoted(key)}:{self._value(value, limit)}" for key, value in fields)
 
-    def _value(self, key: str, value: object, limit: int) -> str:
+    def _value(self, value: object, limit: int) -> str:
         if value is None or isinstance(value, bool):
             return {None: "null", True: "true", False: "false"}[value]
         if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
             return repr(value)
-        return _quoted((str(value) if key in _NAMES else self._redact(str(value)))[:limit])
+        return _quoted(self._redact(str(value))[:limit])
 
 
 def _quoted(text: str) -> str:
@@ -139,7 +137,7 @@ class HumanFormat:
         outcome = target.outcome
         if code := CODES.get(outcome):
             outcome = f"{outcome} ({code.title}; executed: {target.executed})"
-        return f"{level:<{_WIDEST_LEVEL}} {_word(where)} {outcome} "
+        return f"{level:<{_WIDEST_LEVEL}} {self._word(where)} {outcome} "
 
     def tail(self, client: Client) -> str:
         return f" ms{self._pairs(client.fields(), NAME_LIMIT)}\n"
@@ -152,12 +150,10 @@ class HumanFormat:
         return f"{note.level:<{_WIDEST_LEVEL}} {note.event}: {message}{self._pairs(note.fields, TEXT_LIMIT)}\n"
 
     def _pairs(self, fields: Iterable[tuple[str, object]], limit: int) -> str:
-        texts = ((key, str(value) if key in _NAMES else self._redact(str(value))) for key, value in fields)
-        return "".join(f" {key}={_word(text, limit)}" for key, text in texts)
+        return "".join(f" {key}={self._word(str(value), limit)}" for key, value in fields)
 
-
-def _word(text: str, limit: int = NAME_LIMIT) -> str:
-    """One word as it is; in quotes where it could be taken for more than one."""
-    line = one_line(text, limit)
-    needs_quotes = not line or " " in line or '"' in line or "=" in line
-    return '"' + line.replace('"', '\\"') + '"' if needs_quotes else line
+    def _word(self, text: str, limit: int = NAME_LIMIT) -> str:
+        """One word as it is; in quotes where it could be taken for more than one."""
+        line = one_line(self._redact(text), limit)
+        needs_quotes = not line or " " in line or '"' in line or "=" in line
+        return '"' + line.replace('"', '\\"') + '"' if needs_quotes else line
