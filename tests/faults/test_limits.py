@@ -75,6 +75,22 @@ async def test_a_server_that_starts_too_many_processes_is_ended_with_all_of_them
     await until(lambda: is_logged(gateway, OVER, "own"), "the log has it")
 
 
+@pytest.mark.parametrize("how", ["wiped", "unreadable"])
+@pytest.mark.parametrize(
+    ("key", "asked"), [("memory_mb", {"count": 1, "mb": 300}), ("processes", {"count": 15, "mb": 1})]
+)
+async def test_daemons_that_hide_count_for_their_server_beside_others(
+    how: str, key: str, asked: dict[str, int], gateway: Gateway
+) -> None:
+    async with visiting(gateway) as client:
+        await until(lambda: pid_of(client, "own"), "it is up")
+        lost = await client.call("own_hide", {"how": how, **asked, "then_s": 600})
+        assert code(lost) == OVER
+        assert f"`limits.{key}`" in lost.error["message"]
+        await until(lambda: pid_of(client, "own"), "the next call has a server again")
+        await until(lambda: len(survivors(f"{MARK}-own")) <= 2, "what it had started is gone")
+
+
 async def test_memory_that_processes_share_counts_once(gateway: Gateway) -> None:
     async with visiting(gateway) as client:
         asked = {"mb": 60, "processes": 6, "then_s": 1.5}  # resident in all of them together: more than 400

@@ -10,6 +10,8 @@ import marshal
 import os
 import signal
 
+from trunkline.links.owner_mark import put_on
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
 _HIGHEST_OWN_FD = 256  # far above what one thread with a few pipes can reach
 
 
-def fork_child(launch: Launch, stdio: list[int], doors: list[int], prctl: Prctl | None) -> tuple[int, int]:
+def fork_child(
+    launch: Launch, stdio: list[int], doors: list[int], mark: int | None, prctl: Prctl | None
+) -> tuple[int, int]:
     """A new process on its way to its program, and a pipe that closes by the exec or brings the reason it failed.
 
-    By the doors it enters the cgroup that is to bound it.
+    By the doors it enters the cgroup that is to bound it. By the mark it is known whose it is.
     """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -37,19 +41,27 @@ def fork_child(launch: Launch, stdio: list[int], doors: list[int], prctl: Prctl 
         os.close(writer)
         raise
     if pid == 0:
-        _become_child(launch, stdio, doors, writer, prctl, parent)
+        _become_child(launch, stdio, doors, mark, writer, prctl, parent)
     os.close(writer)
     return pid, reader
 
 
 def _become_child(
-    launch: Launch, stdio: list[int], doors: list[int], report: int, prctl: Prctl | None, parent: int
+    launch: Launch,
+    stdio: list[int],
+    doors: list[int],
+    mark: int | None,
+    report: int,
+    prctl: Prctl | None,
+    parent: int,
 ) -> NoReturn:
     """The forked child's way to its own program. Nothing may escape from here: it would be a second supervisor."""
     argv, environment, cwd, _ = launch
     step = "exec"
     try:
         _enter(doors)
+        if mark is not None:
+            put_on(mark)
         os.setsid()
         if prctl is not None:
             prctl.die_with(parent)

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     Exceeded = tuple[str, int, int]  # of what, how much there was, how much there may be
 
 LOOK_PAUSE_S = 0.25
+_UNOWNED_LOOKS = 4  # so many are behind what is only between its fork and its exec
 _REST = 20  # a look costs at most one part in so many of this process's time
 
 
 class LimitWatch:
-    """Those children whose use is bounded. `on_exceeded` hears of one that is over its bounds."""
+    """Those children whose use is bounded. `on_exceeded` hears of one that is over its bounds, `on_fault` of processes
+    that count for nobody."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class LimitWatch:
         cgroups: Cgroups,
         trees: dict[int, Tree],
         on_exceeded: Callable[[Tree, Exceeded], None],
+        on_fault: Callable[[str], None],
     ) -> None:
         self.due = NEVER
         """When to look again."""
@@ -43,7 +46,10 @@ class LimitWatch:
         self._cgroups = cgroups
         self._trees = trees
         self._on_exceeded = on_exceeded
+        self._on_fault = on_fault
         self._limits: dict[int, Limits] = {}
+        self._unowned: dict[tuple[int, int], int] = {}  # in how many looks one process was nobody's
+        self._told = False
 
     def watch(self, child: int, limits: Limits) -> None:
         self._limits[child] = limits
@@ -64,8 +70,28 @@ class LimitWatch:
             exceeded = self._cgroups.exceeded(child) if bounded else _exceeded(members.get(child, ()), limits)
             if exceeded is not None:
                 self._on_exceeded(tree, exceeded)
+        self._tell_unowned(members.get(None, ()))
         now = time.monotonic()
         self.due = now + max(LOOK_PAUSE_S, _REST * (now - began))
+
+    def _tell_unowned(self, unowned: Sequence[Process]) -> None:
+        """Once, until there are none any more."""
+        keys = [(process.pid, process.started) for process in unowned]
+        self._unowned = {key: self._unowned.get(key, 0) + 1 for key in keys}
+        lasting = [pid for (pid, _), looks in self._unowned.items() if looks >= _UNOWNED_LOOKS]
+        if lasting and not self._told:
+            others = f" and {len(lasting) - 1} more" if len(lasting) > 1 else ""
+            self._on_fault(
+                f"no `limits` hold for process {lasting[0]} ({_name_of(lasting[0])}){others}: it hides which server "
+                "started it, and ends with the last of them"
+            )
+        self._told = bool(lasting)
+
+
+def _name_of(pid: int) -> str:
+    """As it calls itself, which may be anything."""
+    name = read_proc(f"/proc/{pid}/comm").removesuffix(b"\n")
+    return ascii(name.decode(errors="replace"))[1:-1] or "it has ended"
 
 
 def _exceeded(members: Sequence[Process], limits: Limits) -> Exceeded | None:

@@ -30,13 +30,14 @@ _PROC_READ_BYTES = 4096
 class Process:
     """One line of the process table."""
 
-    __slots__ = ("dead", "group", "parent", "pid", "session")
+    __slots__ = ("dead", "group", "parent", "pid", "session", "started")
 
-    def __init__(self, pid: int, parent: int, group: int, session: int, dead: bool) -> None:
+    def __init__(self, pid: int, parent: int, group: int, session: int, started: int, dead: bool) -> None:
         self.pid = pid
         self.parent = parent
         self.group = group
         self.session = session
+        self.started = started  # with the pid it is this process and no later one
         self.dead = dead
 
 
@@ -82,7 +83,7 @@ def read_process(pid: int) -> Process | None:
     threads = int(fields[17])
     # A program whose first thread ended looks like a zombie while its other threads still run.
     dead = fields[0] in b"ZX" and threads <= 1
-    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), dead)
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), dead)
 
 
 def tag_of(pid: int, within: int = sys.maxsize) -> str:
@@ -118,9 +119,17 @@ def read_proc(path: str, most: int = sys.maxsize) -> bytes:
 
 def with_descendants(roots: Iterable[Process], table: dict[int, Process]) -> list[Process]:
     """The living among the roots and everything below them."""
+    return living_from(roots, by_parent(table))
+
+
+def by_parent(table: dict[int, Process]) -> dict[int, list[Process]]:
     below: dict[int, list[Process]] = {}
     for process in table.values():
         below.setdefault(process.parent, []).append(process)
+    return below
+
+
+def living_from(roots: Iterable[Process], below: dict[int, list[Process]]) -> list[Process]:
     found: dict[int, Process] = {}
     waiting = list(roots)
     while waiting:

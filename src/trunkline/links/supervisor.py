@@ -59,8 +59,8 @@ class Supervisor:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
         self._census = Groups(self._trees) if portable else Descendants(run, self._trees)
-        self._cgroups = Cgroups(run, lambda why: self._tell("fault", 0, why))
-        self._limits = LimitWatch(self._census, self._cgroups, self._trees, self._end_over_limits)
+        self._cgroups = Cgroups(run, self._tell_fault)
+        self._limits = LimitWatch(self._census, self._cgroups, self._trees, self._end_over_limits, self._tell_fault)
         self._ended = False
 
     # --- the loop
@@ -151,6 +151,9 @@ class Supervisor:
         self._outbox.put((verb, child, value))
         self._flush()
 
+    def _tell_fault(self, what: str) -> None:
+        self._tell("fault", 0, what)
+
     def _flush(self) -> None:
         try:
             done = self._outbox.flush()
@@ -166,7 +169,7 @@ class Supervisor:
         try:
             if len(stdio) != 3:  # the kernel drops what this process has no room for
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            leader, exec_pipe = fork_child(launch, stdio, doors, self._prctl)
+            leader, exec_pipe = fork_child(launch, stdio, doors, self._census.mark(child), self._prctl)
         except (OSError, MemoryError) as error:
             self._cgroups.remove(child)
             self._tell("failed", child, ("fork", getattr(error, "errno", None) or errno.ENOMEM))

@@ -10,14 +10,16 @@ import os
 import signal
 import time
 
+from trunkline.links.owner_mark import OwnerMarks
+from trunkline.links.owners import Owners
 from trunkline.links.platform import (
     Process,
-    child_in_tag,
+    by_parent,
+    living_from,
     process_table,
     signal_group,
     signal_process,
     signal_processes,
-    tag_of,
     with_descendants,
 )
 
@@ -36,7 +38,7 @@ _STRAY_S = 0.2  # far longer than an exec takes
 class Tree:
     """One child and everything it started. `leader` is the process we made; its pid is also its group and session."""
 
-    __slots__ = ("due", "exec_pipe", "give_up_at", "id", "leader", "leader_alive", "phase", "sessions", "term_s")
+    __slots__ = ("due", "exec_pipe", "give_up_at", "id", "leader", "leader_alive", "phase", "term_s")
 
     def __init__(self, id: int, leader: int, exec_pipe: int) -> None:  # noqa: A002 (it is the tree's id)
         self.id = id
@@ -47,23 +49,26 @@ class Tree:
         self.due = NEVER  # when the phase ends or is looked at again
         self.give_up_at = NEVER  # when SIGTERM, or SIGKILL, has had its time
         self.term_s = NEVER
-        self.sessions: set[int] = {leader}  # seen in this tree so far
 
 
 class Descendants:
     """Linux: the supervisor is a subreaper, so every process of every tree is below it, whatever it did to get away.
 
-    What still has its parents belongs to their tree. An orphan belongs to the tree its environment names, else to the
-    tree its session was seen in, else (it wiped both) to the last tree left.
+    What still has its parents belongs to their tree. An orphan belongs to the tree it was seen in, else to the one that
+    its environment or its mark names, else to that its session was seen in, else (it wiped all) to the last one left.
     """
 
     kill_limit_s = 10.0  # what survives SIGKILL this long belongs to another user or hangs in the kernel
 
     def __init__(self, run: str, trees: dict[int, Tree]) -> None:
-        self._run = run
         self._trees = trees
-        self._own_session = os.getsid(0)
+        self._marks = OwnerMarks()
+        self._owners = Owners(run, trees, self._marks)
         self._strays: dict[int, float] = {}  # orphans without an owner, and since when
+
+    def mark(self, child: int) -> int | None:
+        """What a child puts on itself before anything else."""
+        return self._marks.of(child)
 
     def signal(self, tree: Tree, number: int) -> bool:
         """Signal all of a tree; False when nothing of it is left. Number 0 only looks."""
@@ -76,16 +81,13 @@ class Descendants:
             signal_processes(members, number)
         return bool(members) or not certain
 
-    def members(self) -> dict[int, list[Process]]:
-        """The processes of every tree that are alive now."""
+    def members(self) -> dict[int | None, list[Process]]:
+        """The processes of every tree that are alive now; and, as None, those of whom that cannot be told."""
         table = process_table()
-        own = os.getpid()
-        tops: dict[int, list[Process]] = {}
-        for process in table.values():
-            owner = self._owner(process) if process.parent == own else None
-            if owner is not None:
-                tops.setdefault(owner, []).append(process)
-        return {owner: with_descendants(processes, table) for owner, processes in tops.items()}
+        roots = self._owners.roots(table)
+        below = by_parent(table)
+        found: dict[int | None, list[Process]] = {None: living_from(self._unowned(roots), below)}
+        return found | {tree: self._members(tree, roots, below) for tree in self._trees}
 
     def kill_everything(self) -> None:
         table = process_table()
@@ -100,26 +102,25 @@ class Descendants:
         environment for a moment. A table with either proves nothing.
         """
         table = process_table()
+        roots = self._owners.roots(table)
+        members = self._members(tree.id, roots, by_parent(table))
         own = os.getpid()
-        owners = {process: self._owner(process) for process in table.values() if process.parent == own}
-        members = with_descendants([process for process, owner in owners.items() if owner == tree.id], table)
-        tree.sessions.update(process.session for process in members if process.session != self._own_session)
-        some_died = self._reap_orphans(owners)
-        some_are_new = self._note_strays([process.pid for process, owner in owners.items() if owner is None])
+        some_died = self._reap_orphans([process for process in table.values() if process.parent == own])
+        some_are_new = self._note_strays([process.pid for process in self._unowned(roots)])
         return members, not (some_died or some_are_new)
 
-    def _owner(self, top: Process) -> int | None:
-        """The tree that a direct child of the supervisor belongs to; None when that cannot be told."""
-        for tree in self._trees.values():
-            if tree.leader_alive and tree.leader == top.pid:
-                return tree.id
-        named = child_in_tag(tag_of(top.pid), self._run)
-        if named in self._trees:
-            return named
-        for tree in self._trees.values():
-            if top.session in tree.sessions:
-                return tree.id
-        return next(iter(self._trees)) if len(self._trees) == 1 else None
+    def _members(
+        self, tree: int, roots: dict[int | None, list[Process]], below: dict[int, list[Process]]
+    ) -> list[Process]:
+        members = living_from(roots.get(tree, ()), below)
+        self._owners.note(tree, members)
+        if None in roots and not self._unowned(roots):
+            return living_from(roots.get(tree, []) + roots[None], below)  # a guess, so it is not noted
+        return members
+
+    def _unowned(self, roots: dict[int | None, list[Process]]) -> list[Process]:
+        """Whose owner nobody can guess either."""
+        return [] if len(self._trees) == 1 else roots.get(None, [])
 
     def _reap_orphans(self, children: Iterable[Process]) -> bool:
         """Take those that are dead by now; whether there were any. The supervisor takes leaders, and reports them."""
@@ -148,7 +149,11 @@ class Groups:
             return True
         return tree.leader_alive and signal_process(tree.leader, number)  # it has not made its group yet
 
-    def members(self) -> dict[int, list[Process]]:
+    def mark(self, child: int) -> int | None:
+        """Of no use without a way to find who has it."""
+        return None
+
+    def members(self) -> dict[int | None, list[Process]]:
         """Nobody tells."""
         return {}
 
