@@ -279,6 +279,28 @@ async def test_connections_that_asked_something_once_refuse_nobody_either(tmp_pa
                 assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
 
 
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+async def test_newcomers_that_come_together_take_the_places_of_idle_connections_not_each_others(
+    tmp_path: Path, loop: str
+) -> None:
+    ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    prelude = f"export TRUNKLINE_LOOP={loop}"
+    with Gateway(tmp_path, prelude=prelude, limits={"connections": 40}) as gateway:
+        async with connected(gateway.port, 40, ask) as wires:
+            for wire in wires:
+                assert (await wire.read()).status == 200
+            await asyncio.sleep(0.3)  # they are idle, which takes a moment
+            os.kill(gateway.process.pid, signal.SIGSTOP)  # so that newcomers are accepted together
+            newcomers = await asyncio.gather(*[Wire.connect(gateway.port) for _ in range(20)])
+            for wire in newcomers:
+                await wire.send(ask)
+            os.kill(gateway.process.pid, signal.SIGCONT)
+            async with asyncio.timeout(at_most(15)):
+                for wire in newcomers:
+                    assert (await wire.read()).status == 200
+                    await wire.close()
+
+
 async def test_connections_that_asked_something_and_began_something_refuse_nobody(tmp_path: Path) -> None:
     ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Gateway(tmp_path, limits={"connections": 20}) as gateway:
