@@ -11,6 +11,7 @@ from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayE
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.rest import unread_body
+from trunkline.links.hung_up import has_hung_up
 from trunkline.links.turns import Turns
 from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, head_size, response_head
 
@@ -379,6 +380,8 @@ class Connection(asyncio.Protocol):
         """Called about once a second: the only clock of a connection."""
         if self._stuck_since:
             self._tick_stuck(now)
+        elif len(self._queue) >= _MAX_PIPELINED and self._has_gone():
+            self._close_after_writing()
         elif self._exchange is not None:
             self._tick_exchange(self._exchange, now)
         elif self._closing:
@@ -389,6 +392,10 @@ class Connection(asyncio.Protocol):
                 self._refuse(408, _unreadable(408, f"not complete within {READ_S:g} seconds"))
         elif now - self._since > (IDLE_S if self._served else READ_S):
             self._close_after_writing()
+
+    def _has_gone(self) -> bool:
+        """Nobody is told of the end of what is not read."""
+        return self._transport is not None and not self._transport.is_closing() and has_hung_up(self._transport)
 
     def idle_s(self, now: float) -> float:
         """How long nothing was asked or answered on it; 0 while something is."""

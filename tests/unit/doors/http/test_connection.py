@@ -69,6 +69,28 @@ def test_any_number_of_pipelined_requests_is_answered(loop_factory: Loop, tmp_pa
 
 
 @both_loops
+@pytest.mark.parametrize("waiting", [1, 15, 16, 40])
+def test_a_client_that_leaves_is_noticed_however_many_of_its_requests_wait(
+    loop_factory: Loop, tmp_path: Path, waiting: int
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            session = await opened(here)
+            async with await Wire.connect(here.port) as patient, await Wire.connect(here.port) as leaving:
+                for number, wire in enumerate((leaving, patient)):
+                    await wire.send(call(number, session) + GET * waiting)
+                await until(lambda: len(here.source.held) == 2, "both calls are on their way")
+                await leaving.close()
+                await until(lambda: len(here.door) == 1, "the one that left is noticed")
+                for held in here.source.held:
+                    held.finish(OK)
+                for _ in range(1 + waiting):
+                    assert (await patient.read()).status == 200
+
+    run_on(loop_factory, main())
+
+
+@both_loops
 def test_a_body_in_single_bytes_is_not_read_in_one_go(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
