@@ -419,6 +419,29 @@ async def test_a_client_that_is_stuck_refuses_nobody_else(tmp_path: Path) -> Non
             assert reply.status == 200, reply.body
 
 
+@pytest.mark.parametrize("sent_ahead", [0, 60])
+async def test_a_client_whose_calls_hang_on_every_connection_locks_nobody_out(tmp_path: Path, sent_ahead: int) -> None:
+    server, path = StdioFaults(tmp_path), tmp_path / "gw.sock"
+    with Gateway(tmp_path, server.entry(), limits={"connections": 24}, socket=str(path)) as gateway:
+        async with gateway.modern() as client:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            call = client.post_bytes(*_call(client, "s_hang"))
+        ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        async with connected(gateway.port, 24, call * (1 + sent_ahead)):
+            await server.wait_for("call", 21)
+
+            async def served() -> bool:
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                    return (await fetch(gateway.port, "GET", "/healthz")).status == 200
+                return False
+
+            for _ in range(10):
+                await until(served, "whoever comes by the port is served")
+            async with Wire(*await asyncio.open_unix_connection(path)) as beside:
+                assert (await beside.ask(ask)).status == 200
+            assert len(server.calls()) == 21, "no more than seven of eight connections wait"
+
+
 @pytest.mark.slow
 async def test_clients_that_ask_again_at_once_do_not_take_the_time_of_those_who_are_served(tmp_path: Path) -> None:
     """They are read more and more slowly: each is refused a few times a second, however fast it asks."""

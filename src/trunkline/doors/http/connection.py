@@ -42,6 +42,9 @@ _MIN_READ_BYTES: Final = 64 * 1024
 class Server(Protocol):
     """Who answers the requests of a connection."""
 
+    answering: int
+    """How many connections wait for an answer, or have one that has not ended."""
+
     def handle(self, exchange: HttpExchange, request: HttpRequest, /) -> None: ...
 
     def wrong_with_head(self, request: HttpRequest, /) -> GatewayError | None:
@@ -182,9 +185,7 @@ class Connection(asyncio.Protocol):
         if self._resting is not None:
             self._resting.cancel()
         self._server.closed(self)
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.gone()
+        self._leave_exchange()
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -208,10 +209,12 @@ class Connection(asyncio.Protocol):
             self._server.asked(self)
         exchange = self._exchange = HttpExchange(self, request)
         exchange.started_at = self._since
+        self._server.answering += 1
         self._server.handle(exchange, request)
 
     def exchange_over(self, *, keep_alive: bool) -> None:
         self._exchange = None
+        self._server.answering -= 1
         self._since = self._loop.time()
         if not keep_alive:
             if self._parser.mid_message or self._turned_away:  # refused before its body came
@@ -271,6 +274,7 @@ class Connection(asyncio.Protocol):
         request.keep_alive = False
         if self._exchange is None and not self._queue:
             exchange = self._exchange = HttpExchange(self, request)
+            self._server.answering += 1
             self._server.refuse(exchange, error)
         else:  # it is refused once those before it are answered
             self._turned_away = True
@@ -312,10 +316,15 @@ class Connection(asyncio.Protocol):
             length = b"%d" % len(body)
             headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
             self.write([response_head(status, headers), body])
+        self._leave_exchange()
+        self._linger()
+
+    def _leave_exchange(self) -> None:
+        """Nobody is there any more to be answered."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
+            self._server.answering -= 1
             exchange.gone()
-        self._linger()
 
     def _linger(self) -> None:
         """Say no more, and wait a moment for the client to close: doing so while it still sends would reset the
@@ -405,13 +414,13 @@ class Connection(asyncio.Protocol):
     def dispensable(self, now: float) -> tuple[int, float]:
         """How little would be lost with it, and for how long that has been so; no time at all while it is answered.
 
-        Least with one that is idle, then one whose request has not come whole, then one that does not read.
+        Least with one that is idle or rests, then one whose request has not come whole, then one that does not read.
         """
         if self._exchange is not None:
             return 0, 0.0
         if self._stuck_since:
             return 0, max(0.0, now - self._stuck_since - _SLOW_S)
-        if self._queue:
+        if self._queue and self._resting is None:
             return 0, 0.0
         return (1 if self._parser.mid_message else 2), now - self._since
 

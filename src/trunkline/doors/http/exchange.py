@@ -44,6 +44,7 @@ class HttpExchange:
         "_over",
         "_request",
         "_statuses",
+        "crowded",
         "id_json",
         "on_gone",
         "on_streaming",
@@ -63,6 +64,8 @@ class HttpExchange:
         self._over = False
         self._statuses = False
         self.track: Track | None = None
+        self.crowded = False
+        """Whether so many are being answered that this one may not wait for anybody."""
         self.id_json = b"null"
         self.takes_events = False
         self.takes_json = True

@@ -12,9 +12,10 @@ from trunkline.core.errors import INTERNAL, LISTEN_FAILED, UNAUTHORIZED, Gateway
 from trunkline.core.events import Events
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.doors.http.access import Access, Denied
+from trunkline.doors.http.call_answers import answer_problem
 from trunkline.doors.http.connection import Connection
 from trunkline.doors.http.exchange import HttpExchange
-from trunkline.doors.http.mcp import McpRoute
+from trunkline.doors.http.mcp import CROWDED, McpRoute
 from trunkline.doors.http.rest import Visit, problem_document
 from trunkline.doors.http.route_table import RouteTable
 from trunkline.doors.http.routes import MCP, Handlers
@@ -64,6 +65,9 @@ class HttpDoor:
         self._sessions = sessions
         self._events = events
         self._routes = RouteTable(handlers)
+        self.answering = 0
+        self._most_answering = max(1, options.max_connections * 7 // 8)
+        """So many may wait or stream at once: newcomers always find a connection that can give way to them."""
         self._connections: set[Connection] = set()
         self._silent: dict[Connection, float] = {}
         """Those that have not asked anything yet, the oldest first, and when they came."""
@@ -195,6 +199,7 @@ class HttpDoor:
     def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
         """One request of any connection. A bug of ours answers 500 and costs that one request."""
         path, rest = request.path, False
+        exchange.crowded = self.answering > self._most_answering
         try:
             if path in _MCP_PATHS:
                 self._mcp.handle(exchange, request, self._access.check(request))
@@ -202,7 +207,11 @@ class HttpDoor:
             place, names = self._routes.find(path)
             rest = place.rest
             principal = self._access.check(request, place.credential)
-            place.handler(request.method)(Visit(exchange, request, principal, names))
+            handler, visit = place.handler(request.method), Visit(exchange, request, principal, names)
+            if exchange.crowded and place.waits:
+                self._refuse_to_wait(visit, rest=rest)
+            else:
+                handler(visit)
         except GatewayError as error:
             self._refuse(exchange, error, rest=rest)
         except Exception as error:
@@ -238,6 +247,13 @@ class HttpDoor:
             exchange.respond(problem.code.http, encode(problem_document(problem, error.details)))
         else:
             exchange.refuse(problem)
+
+    def _refuse_to_wait(self, visit: Visit, *, rest: bool) -> None:
+        self._events.count("requests_refused", CROWDED.code.id)
+        if rest:
+            answer_problem(visit, CROWDED)
+        else:
+            visit.exchange.refuse(CROWDED)
 
     # -- time and the end -----------------------------------------------------------------------------------------
 
