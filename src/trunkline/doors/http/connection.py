@@ -23,7 +23,8 @@ KEEP_ALIVE_S: Final = 15.0
 LINGER_S: Final = 2.0
 _FIRST_REST_S: Final = 0.05
 _LONGEST_REST_S: Final = 1.0
-_FORGIVEN_S: Final = 3.0
+_FORGIVEN_S: Final = 0.9
+"""Whoever waits as long as our refusals say (`retryAfterMs`, 1000 at least) is not slowed down a second time."""
 _MAX_PIPELINED: Final = 16
 _AT_ONCE: Final = 4
 """Of requests that came together, so many are begun at once; then it is the others' turn after each."""
@@ -72,7 +73,7 @@ class Connection(asyncio.Protocol):
         "_queue",
         "_queued_bytes",
         "_refusal",
-        "_refused_at",
+        "_rest_ends_at",
         "_rest_s",
         "_resting",
         "_served",
@@ -101,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._refusal: tuple[int, Problem] | None = None
-        self._refused_at = 0.0
+        self._rest_ends_at = -_FORGIVEN_S
         self._rest_s = 0.0
         self._resting: asyncio.TimerHandle | None = None
         self._served = False
@@ -246,9 +247,9 @@ class Connection(asyncio.Protocol):
         """It was refused for want of room. A client that asks again at once is read more and more slowly: what it
         costs to refuse it would be missing where others are served."""
         now = self._loop.time()
-        again = now - self._refused_at < _FORGIVEN_S
+        again = now - self._rest_ends_at < _FORGIVEN_S
         self._rest_s = min(self._rest_s * 2, _LONGEST_REST_S) if again else _FIRST_REST_S
-        self._refused_at = now
+        self._rest_ends_at = now + self._rest_s
         self._pause(self._rest_s)
 
     def _pause(self, seconds: float) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -350,5 +351,53 @@ def test_closing_the_door_ends_streams_in_order_and_drops_nobody_silently(loop_f
                 assert await idle.read_to_end() == b""
                 await closing
             await client.close()
+
+    run_on(loop_factory, main())
+
+
+# Rests ---------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A loop's clock that a test moves; it keeps how long somebody wanted to wait."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waits: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        self.waits.append(seconds)
+        self.now += seconds
+        return asyncio.get_running_loop().call_later(0, then)
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("pause_s", "rests"),
+    [
+        (1.0, [0.05] * 6),
+        (0.95, [0.05] * 6),
+        (0.5, [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]),
+        (0.0, [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]),
+    ],
+)
+def test_only_who_comes_back_sooner_than_it_was_told_rests_longer_each_time(
+    loop_factory: Loop, tmp_path: Path, pause_s: float, rests: list[float]
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
+            await wire.ask(GET)
+            (connection,) = here.door._connections
+            clock: Any = Clock()
+            loop, connection._loop = connection._loop, clock
+            for _ in rests:
+                connection.rest()
+                await until(lambda: connection._resting is None, "it is read again")
+                clock.now += pause_s
+            assert clock.waits == pytest.approx(rests)
+            connection._loop = loop
 
     run_on(loop_factory, main())
