@@ -359,6 +359,18 @@ async def test_connections_leave_descriptors_for_servers_and_children_have_their
             assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
 
 
+async def test_those_who_dial_as_apps_leave_descriptors_for_servers_too(tmp_path: Path) -> None:
+    server, port = StdioFaults(tmp_path), free_port()
+    apps = {"desk": {"kind": "app", "listen": f"127.0.0.1:{port}"}}
+    with Gateway(tmp_path, server.entry(sessions="per_client"), apps, prelude="ulimit -n 256") as gateway:
+        await until(lambda: '"message":"desk is ready' in gateway.log, "it listens for apps")
+        async with connected(gateway.port, 300), connected(port, 100), gateway.client() as client:
+            await until(lambda: _has_tool(client, "s_echo"), "the server is up")
+            for number in range(3):
+                assert (await client.call("s_echo", {"a": number})).structured == {"a": number}
+            assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+
+
 FLOOD = """
 import os, socket, sys, threading
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
