@@ -283,6 +283,9 @@ class Connection(asyncio.Protocol):
             self._queue.append(request)
             self._queued_bytes += _size_of(request)
 
+    def forget_heads(self) -> None:
+        self._parser.forget_heads()
+
     def _hold(self, held_bytes: int) -> None:
         self._held_bytes = held_bytes
         self._unfinished.hold(self, held_bytes)

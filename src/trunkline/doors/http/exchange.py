@@ -98,6 +98,10 @@ class HttpExchange:
         self._extra += extra
         self.respond(problem.code.http, error_message(self.id_json, encode_error(problem)))
 
+    def from_stranger(self) -> None:
+        """Whoever asked was not let in, or only to what is open to everybody: nothing is kept of it."""
+        self._connection.forget_heads()
+
     def add_header(self, name: bytes, value: bytes) -> None:
         self._extra.append((name, value))
 

@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.core.errors import INTERNAL, LISTEN_FAILED, UNAUTHORIZED, GatewayError, Problem
+from trunkline.core.errors import (
+    HOST_REFUSED,
+    INTERNAL,
+    LISTEN_FAILED,
+    ORIGIN_REFUSED,
+    UNAUTHORIZED,
+    GatewayError,
+    Problem,
+)
 from trunkline.core.events import Events
 from trunkline.core.unfinished import UnfinishedBytes
-from trunkline.doors.http.access import Access, Denied
+from trunkline.doors.http.access import STRANGER, Access, Denied
 from trunkline.doors.http.call_answers import answer_problem
 from trunkline.doors.http.connection import Connection
 from trunkline.doors.http.exchange import HttpExchange
@@ -34,6 +42,7 @@ _LOOK_EVERY_S: Final = 0.1
 _AT_A_LOOK: Final = 1024
 _SILENT_S: Final = 1.0
 """Whoever has asked nothing for so long does not mean to. One that has just come was not read from yet."""
+_NOT_LET_IN: Final = (HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED)
 _MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
 """Some clients write a slash at the end, and a redirect would lose their POST."""
 
@@ -207,6 +216,8 @@ class HttpDoor:
             place, names = self._routes.find(path)
             rest = place.rest
             principal = self._access.check(request, place.credential)
+            if principal is STRANGER:
+                exchange.from_stranger()
             handler, visit = place.handler(request.method), Visit(exchange, request, principal, names)
             if exchange.crowded and place.waits:
                 self._refuse_to_wait(visit, rest=rest)
@@ -239,6 +250,8 @@ class HttpDoor:
     def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:
         problem = error.problem
         self._events.count("requests_refused", problem.code.id)
+        if problem.code in _NOT_LET_IN:
+            exchange.from_stranger()
         if problem.code is UNAUTHORIZED:
             exchange.add_header(b"www-authenticate", b'Bearer realm="trunkline"')
         if isinstance(error, Denied) and error.allow:

@@ -355,6 +355,35 @@ def test_closing_the_door_ends_streams_in_order_and_drops_nobody_silently(loop_f
     run_on(loop_factory, main())
 
 
+# What is kept ---------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_nothing_is_kept_of_the_requests_of_those_who_were_not_let_in(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        token = {"Authorization": "Bearer s3cret"}
+        cases = (
+            (request_bytes("GET", "/metrics", token), 200, 1),
+            (request_bytes("GET", "/mcp", token), 400, 1),
+            (request_bytes("GET", "/metrics"), 401, 0),
+            (request_bytes("GET", "/mcp"), 401, 0),
+            (request_bytes("GET", "/healthz"), 200, 0),
+            (request_bytes("GET", "/register"), 404, 0),
+            (request_bytes("GET", "/metrics", token, host="evil.example"), 421, 0),
+            (request_bytes("GET", "/mcp", {**token, "Origin": "http://evil.example"}), 403, 0),
+        )
+        async with house(tmp_path, token="s3cret") as here:
+            for request, status, kept in cases:
+                async with await Wire.connect(here.port) as wire:
+                    for _ in range(3):
+                        assert (await wire.ask(request)).status == status
+                    (connection,) = here.door._connections
+                    assert len(connection._parser._known) == kept, request
+                await until(lambda: len(here.door) == 0, "it is closed")
+
+    run_on(loop_factory, main())
+
+
 # Rests ---------------------------------------------------------------------------------------------------------------
 
 
