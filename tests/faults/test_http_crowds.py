@@ -279,6 +279,28 @@ async def test_connections_that_asked_something_once_refuse_nobody_either(tmp_pa
                 assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
 
 
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+async def test_newcomers_that_come_together_take_the_places_of_idle_connections_not_each_others(
+    tmp_path: Path, loop: str
+) -> None:
+    ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    prelude = f"export TRUNKLINE_LOOP={loop}"
+    with Gateway(tmp_path, prelude=prelude, limits={"connections": 40}) as gateway:
+        async with connected(gateway.port, 40, ask) as wires:
+            for wire in wires:
+                assert (await wire.read()).status == 200
+            await asyncio.sleep(0.3)  # they are idle, which takes a moment
+            os.kill(gateway.process.pid, signal.SIGSTOP)  # so that newcomers are accepted together
+            newcomers = await asyncio.gather(*[Wire.connect(gateway.port) for _ in range(20)])
+            for wire in newcomers:
+                await wire.send(ask)
+            os.kill(gateway.process.pid, signal.SIGCONT)
+            async with asyncio.timeout(at_most(15)):
+                for wire in newcomers:
+                    assert (await wire.read()).status == 200
+                    await wire.close()
+
+
 async def test_connections_that_asked_something_and_began_something_refuse_nobody(tmp_path: Path) -> None:
     ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Gateway(tmp_path, limits={"connections": 20}) as gateway:
@@ -334,6 +356,18 @@ async def test_connections_leave_descriptors_for_servers_and_children_have_their
             assert (await client.call("s_echo", {"a": 1})).structured == {"a": 1}, "its server could be started"
             pid = server.pids()[0]
             assert re.search(r"Max open files\s+200\s+256", Path(f"/proc/{pid}/limits").read_text())
+            assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
+
+
+async def test_those_who_dial_as_apps_leave_descriptors_for_servers_too(tmp_path: Path) -> None:
+    server, port = StdioFaults(tmp_path), free_port()
+    apps = {"desk": {"kind": "app", "listen": f"127.0.0.1:{port}"}}
+    with Gateway(tmp_path, server.entry(sessions="per_client"), apps, prelude="ulimit -n 256") as gateway:
+        await until(lambda: '"message":"desk is ready' in gateway.log, "it listens for apps")
+        async with connected(gateway.port, 300), connected(port, 100), gateway.client() as client:
+            await until(lambda: _has_tool(client, "s_echo"), "the server is up")
+            for number in range(3):
+                assert (await client.call("s_echo", {"a": number})).structured == {"a": number}
             assert (await fetch(gateway.port, "GET", "/healthz")).status == 200
 
 
@@ -395,6 +429,34 @@ async def test_a_client_that_is_stuck_refuses_nobody_else(tmp_path: Path) -> Non
             await fetch(gateway.port, "GET", "/api/tools/discover?query=echo")
             reply = await fetch(gateway.port, "POST", "/api/proxy/execute", None, body)
             assert reply.status == 200, reply.body
+
+
+@pytest.mark.parametrize("sent_ahead", [0, 60])
+async def test_a_client_whose_calls_hang_on_every_connection_locks_nobody_out(tmp_path: Path, sent_ahead: int) -> None:
+    server, path = StdioFaults(tmp_path), tmp_path / "gw.sock"
+    with Gateway(tmp_path, server.entry(), limits={"connections": 24}, socket=str(path)) as gateway:
+        async with gateway.modern() as client:
+            await until(lambda: _has_tool(client, "s_hang"), "the server is up")
+            call = client.post_bytes(*_call(client, "s_hang"))
+        ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        async with connected(gateway.port, 24, call * (1 + sent_ahead)):
+            await server.wait_for("call", 21)
+
+            async def served() -> bool:
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                    return (await fetch(gateway.port, "GET", "/healthz")).status == 200
+                return False
+
+            async def served_beside() -> bool:
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                    async with Wire(*await asyncio.open_unix_connection(path)) as wire:
+                        return (await wire.ask(ask)).status == 200
+                return False
+
+            for _ in range(10):
+                await until(served, "whoever comes by the port is served")
+                await until(served_beside, "and by the Unix socket")
+            assert len(server.calls()) == 21, "no more than seven of eight connections wait"
 
 
 @pytest.mark.slow

@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]*(:[0-9]*)?|\[[0-9A-Za-z:.%]+\](:[0-9]*)?")
+_HEADER_BYTES: Final = 200
+"""What a header costs besides its bytes: two objects and their place in a dictionary."""
 _FIRST_LINE_BYTES: Final = 14  # two spaces, `HTTP/1.1`, CRLF, and the CRLF that ends the head
 
 _IDLE: Final = 0
@@ -129,6 +131,10 @@ class RequestParser(HeaderBlock):
         """Where the last request that began is going, as far as that was read."""
         return self._url
 
+    def forget_heads(self) -> None:
+        """They come from somebody who may not have things kept."""
+        self._known.clear()
+
     def close(self) -> None:
         """Report nothing more, and let go of the owner and of llhttp (both hold this object in turn)."""
         self._state = _CLOSED
@@ -176,6 +182,7 @@ class RequestParser(HeaderBlock):
             self._body_awaited()
         if self._state == _IN_HEAD:  # where it began within this chunk llhttp does not say
             self.held_bytes = self._quiet_bytes or min(size, self._limits.header_bytes)
+            self.held_bytes += _HEADER_BYTES * len(self._headers)
         elif self._state == _IN_BODY:
             self.held_bytes = self._body.size + self._head_bytes
         else:
@@ -285,7 +292,8 @@ class RequestParser(HeaderBlock):
 
 def head_size(path: bytes, query: bytes, headers: Mapping[bytes, bytes]) -> int:
     """About what a head that was read takes: its target is kept twice, whole and in parts."""
-    return 2 * (len(path) + len(query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
+    written = 2 * (len(path) + len(query)) + sum(map(len, headers)) + sum(map(len, headers.values()))
+    return written + _HEADER_BYTES * len(headers)
 
 
 def _ignore(_: HttpRequest) -> None:

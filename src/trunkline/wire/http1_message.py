@@ -14,7 +14,9 @@ import msgspec
 HEAD_END: Final = b"\r\n\r\n"
 _HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is not counted
 _KNOWN_HEADS: Final = 8
-_KNOWN_HEAD_BYTES: Final = 4096
+_KNOWN_HEAD_BYTES: Final = 1024
+_KNOWN_HEAD_LINES: Final = 26
+"""Heads that are kept are small: as objects, headers take ten times what they took on the wire."""
 
 _Head = TypeVar("_Head")
 
@@ -56,6 +58,8 @@ class KnownHeads(dict[bytes, tuple[int, _Head]], Generic[_Head]):
     def remember(self, data: bytes, head_bytes: int, body_bytes: int, head: _Head) -> None:
         """`data` held one whole message. Chunked bodies and stray line ends show in its size; they are left out."""
         if len(data) != head_bytes + body_bytes or head_bytes > _KNOWN_HEAD_BYTES:
+            return
+        if data.count(b"\n", 0, head_bytes) > _KNOWN_HEAD_LINES:
             return
         if len(self) >= _KNOWN_HEADS:
             self.clear()

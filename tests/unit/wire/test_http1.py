@@ -95,6 +95,34 @@ def test_ever_new_heads_do_not_pile_up() -> None:
     assert kept_bytes < 100_000
 
 
+def tiny_headers(number: int) -> bytes:
+    return b"".join(b"%03x%02x:z\r\n" % (number, each) for each in range(95))
+
+
+def test_heads_that_take_much_memory_are_not_kept() -> None:
+    parser = RequestParser(HttpLimits(), lambda _: None, None)
+    tracemalloc.start()
+    try:
+        for number in range(8):
+            parser.feed(b"GET / HTTP/1.1\r\nHost: x\r\n" + tiny_headers(number) + b"\r\n")
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 40_000, "the last one at most"
+
+
+@pytest.mark.parametrize("rest", [b"", b"Content-Length: 2\r\n\r\n{"], ids=["in its head", "in its body"])
+def test_what_is_held_of_a_head_counts_its_headers_as_objects(rest: bytes) -> None:
+    parser = RequestParser(HttpLimits(), lambda _: None, None)
+    tracemalloc.start()
+    try:
+        parser.feed(b"POST / HTTP/1.1\r\nHost: x\r\n" + tiny_headers(1) + rest)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes / 2 < parser.held_bytes < 3 * kept_bytes
+
+
 def test_spaces_around_values_are_dropped() -> None:
     [request] = Door().feed(b"GET / HTTP/1.1\r\nHost:x \t\r\nA: \t b c \r\nEmpty:\r\nBlank:  \r\n\r\n")
     assert request.headers == {b"host": b"x", b"a": b"b c", b"empty": b"", b"blank": b""}

@@ -41,6 +41,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _REMEMBERED: Final = 256
 _HOST_HINT: Final = "add it to `gateway.allowed_hosts`"
 _ORIGIN_HINT: Final = "call the gateway from a program, or add the page's `host:port` to `gateway.allowed_hosts`"
+_SITE_HINT: Final = "open the page from the gateway itself, or call the gateway from a program"
+"""Where the browser calls the page another site's, no origin that is allowed here changes that."""
 _CLIENT_HINT: Final = "send `Authorization: Bearer …` with the value of `gateway.token`"
 _OPERATOR_HINT: Final = (
     "send `Authorization: Bearer …` with `gateway.operator_token`, or what is in the file that the log names at start"
@@ -107,12 +109,13 @@ class Access:
         """A browser sends this: only pages of ours may have it sent, and only with bodies that it asks about first."""
         headers = request.headers
         origin = headers.get(b"origin")
+        foreign = headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE and not _is_visit(request)
         if origin is not None and not self._origin_allowed(origin, host):
             message = "Origin is not one this gateway serves"
-            raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_ORIGIN_HINT))
-        if headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE and not _is_visit(request):
+            raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_SITE_HINT if foreign else _ORIGIN_HINT))
+        if foreign:
             message = "A page of another site may not do this"
-            raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_ORIGIN_HINT))
+            raise Denied(Problem(code=ORIGIN_REFUSED, message=message, hint=_SITE_HINT))
         has_body = headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers
         if has_body and not is_json(headers.get(b"content-type", b"")):
             message = "Content-Type must be `application/json` in a request that a browser sends"

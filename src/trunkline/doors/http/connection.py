@@ -11,6 +11,7 @@ from trunkline.core.errors import BAD_HTTP, NO_ROOM, REQUEST_TOO_LARGE, GatewayE
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.rest import unread_body
+from trunkline.links.hung_up import has_hung_up
 from trunkline.links.turns import Turns
 from trunkline.wire.http1 import CONTINUE, HttpLimits, HttpProblem, HttpRequest, RequestParser, head_size, response_head
 
@@ -22,7 +23,8 @@ KEEP_ALIVE_S: Final = 15.0
 LINGER_S: Final = 2.0
 _FIRST_REST_S: Final = 0.05
 _LONGEST_REST_S: Final = 1.0
-_FORGIVEN_S: Final = 3.0
+_FORGIVEN_S: Final = 0.9
+"""Whoever waits as long as our refusals say (`retryAfterMs`, 1000 at least) is not slowed down a second time."""
 _MAX_PIPELINED: Final = 16
 _AT_ONCE: Final = 4
 """Of requests that came together, so many are begun at once; then it is the others' turn after each."""
@@ -40,6 +42,9 @@ _MIN_READ_BYTES: Final = 64 * 1024
 
 class Server(Protocol):
     """Who answers the requests of a connection."""
+
+    answering: int
+    """How many connections wait for an answer, or have one that has not ended."""
 
     def handle(self, exchange: HttpExchange, request: HttpRequest, /) -> None: ...
 
@@ -68,7 +73,7 @@ class Connection(asyncio.Protocol):
         "_queue",
         "_queued_bytes",
         "_refusal",
-        "_refused_at",
+        "_rest_ends_at",
         "_rest_s",
         "_resting",
         "_served",
@@ -97,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._refusal: tuple[int, Problem] | None = None
-        self._refused_at = 0.0
+        self._rest_ends_at = -_FORGIVEN_S
         self._rest_s = 0.0
         self._resting: asyncio.TimerHandle | None = None
         self._served = False
@@ -181,9 +186,7 @@ class Connection(asyncio.Protocol):
         if self._resting is not None:
             self._resting.cancel()
         self._server.closed(self)
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.gone()
+        self._leave_exchange()
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -207,10 +210,12 @@ class Connection(asyncio.Protocol):
             self._server.asked(self)
         exchange = self._exchange = HttpExchange(self, request)
         exchange.started_at = self._since
+        self._server.answering += 1
         self._server.handle(exchange, request)
 
     def exchange_over(self, *, keep_alive: bool) -> None:
         self._exchange = None
+        self._server.answering -= 1
         self._since = self._loop.time()
         if not keep_alive:
             if self._parser.mid_message or self._turned_away:  # refused before its body came
@@ -242,9 +247,9 @@ class Connection(asyncio.Protocol):
         """It was refused for want of room. A client that asks again at once is read more and more slowly: what it
         costs to refuse it would be missing where others are served."""
         now = self._loop.time()
-        again = now - self._refused_at < _FORGIVEN_S
+        again = now - self._rest_ends_at < _FORGIVEN_S
         self._rest_s = min(self._rest_s * 2, _LONGEST_REST_S) if again else _FIRST_REST_S
-        self._refused_at = now
+        self._rest_ends_at = now + self._rest_s
         self._pause(self._rest_s)
 
     def _pause(self, seconds: float) -> None:
@@ -270,12 +275,16 @@ class Connection(asyncio.Protocol):
         request.keep_alive = False
         if self._exchange is None and not self._queue:
             exchange = self._exchange = HttpExchange(self, request)
+            self._server.answering += 1
             self._server.refuse(exchange, error)
         else:  # it is refused once those before it are answered
             self._turned_away = True
             self._parser.close()
             self._queue.append(request)
             self._queued_bytes += _size_of(request)
+
+    def forget_heads(self) -> None:
+        self._parser.forget_heads()
 
     def _hold(self, held_bytes: int) -> None:
         self._held_bytes = held_bytes
@@ -311,10 +320,15 @@ class Connection(asyncio.Protocol):
             length = b"%d" % len(body)
             headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
             self.write([response_head(status, headers), body])
+        self._leave_exchange()
+        self._linger()
+
+    def _leave_exchange(self) -> None:
+        """Nobody is there any more to be answered."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
+            self._server.answering -= 1
             exchange.gone()
-        self._linger()
 
     def _linger(self) -> None:
         """Say no more, and wait a moment for the client to close: doing so while it still sends would reset the
@@ -379,6 +393,8 @@ class Connection(asyncio.Protocol):
         """Called about once a second: the only clock of a connection."""
         if self._stuck_since:
             self._tick_stuck(now)
+        elif len(self._queue) >= _MAX_PIPELINED and self._has_gone():
+            self._close_after_writing()
         elif self._exchange is not None:
             self._tick_exchange(self._exchange, now)
         elif self._closing:
@@ -390,6 +406,10 @@ class Connection(asyncio.Protocol):
         elif now - self._since > (IDLE_S if self._served else READ_S):
             self._close_after_writing()
 
+    def _has_gone(self) -> bool:
+        """Nobody is told of the end of what is not read."""
+        return self._transport is not None and not self._transport.is_closing() and has_hung_up(self._transport)
+
     def idle_s(self, now: float) -> float:
         """How long nothing was asked or answered on it; 0 while something is."""
         busy = self._exchange is not None or self._queue or self._stuck_since or self._parser.mid_message
@@ -398,13 +418,13 @@ class Connection(asyncio.Protocol):
     def dispensable(self, now: float) -> tuple[int, float]:
         """How little would be lost with it, and for how long that has been so; no time at all while it is answered.
 
-        Least with one that is idle, then one whose request has not come whole, then one that does not read.
+        Least with one that is idle or rests, then one whose request has not come whole, then one that does not read.
         """
         if self._exchange is not None:
             return 0, 0.0
         if self._stuck_since:
             return 0, max(0.0, now - self._stuck_since - _SLOW_S)
-        if self._queue:
+        if self._queue and self._resting is None:
             return 0, 0.0
         return (1 if self._parser.mid_message else 2), now - self._since
 

@@ -44,6 +44,7 @@ class HttpExchange:
         "_over",
         "_request",
         "_statuses",
+        "crowded",
         "id_json",
         "on_gone",
         "on_streaming",
@@ -63,6 +64,8 @@ class HttpExchange:
         self._over = False
         self._statuses = False
         self.track: Track | None = None
+        self.crowded = False
+        """Whether so many are being answered that this one may not wait for anybody."""
         self.id_json = b"null"
         self.takes_events = False
         self.takes_json = True
@@ -94,6 +97,10 @@ class HttpExchange:
         """A problem of this HTTP request itself, with the status it owns."""
         self._extra += extra
         self.respond(problem.code.http, error_message(self.id_json, encode_error(problem)))
+
+    def from_stranger(self) -> None:
+        """Whoever asked was not let in, or only to what is open to everybody: nothing is kept of it."""
+        self._connection.forget_heads()
 
     def add_header(self, name: bytes, value: bytes) -> None:
         self._extra.append((name, value))

@@ -7,6 +7,7 @@ from typing import Final
 
 from trunkline.core.errors import (
     BAD_HTTP,
+    CLIENT_LIMIT,
     HEADER_MISMATCH,
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
@@ -25,7 +26,7 @@ from trunkline.doors.mcp.server import McpServer
 from trunkline.wire.batch import VERSION as BATCH_VERSION
 from trunkline.wire.batch import is_batch, split_batch
 from trunkline.wire.http1 import HttpRequest
-from trunkline.wire.jsonrpc import BadMessage, Members, Message, parse_message, text_member
+from trunkline.wire.jsonrpc import BadMessage, Members, Message, encode_error, parse_message, text_member
 from trunkline.wire.mcp.incoming import is_modern
 from trunkline.wire.mcp.modern import NAMED_BY, Refused, check_headers
 from trunkline.wire.mcp.param_headers import check_param_headers
@@ -37,6 +38,25 @@ _LAST_EVENT_ID: Final = b"last-event-id"
 _NONE: Final = b"{}"
 _LEGACY: Final = frozenset(version.encode() for version in LEGACY)
 _LEGACY_OR_NONE: Final = _LEGACY | {None}
+_ANSWERED_SOON: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "server/discover",
+        "logging/setLevel",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+    }
+)
+"""What we answer ourselves. Anything else may wait for a server, or is a stream."""
+CROWDED: Final = Problem(
+    code=CLIENT_LIMIT,
+    message="Too many connections wait for an answer or carry a stream (`limits.connections`)",
+    retryable=True,
+    retry_after_ms=1000,
+)
 _DUPLICATES_REFUSED: Final = (_SESSION_ID, _VERSION)
 
 
@@ -79,10 +99,15 @@ class McpRoute:
         try:
             message = parse_message(request.body)
         except BadMessage:
+            if exchange.crowded and is_batch(request.body):
+                raise Denied(CROWDED) from None
             if self._post_batch(exchange, request, principal):
                 return
             raise
         exchange.id_json = message.id_json
+        if exchange.crowded and message.id is not None and (message.method or "ping") not in _ANSWERED_SOON:
+            exchange.error(encode_error(CROWDED), CROWDED)
+            return
         if (b"traceparent" in headers or b"baggage" in headers) and message.id is not None:
             bridge_trace(message, headers)
         version, in_session = headers.get(_VERSION), _SESSION_ID in headers
@@ -188,6 +213,8 @@ class McpRoute:
         accept = request.headers.get(b"accept", b"*/*")
         if not takes_stream(accept):
             raise Denied(Problem(code=NOT_ACCEPTABLE, message="Accept must allow `text/event-stream`"))
+        if exchange.crowded:
+            raise Denied(CROWDED)
         session = self._session_of(request, principal)
         last_event_id = request.headers.get(_LAST_EVENT_ID)
         if last_event_id is not None and session.resume(exchange, last_event_id):

@@ -16,13 +16,17 @@ _PART: Final = re.compile(r"\{(\w+)\}")
 
 
 class Place:
-    """One path: all its methods ask for the same credential. `rest` says which shape its errors have."""
+    """One path: all its methods ask for the same credential. `rest` says which shape its errors have, `waits` whether
+    its answers may take their time."""
 
-    __slots__ = ("_handlers", "allow", "credential", "rest")
+    __slots__ = ("_handlers", "allow", "credential", "rest", "waits")
 
-    def __init__(self, credential: Credential, handlers: Mapping[bytes, Handler], *, rest: bool) -> None:
+    def __init__(
+        self, credential: Credential, handlers: Mapping[bytes, Handler], *, rest: bool, waits: bool = False
+    ) -> None:
         self.credential: Credential = credential
         self.rest = rest
+        self.waits = waits
         self._handlers = handlers
         self.allow = b", ".join(sorted(handlers))
 
@@ -91,4 +95,5 @@ def _place(group: list[Route], handlers: Handlers) -> Place:
             methods[route.method.encode()] = route.handler(handlers)
     if b"GET" in methods:
         methods[b"HEAD"] = methods[b"GET"]
-    return Place(group[0].credential, methods, rest=group[0].path not in AGENTS)
+    waits = any(route.waits for route in group)
+    return Place(group[0].credential, methods, rest=group[0].path not in AGENTS, waits=waits)

@@ -99,6 +99,8 @@ class Route:
     query: str = ""
     switches: Mapping[str, str] | None = None
     problem: str = "Problem"
+    waits: bool = False
+    """Whether it may take its time, or answers by a stream: refused where too many do so already."""
 
 
 def _show_description(visit: Visit) -> None:
@@ -151,7 +153,8 @@ ROUTES: Final = (
         handler=lambda to: to.sse.open,
         summary="The stream of a client of HTTP+SSE, as MCP was before Streamable HTTP; it names where to post",
         answers=(Answers(200, "A stream; the session ends with it", "", ("text/event-stream",)),),
-        problems=(NOT_ACCEPTABLE, TOO_MANY_SESSIONS),
+        problems=(NOT_ACCEPTABLE, TOO_MANY_SESSIONS, CLIENT_LIMIT),
+        waits=True,
     ),
     Route(
         method="POST",
@@ -215,7 +218,8 @@ ROUTES: Final = (
         summary="Find tools by what they should do; those that are returned may be executed from then on",
         query="Discover",
         answers=(Answers(200, "The best first, with their input schemas", "Discovered"),),
-        problems=(INVALID_PARAMS, DEADLINE),
+        problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
+        waits=True,
     ),
     Route(
         method="POST",
@@ -225,7 +229,8 @@ ROUTES: Final = (
         summary="The same, with the parameters as JSON",
         body="Discover",
         answers=(Answers(200, "The best first, with their input schemas", "Discovered"),),
-        problems=(*_BAD_BODY, DEADLINE),
+        problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
+        waits=True,
     ),
     Route(
         method="POST",
@@ -235,7 +240,8 @@ ROUTES: Final = (
         summary="Be given tools by their ids, within a budget of tokens",
         body="Provision",
         answers=(Answers(200, "What was given, and what was not and why", "Provisioned"),),
-        problems=(*_BAD_BODY, DEADLINE),
+        problems=(*_BAD_BODY, DEADLINE, CLIENT_LIMIT),
+        waits=True,
     ),
     Route(
         method="POST",
@@ -255,7 +261,8 @@ ROUTES: Final = (
         summary="What the tools cost a model to read, in tokens, and what each mode of `gateway.disclosure` would",
         switches={TOOLS: "`0` leaves the single tools out"},
         answers=(Answers(200, "The dearest first", "TokenBudget"),),
-        problems=(INVALID_PARAMS, DEADLINE),
+        problems=(INVALID_PARAMS, DEADLINE, CLIENT_LIMIT),
+        waits=True,
     ),
     Route(
         method="POST",
@@ -287,6 +294,7 @@ ROUTES: Final = (
             DRAINING,
             DEADLINE,
         ),
+        waits=True,
         problem="CallProblem",
     ),
     Route(

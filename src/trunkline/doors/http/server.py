@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
-from trunkline.core.errors import INTERNAL, LISTEN_FAILED, UNAUTHORIZED, GatewayError, Problem
+from trunkline.core.errors import (
+    HOST_REFUSED,
+    INTERNAL,
+    LISTEN_FAILED,
+    ORIGIN_REFUSED,
+    UNAUTHORIZED,
+    GatewayError,
+    Problem,
+)
 from trunkline.core.events import Events
 from trunkline.core.unfinished import UnfinishedBytes
-from trunkline.doors.http.access import Access, Denied
+from trunkline.doors.http.access import STRANGER, Access, Denied
+from trunkline.doors.http.call_answers import answer_problem
 from trunkline.doors.http.connection import Connection
 from trunkline.doors.http.exchange import HttpExchange
-from trunkline.doors.http.mcp import McpRoute
+from trunkline.doors.http.mcp import CROWDED, McpRoute
 from trunkline.doors.http.rest import Visit, problem_document
 from trunkline.doors.http.route_table import RouteTable
 from trunkline.doors.http.routes import MCP, Handlers
@@ -31,7 +40,10 @@ _IDLE_S: Final = 5.0
 """How long a connection must have been idle to be closed when there are nearly too many."""
 _TOLD_EVERY_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.1
-_AT_A_LOOK: Final = 64
+_AT_A_LOOK: Final = 1024
+_SILENT_S: Final = 1.0
+"""Whoever has asked nothing for so long does not mean to. One that has just come was not read from yet."""
+_NOT_LET_IN: Final = (HOST_REFUSED, ORIGIN_REFUSED, UNAUTHORIZED)
 _MCP_PATHS: Final = (MCP.encode(), f"{MCP}/".encode())
 """Some clients write a slash at the end, and a redirect would lose their POST."""
 
@@ -63,11 +75,15 @@ class HttpDoor:
         self._sessions = sessions
         self._events = events
         self._routes = RouteTable(handlers)
+        self.answering = 0
+        self._most_answering = max(1, options.max_connections * 7 // 8)
+        """So many may wait or stream at once: newcomers always find a connection that can give way to them."""
         self._connections: set[Connection] = set()
-        self._silent: dict[Connection, None] = {}
-        """Those that have not asked anything yet, the oldest first."""
+        self._silent: dict[Connection, float] = {}
+        """Those that have not asked anything yet, the oldest first, and when they came."""
         self._dispensable: list[Connection] = []
         self._looked_at = 0.0
+        self._more_to_find = False
         self._turned_away = 0
         self._told_at = -_TOLD_EVERY_S
         self._server: asyncio.Server | None = None
@@ -119,13 +135,13 @@ class HttpDoor:
             return _NoRoom()
         connection = Connection(self, self._options.limits, self._options.unfinished)
         self._connections.add(connection)
-        self._silent[connection] = None
+        self._silent[connection] = self._loop.time()
         return connection
 
     def _make_room(self) -> bool:
         """Whoever connected first and has asked nothing since gives way: honest clients ask at once. Then whoever can
-        best be done without."""
-        connection = next(iter(self._silent), None) or self._most_dispensable()
+        best be done without, and only then those that have come a moment ago."""
+        connection = self._silent_for(_SILENT_S) or self._most_dispensable() or self._silent_for(0.0)
         if connection is None:
             return False
         self.closed(connection)
@@ -134,13 +150,24 @@ class HttpDoor:
         self._turned_away += 1
         return True
 
+    def _silent_for(self, seconds: float) -> Connection | None:
+        connection, since = next(iter(self._silent.items()), (None, 0.0))
+        return connection if self._loop.time() - since >= seconds else None
+
     def _most_dispensable(self) -> Connection | None:
-        """Looked for among all of them now and then only, or a crowd of newcomers would take all the time there is."""
+        """Looked for among all of them now and then only, or a crowd of newcomers would take all the time there is.
+        Where there were more than a look keeps, the next one is worth its time."""
         now = self._loop.time()
-        if not self._dispensable and now - self._looked_at > _LOOK_EVERY_S:
+        connection = self._found_before(now)
+        if connection is None and (self._more_to_find or now - self._looked_at > _LOOK_EVERY_S):
             self._looked_at = now
             found = [connection for connection in self._connections if connection.dispensable(now)[1] > _LOOK_EVERY_S]
+            self._more_to_find = len(found) > _AT_A_LOOK
             self._dispensable = sorted(found, key=lambda connection: connection.dispensable(now))[-_AT_A_LOOK:]
+            connection = self._found_before(now)
+        return connection
+
+    def _found_before(self, now: float) -> Connection | None:
         while self._dispensable:
             connection = self._dispensable.pop()
             if connection in self._connections and connection.dispensable(now)[1] > _LOOK_EVERY_S:
@@ -179,6 +206,7 @@ class HttpDoor:
     def handle(self, exchange: HttpExchange, request: HttpRequest) -> None:
         """One request of any connection. A bug of ours answers 500 and costs that one request."""
         path, rest = request.path, False
+        exchange.crowded = self.answering > self._most_answering
         try:
             if path in _MCP_PATHS:
                 self._mcp.handle(exchange, request, self._access.check(request))
@@ -186,7 +214,13 @@ class HttpDoor:
             place, names = self._routes.find(path)
             rest = place.rest
             principal = self._access.check(request, place.credential)
-            place.handler(request.method)(Visit(exchange, request, principal, names))
+            if principal is STRANGER:
+                exchange.from_stranger()
+            handler, visit = place.handler(request.method), Visit(exchange, request, principal, names)
+            if exchange.crowded and place.waits:
+                self._refuse_to_wait(visit, rest=rest)
+            else:
+                handler(visit)
         except GatewayError as error:
             self._refuse(exchange, error, rest=rest)
         except Exception as error:
@@ -214,6 +248,8 @@ class HttpDoor:
     def _refuse(self, exchange: HttpExchange, error: GatewayError, *, rest: bool) -> None:
         problem = error.problem
         self._events.count("requests_refused", problem.code.id)
+        if problem.code in _NOT_LET_IN:
+            exchange.from_stranger()
         if problem.code is UNAUTHORIZED:
             exchange.add_header(b"www-authenticate", b'Bearer realm="trunkline"')
         if isinstance(error, Denied) and error.allow:
@@ -222,6 +258,13 @@ class HttpDoor:
             exchange.respond(problem.code.http, encode(problem_document(problem, error.details)))
         else:
             exchange.refuse(problem)
+
+    def _refuse_to_wait(self, visit: Visit, *, rest: bool) -> None:
+        self._events.count("requests_refused", CROWDED.code.id)
+        if rest:
+            answer_problem(visit, CROWDED)
+        else:
+            visit.exchange.refuse(CROWDED)
 
     # -- time and the end -----------------------------------------------------------------------------------------
 
@@ -235,6 +278,8 @@ class HttpDoor:
             except Exception as error:
                 self._events.note("error", "internal", f"a connection's clock: {type(error).__name__}: {error}")
                 connection.abort()
+        if now - self._looked_at > _TICK_S:
+            self._dispensable.clear()
         self._close_idle(now)
         self._sessions.tick(now)
         self._tell(now)

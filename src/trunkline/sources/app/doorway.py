@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from trunkline.core.errors import APP_REFUSED
+from trunkline.links.descriptors import most_connections
 from trunkline.links.overdue import Deadline
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
@@ -67,6 +68,8 @@ class Doorway:
 
 
 def _most_waiting() -> int:
-    """At most a quarter of the files that this process may open: the rest is for those who are known."""
+    """At most a quarter of the files that HTTP connections leave: the rest is for servers and those who are known."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_WAITING if soft == resource.RLIM_INFINITY else max(1, min(_MOST_WAITING, soft // 4))
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_WAITING
+    return max(1, min(_MOST_WAITING, (soft - most_connections()) // 4))

@@ -174,6 +174,19 @@ def test_what_a_page_of_another_site_has_fetched_is_refused(method: str, site: s
         assert refusal(LOOPBACK, request) is ORIGIN_REFUSED
 
 
+@pytest.mark.parametrize("port", [6274, 6275])
+def test_a_page_that_no_allowed_host_would_let_in_is_not_told_to_become_one(port: int) -> None:
+    access = Access("127.0.0.1", ["localhost:6274"], "")
+    page = f"Origin: http://localhost:{port}"
+    for site, helps in (("same-site", False), ("cross-site", False), ("same-origin", True)):
+        if helps and port == 6274:
+            assert access.check(asking(page, f"Sec-Fetch-Site: {site}")) == ANONYMOUS
+            continue
+        with pytest.raises(Denied) as denied:
+            access.check(asking(page, f"Sec-Fetch-Site: {site}"))
+        assert ("gateway.allowed_hosts" in denied.value.problem.hint) is helps
+
+
 @pytest.mark.parametrize("site", ["same-origin", "none"])
 def test_a_page_of_ours_and_an_address_that_was_typed_are_served(site: str) -> None:
     for method in ("GET", "POST"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,28 @@ def test_any_number_of_pipelined_requests_is_answered(loop_factory: Loop, tmp_pa
             for _ in range(1000):
                 assert (await wire.read()).status == 200
             await sending
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("waiting", [1, 15, 16, 40])
+def test_a_client_that_leaves_is_noticed_however_many_of_its_requests_wait(
+    loop_factory: Loop, tmp_path: Path, waiting: int
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here:
+            session = await opened(here)
+            async with await Wire.connect(here.port) as patient, await Wire.connect(here.port) as leaving:
+                for number, wire in enumerate((leaving, patient)):
+                    await wire.send(call(number, session) + GET * waiting)
+                await until(lambda: len(here.source.held) == 2, "both calls are on their way")
+                await leaving.close()
+                await until(lambda: len(here.door) == 1, "the one that left is noticed")
+                for held in here.source.held:
+                    held.finish(OK)
+                for _ in range(1 + waiting):
+                    assert (await patient.read()).status == 200
 
     run_on(loop_factory, main())
 
@@ -328,5 +351,82 @@ def test_closing_the_door_ends_streams_in_order_and_drops_nobody_silently(loop_f
                 assert await idle.read_to_end() == b""
                 await closing
             await client.close()
+
+    run_on(loop_factory, main())
+
+
+# What is kept ---------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+def test_nothing_is_kept_of_the_requests_of_those_who_were_not_let_in(loop_factory: Loop, tmp_path: Path) -> None:
+    async def main() -> None:
+        token = {"Authorization": "Bearer s3cret"}
+        cases = (
+            (request_bytes("GET", "/metrics", token), 200, 1),
+            (request_bytes("GET", "/mcp", token), 400, 1),
+            (request_bytes("GET", "/metrics"), 401, 0),
+            (request_bytes("GET", "/mcp"), 401, 0),
+            (request_bytes("GET", "/healthz"), 200, 0),
+            (request_bytes("GET", "/register"), 404, 0),
+            (request_bytes("GET", "/metrics", token, host="evil.example"), 421, 0),
+            (request_bytes("GET", "/mcp", {**token, "Origin": "http://evil.example"}), 403, 0),
+        )
+        async with house(tmp_path, token="s3cret") as here:
+            for request, status, kept in cases:
+                async with await Wire.connect(here.port) as wire:
+                    for _ in range(3):
+                        assert (await wire.ask(request)).status == status
+                    (connection,) = here.door._connections
+                    assert len(connection._parser._known) == kept, request
+                await until(lambda: len(here.door) == 0, "it is closed")
+
+    run_on(loop_factory, main())
+
+
+# Rests ---------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A loop's clock that a test moves; it keeps how long somebody wanted to wait."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waits: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        self.waits.append(seconds)
+        self.now += seconds
+        return asyncio.get_running_loop().call_later(0, then)
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("pause_s", "rests"),
+    [
+        (1.0, [0.05] * 6),
+        (0.95, [0.05] * 6),
+        (0.5, [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]),
+        (0.0, [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]),
+    ],
+)
+def test_only_who_comes_back_sooner_than_it_was_told_rests_longer_each_time(
+    loop_factory: Loop, tmp_path: Path, pause_s: float, rests: list[float]
+) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as here, await Wire.connect(here.port) as wire:
+            await wire.ask(GET)
+            (connection,) = here.door._connections
+            clock: Any = Clock()
+            loop, connection._loop = connection._loop, clock
+            for _ in rests:
+                connection.rest()
+                await until(lambda: connection._resting is None, "it is read again")
+                clock.now += pause_s
+            assert clock.waits == pytest.approx(rests)
+            connection._loop = loop
 
     run_on(loop_factory, main())
