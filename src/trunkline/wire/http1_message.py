@@ -14,7 +14,7 @@ import msgspec
 HEAD_END: Final = b"\r\n\r\n"
 _HEADER_OVERHEAD_BYTES: Final = 3  # a colon, CR and LF; the optional space is not counted
 _KNOWN_HEADS: Final = 8
-_KNOWN_HEAD_BYTES: Final = 1024
+_KNOWN_HEAD_BYTES: Final = 2048
 _KNOWN_HEAD_LINES: Final = 26
 """Heads that are kept are small: as objects, headers take ten times what they took on the wire."""
 
