@@ -43,6 +43,11 @@ _ACCEPTED: Final = b"Accepted"
 class SseSession(Session):
     """One client and its stream."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Before its `initialize` there is nothing to lose, though its stream is open."""
+        return not self.version
+
     def outlived(self, now: float, idle_s: float) -> str:
         if self.stream is None:
             return "its stream closed"
