@@ -12,6 +12,7 @@ from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.replay import Kept, Replay, Track
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.server import McpServer
+from trunkline.links.contained import contained
 
 _MAX_WAITING_NEWS: Final = 64
 _MAX_WAITING_BYTES: Final = 1024 * 1024
@@ -194,4 +195,4 @@ class Sessions:
 
     def close(self) -> None:
         for session in list(self._sessions.values()):
-            self.end(session, "the gateway is shutting down")
+            contained("the end of a session", self.end, session, "the gateway is shutting down")
