@@ -20,6 +20,7 @@ from tests.support.client import Client, ModernClient
 from tests.support.gateway import Gateway
 from tests.support.http_wire import Wire, fetch
 from tests.support.ports import free_port
+from tests.support.retrier import RETRIERS, Retrier
 from tests.support.servers import StdioFaults
 from tests.support.waiting import at_most, until
 
@@ -460,7 +461,10 @@ async def test_a_client_whose_calls_hang_on_every_connection_locks_nobody_out(tm
 
 
 @pytest.mark.slow
-async def test_clients_that_ask_again_at_once_do_not_take_the_time_of_those_who_are_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", RETRIERS)
+async def test_clients_that_ask_again_at_once_do_not_take_the_time_of_those_who_are_served(
+    tmp_path: Path, way: str
+) -> None:
     """They are read more and more slowly: each is refused a few times a second, however fast it asks."""
     server = StdioFaults(tmp_path)
     limits = {"in_flight_per_source": 2, "queue_per_source": 1}
@@ -470,19 +474,21 @@ async def test_clients_that_ask_again_at_once_do_not_take_the_time_of_those_who_
             for _ in range(3):
                 await stuck.enter_async_context(client.start_call("s_hang", {}))
             await server.wait_for("call", 2)
-            call = client.post_bytes(*_call(client, "s_echo"))
+            retriers = [RETRIERS[way](gateway.port, "s_echo") for _ in range(20)]
             refused = 0
-            async with connected(gateway.port, 20) as wires:
 
-                async def ask_on(wire: Wire) -> None:
-                    nonlocal refused
-                    while True:
-                        reply = await wire.ask(call)
-                        assert b'"code":429' in reply.body, reply
-                        refused += 1
+            async def ask_on(retrier: Retrier) -> None:
+                nonlocal refused
+                while True:
+                    answer = await retrier.ask()
+                    assert b'"code":429' in answer, answer
+                    refused += 1
 
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(4), asyncio.TaskGroup() as group:
-                        for wire in wires:
-                            group.create_task(ask_on(wire))
+            for retrier in retriers:
+                await retrier.begin()
+                stuck.push_async_callback(retrier.abort)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(3), asyncio.TaskGroup() as group:
+                    for retrier in retriers:
+                        group.create_task(ask_on(retrier))
             assert 20 * 3 <= refused <= 20 * 12, "each was refused now and then, and none as often as it asked"

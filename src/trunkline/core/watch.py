@@ -39,8 +39,8 @@ class Watch(_Closable):
         self,
         caller: Caller,
         uri: str,
-        on_updated: Callable[[Json], None],
-        on_settled: Callable[[Outcome], None],
+        on_updated: Callable[[Json], object],
+        on_settled: Callable[[Outcome], object],
     ) -> None:
         super().__init__()
         self.caller = caller
@@ -67,8 +67,8 @@ class TaskWatch(_Closable):
         self,
         caller: Caller,
         task_ids: frozenset[str],
-        on_told: Callable[[str, Json], None],
-        on_settled: Callable[[frozenset[str]], None],
+        on_told: Callable[[str, Json], object],
+        on_settled: Callable[[frozenset[str]], object],
     ) -> None:
         super().__init__()
         self.caller = caller

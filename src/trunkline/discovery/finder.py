@@ -19,6 +19,7 @@ from trunkline.core.tool import Tool
 from trunkline.discovery.answers import offered
 from trunkline.discovery.engine import Engine
 from trunkline.discovery.patterns import ToolPatterns
+from trunkline.links.contained import contained
 from trunkline.router.catalog import Catalog, Entry
 
 if TYPE_CHECKING:
@@ -160,9 +161,13 @@ class Finder:
     def _refresh(self) -> None:
         self._refreshing = None
         for indexed in self._kept.values():
-            indexed.collection.refresh()
-            if not indexed.working:
-                self._go_on(indexed)
+            if not contained("what is known of tools", self._refresh_one, indexed):
+                indexed.version = _OUTDATED  # the next search begins anew
+
+    def _refresh_one(self, indexed: _Indexed) -> None:
+        indexed.collection.refresh()
+        if not indexed.working:
+            self._go_on(indexed)
 
     # -- searching ------------------------------------------------------------------------------------------------
 

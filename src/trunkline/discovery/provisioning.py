@@ -12,6 +12,7 @@ from typing import Final
 
 from trunkline.core.call import Caller
 from trunkline.discovery.arguments import BadArgument
+from trunkline.links.contained import contained
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256
 MAX_GRANTED: Final = 10_000
@@ -132,7 +133,7 @@ class Provisioning:
 
     def changed(self) -> None:
         for subscriber in self.on_change:
-            subscriber()
+            contained("what a client was given", subscriber)
 
     def forget(self, session: str) -> None:
         self._held.pop((_SESSION, session, ""), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
@@ -30,9 +30,15 @@ class BatchWire(Protocol):
         ...
 
 
+WANT_OF_ROOM: Final = 429
+
+
 class Batch:
-    def __init__(self, wire: BatchWire) -> None:
+    """`on_full` is called at most once: when the first of its requests is refused for want of room."""
+
+    def __init__(self, wire: BatchWire, on_full: Callable[[], None] | None = None) -> None:
         self._wire = wire
+        self._on_full = on_full
         self._answers: list[bytes] = []
         self._waiting = 1  # for the reading of the batch itself
 
@@ -71,6 +77,12 @@ class Batch:
         elif not self._waiting:
             self._wire.finish(self._answers)
 
+    def refused(self, problem: Problem) -> None:
+        on_full = self._on_full
+        if on_full is not None and problem.code.http == WANT_OF_ROOM:
+            self._on_full = None
+            on_full()
+
     def flush(self) -> None:
         """Answers that waited for the others leave by themselves."""
         answers, self._answers = self._answers, []
@@ -101,6 +113,8 @@ class BatchAnswer:
         self._end(result_message(self._id_json, single_line(result.raw)))
 
     def error(self, raw: Json, problem: Problem | None) -> None:
+        if problem is not None and self._open:
+            self._batch.refused(problem)
         self._end(error_message(self._id_json, single_line(raw)))
 
     def notice(self, message: bytes) -> None:

@@ -57,22 +57,32 @@ class LimitWatch:
 
     def look(self) -> None:
         began = time.monotonic()
+        self.due = began + LOOK_PAUSE_S  # first: what fails below is not tried again at once
         self._limits = {child: limits for child, limits in self._limits.items() if child in self._trees}
         if not self._limits:
             self.due = NEVER
             return
         members = {} if all(child in self._cgroups for child in self._limits) else self._census.members()
+        faults: list[Exception] = []
         for child, limits in self._limits.items():
-            tree = self._trees[child]
-            if tree.phase != "running":
-                continue
-            bounded = child in self._cgroups
-            exceeded = self._cgroups.exceeded(child) if bounded else _exceeded(members.get(child, ()), limits)
-            if exceeded is not None:
-                self._on_exceeded(tree, exceeded)
+            try:
+                self._look_at(child, limits, members)
+            except Exception as fault:  # a bug of ours: the others are looked at all the same
+                faults.append(fault)
         self._tell_unowned(members.get(None, ()))
         now = time.monotonic()
         self.due = now + max(LOOK_PAUSE_S, _REST * (now - began))
+        if faults:
+            raise faults[0]
+
+    def _look_at(self, child: int, limits: Limits, members: dict[int | None, list[Process]]) -> None:
+        tree = self._trees[child]
+        if tree.phase != "running":
+            return
+        bounded = child in self._cgroups
+        exceeded = self._cgroups.exceeded(child) if bounded else _exceeded(members.get(child, ()), limits)
+        if exceeded is not None:
+            self._on_exceeded(tree, exceeded)
 
     def _tell_unowned(self, unowned: Sequence[Process]) -> None:
         """Once, until there are none any more."""

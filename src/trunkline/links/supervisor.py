@@ -43,6 +43,8 @@ LOOK_PAUSE_S = 0.05  # meanwhile, between two looks at what is left
 SWEEP_PAUSE_S = 0.01  # between two rounds of SIGKILL
 END_LIMIT_S = 30.0
 GUARDED_LIMIT_S = 5.0
+FAULT_AGAIN_S = 60.0  # one and the same fault is told once in so long
+FAULTS_KNOWN = 100
 
 
 class Supervisor:
@@ -59,8 +61,15 @@ class Supervisor:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._prctl = None if portable else Prctl()
         self._census = Groups(self._trees) if portable else Descendants(run, self._trees)
-        self._cgroups = Cgroups(run, self._tell_fault)
-        self._limits = LimitWatch(self._census, self._cgroups, self._trees, self._end_over_limits, self._tell_fault)
+        self._cgroups = Cgroups(run, self._tell_notice)
+        self._limits = LimitWatch(
+            self._census,
+            self._cgroups,
+            self._trees,
+            lambda tree, exceeded: self._tend(tree, self._end_over_limits, exceeded),
+            self._tell_notice,
+        )
+        self._faults: dict[str, float] = {}  # those told, and when
         self._ended = False
 
     # --- the loop
@@ -84,9 +93,40 @@ class Supervisor:
         now = time.monotonic()
         for tree in list(self._trees.values()):
             if tree.due <= now:
-                self._advance(tree, now)
+                self._tend(tree, self._advance, now)
         if self._limits.due <= now:
-            self._limits.look()
+            try:
+                self._limits.look()
+            except Exception:
+                self._tell_fault()
+
+    def _tend(self, tree: Tree, step: Callable[..., None], *more: Any) -> None:
+        """Whatever goes wrong with one child is told, and costs it its life, and no other anything."""
+        try:
+            step(tree, *more)
+        except Exception:
+            self._tell_fault()
+            self._abandon(tree, time.monotonic())
+
+    def _abandon(self, tree: Tree, now: float) -> None:
+        if tree.id not in self._trees:
+            return
+        if tree.leader_alive:
+            signal_group(tree.leader, signal.SIGKILL)
+        if tree.phase != "killing":
+            tree.phase, tree.give_up_at = "killing", now + self._census.kill_limit_s
+        elif now >= tree.give_up_at:
+            self._gone(tree)
+        tree.due = now + LOOK_PAUSE_S
+
+    def _tell_fault(self) -> None:
+        """What is being handled is a bug of ours: it goes to the gateway's log. This program writes nowhere else."""
+        fault, now = _fault_text(), time.monotonic()
+        if now - self._faults.get(fault, -FAULT_AGAIN_S) >= FAULT_AGAIN_S:
+            if len(self._faults) >= FAULTS_KNOWN:
+                self._faults.clear()
+            self._faults[fault] = now
+            self._tell("fault", 0, fault)
 
     def _timeout_ms(self) -> float | None:
         due = min((tree.due for tree in self._trees.values()), default=NEVER)
@@ -138,12 +178,13 @@ class Supervisor:
             self._note_last_duties(requests)
             return
         for verb, child, value, descriptors in requests:
+            tree = self._trees.get(child)
             if verb == "spawn":
                 self._spawn(child, value, descriptors)
-            elif verb == "stop":
-                self._stop(child, *value)
-            elif verb == "kill":
-                self._kill(child)
+            elif verb == "stop" and tree is not None:
+                self._tend(tree, self._stop, *value)
+            elif verb == "kill" and tree is not None:
+                self._tend(tree, self._start_killing, time.monotonic())
         self._note_last_duties(requests)
         self._flush()
 
@@ -151,7 +192,7 @@ class Supervisor:
         self._outbox.put((verb, child, value))
         self._flush()
 
-    def _tell_fault(self, what: str) -> None:
+    def _tell_notice(self, what: str) -> None:
         self._tell("fault", 0, what)
 
     def _flush(self) -> None:
@@ -165,20 +206,26 @@ class Supervisor:
     # --- starting
 
     def _spawn(self, child: int, launch: Launch, stdio: list[int]) -> None:
-        doors = [] if launch[3] is None else self._cgroups.make(child, launch[3])
+        doors: list[int] = []
         try:
+            if launch[3] is not None:
+                doors = self._cgroups.make(child, launch[3])
             if len(stdio) != 3:  # the kernel drops what this process has no room for
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             leader, exec_pipe = fork_child(launch, stdio, doors, self._census.mark(child), self._prctl)
-        except (OSError, MemoryError) as error:
+        except Exception as error:
+            number = error.errno if isinstance(error, OSError) else None
+            if not isinstance(error, (OSError, MemoryError)):
+                number = errno.EIO
+                self._tell_fault()
             self._cgroups.remove(child)
-            self._tell("failed", child, ("fork", getattr(error, "errno", None) or errno.ENOMEM))
+            self._tell("failed", child, ("fork", number or errno.ENOMEM))
             return
         finally:
             close_all(stdio + doors)
         tree = Tree(child, leader, exec_pipe)
         self._trees[child] = self._leaders[leader] = tree
-        self._watch(exec_pipe, lambda: self._exec_ended(tree))
+        self._watch(exec_pipe, lambda: self._tend(tree, self._exec_ended))
         if launch[3] is not None:
             self._limits.watch(child, launch[3])
 
@@ -218,7 +265,7 @@ class Supervisor:
             if tree is not None:
                 tree.leader_alive = False
                 if not self._ended:
-                    self._leader_ended(tree, os.waitstatus_to_exitcode(status))
+                    self._tend(tree, self._leader_ended, os.waitstatus_to_exitcode(status))
 
     def _leader_ended(self, tree: Tree, code: int) -> None:
         self._exec_ended(tree)
@@ -236,10 +283,9 @@ class Supervisor:
         else:
             self._gone(tree)
 
-    def _stop(self, child: int, close_s: float, term_s: float) -> None:
+    def _stop(self, tree: Tree, close_s: float, term_s: float) -> None:
         """Its input is closed already: wait for that to work, then SIGTERM, then SIGKILL. Asked again: the sooner."""
-        tree = self._trees.get(child)
-        if tree is None or tree.phase == "killing":
+        if tree.phase == "killing":
             return
         now = time.monotonic()
         if tree.phase == "terminating":
@@ -250,11 +296,6 @@ class Supervisor:
         tree.phase = "closing"
         tree.due = min(tree.due, now + close_s)
         tree.term_s = min(tree.term_s, term_s)
-
-    def _kill(self, child: int) -> None:
-        tree = self._trees.get(child)
-        if tree is not None:
-            self._start_killing(tree, time.monotonic())
 
     def _end_over_limits(self, tree: Tree, exceeded: Exceeded) -> None:
         """At once, and its group first, in one step: it may be starting processes without end."""
@@ -290,8 +331,10 @@ class Supervisor:
 
     def _gone(self, tree: Tree) -> None:
         del self._trees[tree.id]
-        self._cgroups.remove(tree.id)
-        self._tell("gone", tree.id, None)
+        try:
+            self._cgroups.remove(tree.id)
+        finally:
+            self._tell("gone", tree.id, None)
 
     def end(self) -> None:
         """Kill everything, and do not leave before the last of it is reaped."""
@@ -364,15 +407,19 @@ def main(arguments: list[str]) -> None:
 
 
 def _report_fault(control: socket.socket) -> None:
-    """This program writes nowhere else, so its last words go to the gateway's log."""
-    import traceback
-
+    """Its last words, where it cannot go on: with a channel whose messages make no sense, say."""
     outbox = Outbox(control)
-    outbox.put(("fault", 0, traceback.format_exc()))
+    outbox.put(("fault", 0, _fault_text()))
     try:
         outbox.flush()
     except OSError:
         return  # nobody is left to read them
+
+
+def _fault_text() -> str:
+    import traceback  # hardly ever needed
+
+    return traceback.format_exc()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Source
+from trunkline.links.contained import bug_problem, report_bug
 from trunkline.router.call_bytes import LARGE_BYTES, CallBytes
 from trunkline.router.hiding import hide_in_problem
 from trunkline.router.options import SourceOptions
@@ -71,7 +72,11 @@ class Gate:
         if self._open and self.in_flight < self._max_in_flight:
             self.in_flight += 1
             call.admitted = True
-            self.source.submit(call)
+            try:  # what costs nothing: every call comes here, and some in the name of another that has ended
+                self.source.submit(call)
+            except Exception as error:
+                report_bug(f"a call to {self.name}", error)
+                call.finish(Failure(bug_problem(call.source, call.tool)))
         else:
             self._hold(call)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import Evicted, Source
+from trunkline.links.contained import contained
 from trunkline.router.gate import Gate
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 
@@ -88,7 +89,7 @@ class Guests:
         for gate in self.of(host):
             if self._roster.gates.get(gate.name) is gate:
                 self._roster.remove(gate.name)
-                self._evicted[gate](True)
+                contained("an app whose host leaves", self._evicted[gate], True)
 
     def host_gone(self, host: Gate) -> None:
         for gate in self.of(host):

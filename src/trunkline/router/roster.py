@@ -18,6 +18,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.question import Question
 from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
+from trunkline.links.contained import contained
 from trunkline.links.overdue import Deadline
 from trunkline.router.call_bytes import CallBytes
 from trunkline.router.catalog import Catalog
@@ -213,7 +214,7 @@ class Roster:
         waiting = gate.retire()
         self.guests.host_left(gate)
         for subscriber in self.on_left:
-            subscriber(gate)
+            contained("a server that leaves", subscriber, gate)
         return waiting
 
     def busy(self, gate: Gate) -> bool:
@@ -260,7 +261,7 @@ class Roster:
                 shared = self.catalog.snapshot(gate.name)
                 self.changes.published_for_client(gate.name, snapshot, shared.warnings if shared is not None else ())
             for subscriber in self.on_client_news:
-                subscriber(gate.name, session)
+                contained("a client's own list", subscriber, gate.name, session)
             self._list_changed()
 
     def health_changed(self, gate: Gate, health: Health) -> None:
@@ -301,11 +302,11 @@ class Roster:
     def _list_changed(self) -> None:
         """The list may have changed; whoever cares compares it with what it last saw."""
         for subscriber in self.on_list_changed:
-            subscriber()
+            contained("a list that changed", subscriber)
 
     def _news(self) -> None:
         for subscriber in self.on_news:
-            subscriber()
+            contained("news of a server", subscriber)
 
     # -- all of them ----------------------------------------------------------------------------------------------
 
@@ -321,7 +322,7 @@ class Roster:
         """A client's session is over."""
         self.views.forget(session)
         for gate in (*self.gates.values(), *self._retired):
-            gate.source.forget(session)
+            contained("a session that is over", gate.source.forget, session)
 
     def drain(self) -> None:
         for name in list(self._successors):

@@ -17,6 +17,7 @@ from trunkline.core.events import Events
 from trunkline.core.names import names_source, split_address, without_own_prefix
 from trunkline.core.question import Question
 from trunkline.core.tool import ListName
+from trunkline.links.contained import contained
 from trunkline.links.overdue import Deadline
 from trunkline.router.answers import Answers
 from trunkline.router.catalog import Entry
@@ -132,7 +133,7 @@ class Router:
     def _release_list_waiters(self) -> None:
         waiters, self._list_waiters = self._list_waiters, []
         for then in waiters:
-            then()
+            contained("a list that was waited for", then)
 
     def listed(self, kind: ListName) -> None:
         """Somebody lists this: servers whose last word on it is old are asked again, for the next one who does."""
@@ -227,7 +228,7 @@ class Router:
     def tell(self, caller: Caller, method: str, params: Json) -> None:
         """A notification of a client, for every server that works for it."""
         for gate in list(self.gates.values()):
-            gate.source.tell(caller, method, params)
+            contained("a client's notification", gate.source.tell, caller, method, params)
 
     def _route(self, call: Call, name: str, members: Members, *, checked: bool = False) -> None:
         entry = self.views.of(call.caller).find(name)
@@ -303,7 +304,7 @@ class Router:
         if call.gate is not None:
             call.gate.release(call)
         if call.keeper is not None:
-            call.keeper.ended(call)
+            contained("a result that is kept", call.keeper.ended, call)
         try:
             call.reply(call)
         except Exception as error:  # a bug on the caller's side must not reach the source's other calls

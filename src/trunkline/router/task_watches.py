@@ -7,9 +7,11 @@ heard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from trunkline.core.call import Caller, Json
 from trunkline.core.watch import TaskWatch
+from trunkline.links.contained import contained
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
 from trunkline.router.roster import Roster
@@ -70,7 +72,9 @@ class _AtServer:
         if not self._settled and gate.refusal() is not None:
             self.settle(frozenset())
             return
-        self._watch = TaskWatch(self._news.caller, frozenset(self.shown), self._told, self.settle)
+        told = partial(contained, "news of a task", self._told)
+        settled = partial(contained, "what is told of tasks", self.settle)
+        self._watch = TaskWatch(self._news.caller, frozenset(self.shown), told, settled)
         gate.source.watch_tasks(self._watch)
 
     def settle(self, honoured: frozenset[str]) -> None:
@@ -133,17 +137,19 @@ class TaskWatches:
         return shown, unknown
 
     def _source_left(self, gate: Gate) -> None:
-        successor = self._roster.gates.get(gate.name)
         for news in list(self._open):
-            at_server = news.at.get(gate.name)
-            if at_server is None or at_server.gate is not gate:
-                continue
-            if successor is None:
-                at_server.close()
-                del news.at[gate.name]
-                at_server.settle(frozenset())
-            else:
-                at_server.begin(successor)
+            contained("tasks that are watched", self._move, news, gate)
+
+    def _move(self, news: TaskNews, left: Gate) -> None:
+        at_server, successor = news.at.get(left.name), self._roster.gates.get(left.name)
+        if at_server is None or at_server.gate is not left:
+            return
+        if successor is None:
+            at_server.close()
+            del news.at[left.name]
+            at_server.settle(frozenset())
+        else:
+            at_server.begin(successor)
 
     def _closed(self, news: TaskNews) -> None:
         self._open.pop(news, None)

@@ -13,6 +13,7 @@ from typing import Final
 from trunkline.core.call import Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INVALID_PARAMS, SOURCE_DOWN, UNKNOWN_METHOD, UNKNOWN_RESOURCE, Problem
 from trunkline.core.watch import Watch
+from trunkline.links.contained import bug_problem, contained
 from trunkline.links.overdue import Deadline
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
@@ -61,7 +62,9 @@ class ResourceWatch:
                 self._on_updated(self._as_known(params, place, links))
 
         self.gate, self.place = gate, place
-        self._watch = Watch(self.caller, place.uri, updated, self.settle)
+        told = partial(contained, "news of a resource", updated)
+        settled = partial(contained, "how a subscription went", self.settle)
+        self._watch = Watch(self.caller, place.uri, told, settled)
         gate.source.watch(self._watch)
 
     def _as_known(self, params: Json, place: Place, links: Links) -> Json:
@@ -139,7 +142,8 @@ class Watches:
         if self._unresolved:
             waiting, self._unresolved = self._unresolved, {}
             for watch in waiting:
-                self._begin(watch)
+                if not contained("a resource that was waited for", self._begin, watch):
+                    contained("its answer", watch.settle, Failure(bug_problem()))
 
     def _begin(self, watch: ResourceWatch) -> None:
         place = self._links.resolve_or_guess(watch.caller, watch.uri)
@@ -174,12 +178,15 @@ class Watches:
     def _source_left(self, gate: Gate) -> None:
         successor = self._roster.gates.get(gate.name)
         for watch in [watch for watch in self._open if watch.gate is gate]:
-            if successor is None or watch.place is None:
-                problem = Problem(code=SOURCE_DOWN, message=f"Server {gate.name} was removed", source=gate.name)
-                watch.settle(Failure(problem))
-                watch.close()
-            else:
-                watch.begin(successor, watch.place, self._links)
+            contained("a watched resource", self._move, watch, gate.name, successor)
+
+    def _move(self, watch: ResourceWatch, left: str, successor: Gate | None) -> None:
+        if successor is None or watch.place is None:
+            problem = Problem(code=SOURCE_DOWN, message=f"Server {left} was removed", source=left)
+            watch.settle(Failure(problem))
+            watch.close()
+        else:
+            watch.begin(successor, watch.place, self._links)
 
     def _lost(self, watch: ResourceWatch) -> None:
         """Its server took over from another and was not well, or was lost at a bad moment."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.bugs import broken, bugs_told
 from tests.support.waiting import at_most, until
 from tests.unit.discovery.rig import Registry, tool
 
@@ -197,3 +198,21 @@ async def test_without_meaning_no_more_is_worked_out_of_it(tmp_path: Path, monke
     here.discovery.finder.adopt(SearchSettings(semantic=False))
     await until(lambda: stores[0].wanted == 0, "nothing is wanted")
     await here.discovery.close()
+
+
+async def test_a_catalog_that_cannot_take_over_what_is_known_keeps_no_other_from_it(tmp_path: Path) -> None:
+    here = Catalogue(tmp_path)
+    finder = here.discovery.finder
+    here.sinks["restless"].publish_for("session", Snapshot(tools=version(1)))
+    found = [here.search("high water"), here.search("high water", "session")]
+    await until(lambda: all(found), "both are indexed")
+    bad, good = finder._kept.values()
+    told = bugs_told()
+    refreshed: list[int] = []
+    bad.collection.refresh = broken
+    good.collection.refresh = lambda: refreshed.append(1)
+    finder._refresh()
+    assert refreshed == [1]
+    assert len(told) == 1
+    found = [here.search("high water"), here.search("high water", "session")]
+    await until(lambda: all(found), "both can be searched")

@@ -103,6 +103,7 @@ class House:
         self.source: FakeSource = self.desk.add("s", "t", "u")
         self.notes: list[Note] = []
         self.desk.events.noted.append(self.notes.append)
+        asyncio.get_running_loop().set_exception_handler(self._stray_error)  # as the gateway does
         question_s = options.pop("question_s", 600.0)
         settings = {"disclosure": "all", "search": SearchSettings(semantic=False), "state_dir": folder / "state"}
         self.discovery = Discovery(self.desk.router, GatewaySettings(**settings | options.pop("gateway", {})))
@@ -133,6 +134,9 @@ class House:
         self.port = 0
         self._later_s = 0.0
         assert not options
+
+    def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.desk.events.note("error", "internal", f"{context['message']} {context.get('exception')!r}")
 
     def client(self, **headers: str) -> HttpClient:
         return HttpClient(self.port, headers=headers)

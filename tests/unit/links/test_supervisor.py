@@ -200,15 +200,38 @@ def test_the_supervisor_loads_nothing_heavy():
 
 
 @contextmanager
-def bare_supervisor():
-    """A supervisor, and our end of its control channel."""
+def bare_supervisor(bug: str = ""):
+    """A supervisor, with a bug, and our end of its control channel."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    program = [sys.executable, "-I", "-S", supervisor_module.__file__, str(theirs.fileno()), new_mark()]
+    source = str(Path(supervisor_module.__file__).parents[2])
+    begin = f"import sys; sys.path.append({source!r}); from trunkline.links import supervisor\n"
+    code = ["-c", f"{begin}{BUGS}{bug}\nsupervisor.main(sys.argv[1:])"] if bug else [supervisor_module.__file__]
+    program = [sys.executable, "-I", "-S", *code, str(theirs.fileno()), new_mark()]
     with theirs:
         process = subprocess.Popen(program, pass_fds=[theirs.fileno()], start_new_session=True)
     with process, ours:
         yield process, ours
+
+
+BUGS = """
+from trunkline.links.limit_watch import LimitWatch
+Supervisor = supervisor.Supervisor
+
+def break_for_first(owner, name, where, times):
+    sound = getattr(owner, name)
+    left = [times]
+
+    def broken(self, *given):
+        it = given[where]
+        if getattr(it, "id", it) == 1 and left[0]:
+            left[0] -= 1
+            raise RuntimeError("a bug")
+        return sound(self, *given)
+
+    setattr(owner, name, broken)
+
+"""
 
 
 def launch_sleep(channel: socket.socket) -> tuple[Inbox, int]:
@@ -232,3 +255,86 @@ def test_a_fault_of_the_supervisor_is_reported_and_takes_its_children_along():
         assert "Traceback" in text
         assert process.wait(at_most(15)) == 1
         assert not alive(pid)
+
+
+class Bare:
+    """What a supervisor said so far."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.said: list[tuple[str, int]] = []
+        self.pids: dict[int, int] = {}
+        self._outbox, self._inbox = Outbox(channel), Inbox(channel)
+
+    def ask(self, verb: str, child: int, value: object = None) -> None:
+        stdio = [os.open(os.devnull, os.O_RDWR) for _ in "012"] if verb == "spawn" else []
+        self._outbox.put((verb, child, value), stdio)
+        assert self._outbox.flush()
+
+    def spawn(self, child: int, *argv: bytes, limits: tuple[int, int] | None = None) -> None:
+        self.ask("spawn", child, (list(argv) or [b"sleep", b"1000"], dict(os.environb), None, limits))
+
+    def hears(self, verb: str, child: int) -> None:
+        def heard() -> bool:
+            for word, about, value, _ in self._inbox.read():
+                self.said.append((word, about))
+                if word == "started":
+                    self.pids[about] = value
+            return (verb, child) in self.said
+
+        wait_until(heard, f"it says {verb} of {child}")
+
+
+@pytest.mark.parametrize(
+    ("bug", "asked"),
+    [
+        ("break_for_first(Supervisor, '_advance', 0, 1)", ("stop", (0.0, 5.0))),
+        ("break_for_first(Supervisor, '_stop', 0, 1)", ("stop", (0.0, 5.0))),
+        ("break_for_first(Supervisor, '_start_killing', 0, 1)", ("kill", None)),
+        ("break_for_first(Supervisor, '_leader_ended', 0, 1)", ("kill", None)),
+        ("supervisor.Descendants.kill_limit_s = 0.3; break_for_first(Supervisor, '_sweep', 0, -1)", ("kill", None)),
+        ("break_for_first(Supervisor, '_end_over_limits', 0, 1)", None),
+    ],
+    ids=["clock", "stop", "kill", "reap", "always", "limits"],
+)
+def test_a_fault_with_one_child_is_told_and_costs_no_other_child_anything(bug, asked):
+    with bare_supervisor(bug) as (process, channel):
+        bare = Bare(channel)
+        bare.spawn(2)
+        bare.hears("started", 2)
+        bare.spawn(1, b"sh", b"-c", b"sleep 1000 & sleep 1000", limits=None if asked else (0, 1))
+        bare.hears("started", 1)
+        if asked is not None:
+            bare.ask(asked[0], 1, asked[1])
+        bare.hears("fault", 0)
+        bare.hears("gone", 1)
+        assert not alive(bare.pids[1])
+        assert process.poll() is None
+        assert alive(bare.pids[2])
+        bare.ask("stop", 2, (0.0, 5.0))
+        bare.hears("gone", 2)
+        assert bare.said.count(("fault", 0)) <= 3, "the same is not told again and again"
+
+
+def test_a_child_that_cannot_be_started_for_a_bug_has_failed_and_others_start():
+    bug = "sound = supervisor.fork_child\n"
+    bug += "def fork(launch, *more):\n    assert launch[0] != [b'bad'], 'a bug'\n    return sound(launch, *more)\n"
+    with bare_supervisor(bug + "supervisor.fork_child = fork") as (process, channel):
+        bare = Bare(channel)
+        bare.spawn(1, b"bad")
+        bare.spawn(2)
+        bare.hears("started", 2)
+        assert bare.said == [("fault", 0), ("failed", 1), ("started", 2)]
+        assert process.poll() is None
+
+
+def test_limits_are_watched_although_one_child_cannot_be_looked_at():
+    with bare_supervisor("break_for_first(LimitWatch, '_look_at', 0, -1)") as (process, channel):
+        bare = Bare(channel)
+        bare.spawn(1, limits=(0, 5))
+        bare.spawn(2, b"sh", b"-c", b"sleep 1000 & sleep 1000", limits=(0, 1))
+        bare.hears("fault", 0)
+        bare.hears("gone", 2)
+        assert ("over", 2) in bare.said
+        assert process.poll() is None
+        assert alive(bare.pids[1])
+        assert bare.said.count(("fault", 0)) == 1

@@ -43,8 +43,9 @@ ACCESS: Final = {
         ("open a new session: send `initialize` without a session id; most clients do it by themselves",),
     ),
     "TL405": Explanation(
-        "As many sessions are open as the gateway allows, and all of them are in use.",
-        ("clients that open sessions and never end them", "more clients than the limit was made for"),
+        "As many sessions are open as the gateway allows, and all of them are in use. Otherwise the one unused for "
+        "longest gives way; where each has a stream open, one that was asked nothing for `session_idle` seconds.",
+        ("many clients that keep a stream open", "more clients than the limit was made for"),
         ("raise `gateway.limits.sessions`, or lower `session_idle`", "end sessions with `DELETE /mcp`"),
     ),
     "TL406": Explanation(

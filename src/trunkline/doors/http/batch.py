@@ -7,7 +7,7 @@ from trunkline.doors.http.exchange import HttpExchange
 
 
 def batch_of(exchange: HttpExchange) -> Batch:
-    batch = Batch(_HttpBatch(exchange))
+    batch = Batch(_HttpBatch(exchange), exchange.slow_down)
     exchange.on_streaming = batch.flush
     return batch
 

@@ -258,6 +258,14 @@ class HttpExchange:
     # -- the connection -------------------------------------------------------------------------------------------
 
     @property
+    def slow_down(self) -> Callable[[], None]:
+        """Reads nothing more from this client for a moment: for refusals for want of room that do not come this way.
+
+        It holds the connection, and of this request nothing.
+        """
+        return self._connection.rest
+
+    @property
     def over(self) -> bool:
         return self._over
 

@@ -12,6 +12,7 @@ from trunkline.doors.http.exchange import HttpExchange
 from trunkline.doors.http.replay import Kept, Replay, Track
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.server import McpServer
+from trunkline.links.contained import contained
 
 _MAX_WAITING_NEWS: Final = 64
 _MAX_WAITING_BYTES: Final = 1024 * 1024
@@ -28,7 +29,7 @@ class Session(Conversation):
     def __init__(self, session_id: str, principal: str, max_calls: int, now: float) -> None:
         super().__init__(Caller(principal, session_id), max_calls)
         self.id = session_id
-        self.opened_at = self.used_at = now
+        self.opened_at = self.used_at = self.asked_at = now
         self.stream: HttpExchange | None = None
         self.replay: Replay | None = None
         """Where what its streams say is kept; None where its version knows no event ids."""
@@ -44,6 +45,9 @@ class Session(Conversation):
     @property
     def is_idle(self) -> bool:
         return self.stream is None and not len(self.calls)
+
+    def only_listens(self, since: float) -> bool:
+        return self.asked_at < since and not len(self.calls)
 
     def outlived(self, now: float, idle_s: float) -> str:
         """Why it ends now; empty while it does not."""
@@ -136,7 +140,7 @@ class Sessions:
         return len(self._sessions)
 
     def create(self, kind: type[SessionKind], principal: str, now: float) -> SessionKind:
-        if len(self._sessions) >= self._limit and not self._evict_idlest():
+        if len(self._sessions) >= self._limit and not self._evict_idlest(now):
             message = f"More than {self._limit} sessions are open (`limits.sessions`)"
             raise Denied(Problem(code=TOO_MANY_SESSIONS, message=message, retryable=True, retry_after_ms=5000))
         session = kind(secrets.token_urlsafe(24), principal, self._server.max_calls, now)
@@ -150,7 +154,7 @@ class Sessions:
         if session is None or type(session) is not kind or session.caller.principal != principal:
             hint = "send `initialize` without a session id to open a new one"
             raise Denied(Problem(code=UNKNOWN_SESSION, message="Unknown session", hint=hint))
-        session.used_at = now
+        session.used_at = session.asked_at = now
         return session
 
     def end(self, session: Session, why: str) -> None:
@@ -158,13 +162,23 @@ class Sessions:
             session.close()
             self._server.end(session, why)
 
-    def _evict_idlest(self) -> bool:
+    def _evict_idlest(self, now: float) -> bool:
         """Room for a newcomer, taken from the client that has been idle for longest: most never say goodbye, and one
-        that comes back is told to begin anew."""
-        idle = [session for session in self._sessions.values() if session.is_idle]
-        if not idle:
-            return False
-        self.end(min(idle, key=lambda session: session.used_at), "another client needs its place")
+        that comes back is told to begin anew.
+
+        Where none is idle, an open stream keeps no session that nobody has asked anything in for as long as an unused
+        one may last.
+        """
+        sessions = self._sessions.values()
+        idle = [session for session in sessions if session.is_idle]
+        if idle:
+            longest = min(idle, key=lambda session: session.used_at)
+        else:
+            silent = [session for session in sessions if session.only_listens(now - self._idle_s)]
+            if not silent:
+                return False
+            longest = min(silent, key=lambda session: session.asked_at)
+        self.end(longest, "another client needs its place")
         return True
 
     def tick(self, now: float) -> None:
@@ -181,4 +195,4 @@ class Sessions:
 
     def close(self) -> None:
         for session in list(self._sessions.values()):
-            self.end(session, "the gateway is shutting down")
+            contained("the end of a session", self.end, session, "the gateway is shutting down")

@@ -7,12 +7,13 @@ may be spoken over it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qs
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import INVALID_REQUEST, NOT_ACCEPTABLE, Problem
-from trunkline.doors.batches import Batch, as_array
+from trunkline.doors.batches import WANT_OF_ROOM, Batch, as_array
 from trunkline.doors.http.access import Denied
 from trunkline.doors.http.exchange import EVENTS
 from trunkline.doors.http.posted import check_type, takes_stream
@@ -41,6 +42,11 @@ _ACCEPTED: Final = b"Accepted"
 
 class SseSession(Session):
     """One client and its stream."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Before its `initialize` there is nothing to lose, though its stream is open."""
+        return not self.version
 
     def outlived(self, now: float, idle_s: float) -> str:
         if self.stream is None:
@@ -82,7 +88,7 @@ class SseRoute:
         check_type(request)
         session = self._session_of(request, visit.principal)
         try:
-            self._take(session, request)
+            self._take(session, request, exchange.slow_down)
         except BadMessage as error:
             exchange.id_json = error.id_json
             exchange.refuse(error.problem)
@@ -98,10 +104,10 @@ class SseRoute:
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def _take(self, session: SseSession, request: HttpRequest) -> None:
+    def _take(self, session: SseSession, request: HttpRequest, on_full: Callable[[], None]) -> None:
         if is_batch(request.body) and session.version == BATCH_VERSION:
             texts = split_batch(request.body)
-            Batch(_SseBatch(session)).serve(
+            Batch(_SseBatch(session), on_full).serve(
                 texts,
                 lambda message, answer: self._server.legacy_request(session, message, answer),
                 lambda message: self._other(session, message),
@@ -112,7 +118,7 @@ class SseRoute:
             self._other(session, message)
             return
         bridge_trace(message, request.headers)
-        self._server.legacy_request(session, message, SseAnswer(session, message.id_json))
+        self._server.legacy_request(session, message, SseAnswer(session, message.id_json, on_full))
 
     def _other(self, session: SseSession, message: Message) -> None:
         if message.method is None:
@@ -122,19 +128,22 @@ class SseRoute:
 
 
 class SseAnswer:
-    """The answer to one message that was posted."""
+    """The answer to one message that was posted. `on_full` is called when it is refused for want of room."""
 
-    __slots__ = ("_id_json", "_open", "_session")
+    __slots__ = ("_id_json", "_on_full", "_open", "_session")
 
-    def __init__(self, session: SseSession, id_json: bytes) -> None:
+    def __init__(self, session: SseSession, id_json: bytes, on_full: Callable[[], None]) -> None:
         self._session = session
         self._id_json = id_json
+        self._on_full = on_full
         self._open = True
 
     def result(self, result: Result) -> None:
         self._end(result_message(self._id_json, result.raw if result.single_line else single_line(result.raw)))
 
     def error(self, raw: Json, problem: Problem | None) -> None:
+        if problem is not None and problem.code.http == WANT_OF_ROOM and self._open:
+            self._on_full()
         self._end(error_message(self._id_json, single_line(raw)))
 
     def notice(self, message: bytes) -> None:

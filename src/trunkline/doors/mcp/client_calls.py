@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
+from trunkline.links.contained import contained
 
 
 class InFlight(Protocol):
@@ -46,4 +47,4 @@ class ClientCalls:
 
     def cancel_all(self, why: str) -> None:
         for call in list(self._calls.values()):
-            call.cancel(why)
+            contained("a call that is taken back", call.cancel, why)

@@ -11,7 +11,7 @@ from typing import Final
 from trunkline.core.call import Caller
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.discovery.disclosure import Disclosure
-from trunkline.doors.mcp.answer import refuse, result_of_ours
+from trunkline.doors.mcp.answer import answered_later, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.router.router import Router
@@ -65,7 +65,7 @@ class Hello:
             capabilities=capabilities,
             version=conversation.version,
         )
-        self._when_heard(lambda: self._greet(conversation, asked))
+        self._when_heard(lambda: answered_later(asked.answer, self._greet, conversation, asked))
         return True
 
     def _greet(self, conversation: Conversation, asked: Asked) -> None:
@@ -78,7 +78,7 @@ class Hello:
         conversation.greeted = True
 
     def discover(self, asked: Asked) -> None:
-        self._when_heard(lambda: self._describe(asked))
+        self._when_heard(lambda: answered_later(asked.answer, self._describe, asked))
 
     def _describe(self, asked: Asked) -> None:
         roster = self._router.roster

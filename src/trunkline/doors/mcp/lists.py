@@ -13,7 +13,7 @@ from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.seal import Sealer
 from trunkline.core.tool import ListName
 from trunkline.discovery.disclosure import Disclosure
-from trunkline.doors.mcp.answer import refuse, result_of_ours
+from trunkline.doors.mcp.answer import answered_later, refuse, result_of_ours
 from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.list_notes import ListNotes
 from trunkline.doors.mcp.list_pages import Cursor, ListPages, Walks
@@ -89,7 +89,7 @@ class Lists:
     def give(self, asked: Asked) -> None:
         kind = _BY_METHOD[asked.message.method or ""]
         self._notes.listed(kind.name)
-        self._router.when_listed(lambda: self._give(asked, kind))
+        self._router.when_listed(lambda: answered_later(asked.answer, self._give, asked, kind))
 
     def _give(self, asked: Asked, kind: Kind) -> None:
         ready = self._ready_for(asked, kind)

@@ -12,6 +12,7 @@ from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.listen import Listen
 from trunkline.doors.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Shown
 from trunkline.doors.mcp.subscriptions import Listens
+from trunkline.links.contained import contained
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import encode_notification
 from trunkline.wire.mcp.incoming import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
@@ -77,12 +78,9 @@ class News:
         self._router.report_collisions()
         changes = _Changes(self._shown)
         for conversation in list(self._conversations):
-            if conversation.push is not None and conversation.greeted:
-                for method in changes.since(conversation.told, conversation.caller):
-                    conversation.push(encode_notification(method))
+            contained("news for a client", _tell_conversation, conversation, changes)
         for listen in self._listens.all():
-            for method in changes.since(listen.told, listen.caller):
-                listen.list_changed(method)
+            contained("news for a client", _tell_listen, listen, changes)
         self._note(self._before, _ANYBODY, _ALIKE)
 
     def close(self) -> None:
@@ -122,3 +120,14 @@ class _Changes:
             differ = self._differ[pair] = before != now
             self._kept += (before, now)
         return differ
+
+
+def _tell_conversation(conversation: Conversation, changes: _Changes) -> None:
+    if conversation.push is not None and conversation.greeted:
+        for method in changes.since(conversation.told, conversation.caller):
+            conversation.push(encode_notification(method))
+
+
+def _tell_listen(listen: Listen, changes: _Changes) -> None:
+    for method in changes.since(listen.told, listen.caller):
+        listen.list_changed(method)

@@ -18,6 +18,7 @@ from trunkline.core.seal import Sealer
 from trunkline.doors.mcp.answer import refuse, result_of_ours
 from trunkline.doors.mcp.questions import MAX_OPEN, Rules, why_not
 from trunkline.doors.mcp.request_state import StateSeal, answers_in, is_for_legacy, without_round
+from trunkline.links.contained import contained
 from trunkline.links.overdue import Deadline
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
@@ -245,11 +246,11 @@ class Parking:
         """Shutting down: calls whose client is away are not waited for."""
         for parked in list(self._parked.values()):
             if parked.waiting is None:
-                parked.give_up("the gateway is shutting down")
+                contained("a parked call", parked.give_up, "the gateway is shutting down")
 
     def close(self) -> None:
         for parked in list(self._parked.values()):
-            parked.cancel("the gateway is shutting down")
+            contained("a parked call", parked.cancel, "the gateway is shutting down")
 
 
 def _refuse(asked: Asked, message: str) -> bool:

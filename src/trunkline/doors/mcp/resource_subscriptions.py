@@ -12,6 +12,7 @@ from trunkline.doors.mcp.asked import Asked
 from trunkline.doors.mcp.conversation import Conversation
 from trunkline.doors.mcp.delivery import legacy_error
 from trunkline.doors.mcp.listen import MAX_CHARACTERS, Watching
+from trunkline.links.contained import contained
 from trunkline.links.overdue import Deadline
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, text_member
@@ -124,8 +125,8 @@ class ResourceSubscriptions:
         """A client is gone, and its subscriptions with it; what it still waits for is answered all the same."""
         gone = Failure(Problem(code=CANCELLED, message=f"Subscription given up: {why}"))
         for subscription in self._of.pop(conversation, {}).values():
-            subscription.close()
-            subscription.settle(gone)
+            contained("a subscription that is given up", subscription.close)
+            contained("a subscription that is given up", subscription.settle, gone)
 
 
 def _uri_of(asked: Asked) -> str | None:

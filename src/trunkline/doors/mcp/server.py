@@ -23,6 +23,7 @@ from trunkline.doors.mcp.questions import Rules
 from trunkline.doors.mcp.resource_subscriptions import ResourceSubscriptions
 from trunkline.doors.mcp.stateless import StatelessClients
 from trunkline.doors.mcp.subscriptions import Listens
+from trunkline.links.contained import contained
 from trunkline.router.router import Router
 from trunkline.wire.jsonrpc import BadMessage, Members, Message, members_of
 from trunkline.wire.mcp.incoming import cancelled_id
@@ -196,7 +197,7 @@ class McpServer:
     def close(self) -> None:
         self.news.close()
         for conversation in list(self.conversations):
-            self.end(conversation, "the gateway is shutting down")
+            contained("a client at the end", self.end, conversation, "the gateway is shutting down")
         self._stateless.cancel_all("the gateway is shutting down")
         self.parking.close()
 

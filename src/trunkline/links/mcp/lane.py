@@ -30,6 +30,7 @@ from trunkline.core.call import (
 )
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_LOST, SOURCE_PROTOCOL, Code, GatewayError, Phase, Problem
 from trunkline.links.child_output import beginning
+from trunkline.links.contained import contained
 from trunkline.links.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.links.mcp.questions import Questions
 from trunkline.links.overdue import Within
@@ -348,9 +349,9 @@ class Lane:
         pending, self.pending = self.pending, {}
         if not self.lost.done():
             self.lost.set_result(problem)
-        self.questions.withdraw_all()
+        contained("questions of a lost server", self.questions.withdraw_all)
         for request in pending.values():
-            request.finish(Failure(_about(problem, request)))
+            contained("a request to a lost server", request.finish, Failure(_about(problem, request)))
 
     def problem(self, code: Code, reason: str, request: Request | None = None, hint: str = "") -> Problem:
         message = f"Server {self.source}: {self.redact(reason)}"

@@ -22,6 +22,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.links.backoff import AT_ONCE_WITHIN_S, Backoff
+from trunkline.links.contained import bug_problem, contained
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, leave
 from trunkline.links.mcp.settling import settle
@@ -172,8 +173,8 @@ class ClientLanes:
         lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
         lane.expected, waiting, slot.waiting = [], slot.waiting, []
         for call in waiting:
-            if not call.done:
-                lane.send(call)
+            if not call.done and not contained("a call that waited for its server", lane.send, call):
+                call.finish(Failure(bug_problem(self._source, call.tool)))
         self._changed()
 
     async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
@@ -207,7 +208,8 @@ class ClientLanes:
         for call in waiting:
             if not call.done and self._elsewhere is not None:
                 call.carrier = None
-                self._elsewhere(call)
+                if not contained("a call that waited for its server", self._elsewhere, call):
+                    call.finish(Failure(bug_problem(self._source, call.tool)))
 
     def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
         """The next call opens a new lane; what was in flight on this one has been answered, or will be."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from trunkline.core.errors import GatewayError
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
+from trunkline.links.contained import contained
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.listing import KINDS, Listed, fetch_list
 from trunkline.wire.mcp.legacy import ServerHello
@@ -143,7 +144,7 @@ class Offer:
     def _run_afterwards(self) -> None:
         waiting, self._afterwards = self._afterwards, []
         for then in waiting:
-            then()
+            contained("whoever waited for a list", then)
 
     async def _relist_once(self, wanted: frozenset[ListName]) -> None:
         reason: str | None = None

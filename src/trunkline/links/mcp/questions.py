@@ -14,6 +14,7 @@ import msgspec
 
 from trunkline.core.call import PROGRESS, Call, Json, Request
 from trunkline.core.question import METHODS, NOBODY, Ending, Question
+from trunkline.links.contained import contained
 from trunkline.wire.jsonrpc import (
     BadMessage,
     MessageId,
@@ -68,14 +69,14 @@ class Questions:
         if not self._open and self._on_quiet:
             waiting, self._on_quiet = self._on_quiet, []
             for then in waiting:
-                then()
+                contained("whoever waited for quiet", then)
 
     def attend(self, on_question: Callable[[Question], None]) -> None:
         """Someone takes questions outside calls from now on, and those that came too early."""
         self._on_question = on_question
         held, self._held = self._held, {}
         for ask in held.values():
-            ask()
+            contained("a question that came early", ask)
 
     # -- what the server says -------------------------------------------------------------------------------------
 
@@ -169,20 +170,20 @@ class Questions:
     def calls_over(self) -> None:
         """Whatever was asked was for calls that have ended; the next one on this lane may be someone else's."""
         for question in list(self._open.values()):
-            _end(question)
+            contained("a question that is over", _end, question)
 
     def call_over(self, call: Request) -> None:
         """Nobody waits for this call any more, nor for the answers to what was asked for it alone."""
         for question in list(self._open.values()):
             if question.calls == (call,):
-                _end(question)
+                contained("a question that is over", _end, question)
 
     def withdraw_all(self) -> None:
         """The lane is gone."""
         questions, self._open = list(self._open.values()), {}
         self._held.clear()
         for question in questions:
-            question.withdraw()
+            contained("a question that is over", question.withdraw)
         self._tell_if_quiet()
 
     def close(self) -> None:

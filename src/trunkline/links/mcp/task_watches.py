@@ -14,6 +14,7 @@ import msgspec
 from trunkline.core.call import Failure, Json, Outcome, Request, Result
 from trunkline.core.errors import DEADLINE
 from trunkline.core.watch import TaskWatch
+from trunkline.links.contained import contained
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
@@ -57,7 +58,7 @@ class TaskWatches:
     def up(self, session: Session) -> None:
         self._session = session
         for subscription in list(self._subscriptions.values()):
-            self._begin(subscription, session)
+            contained("tasks that are listened for again", self._begin, subscription, session)
 
     def down(self) -> None:
         self._session = None

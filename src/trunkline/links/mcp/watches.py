@@ -15,6 +15,7 @@ import msgspec
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
 from trunkline.core.watch import Watch
+from trunkline.links.contained import contained
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane
 from trunkline.links.mcp.listen import ACKNOWLEDGED, Listen, Uris
@@ -150,11 +151,11 @@ class Watches:
             for subscription in list(self._subscriptions.values()):
                 if subscription.waits_for_scout:
                     subscription.lane = None
-                    self._ask(subscription)
+                    contained("a subscription that is asked for again", self._ask, subscription)
         early, self._early = self._early, {}
         for watch, timer in early.items():
             timer.cancel()
-            self.add(watch)
+            contained("a watch that came early", self.add, watch)
 
     def down(self) -> None:
         self._is_up = False

@@ -207,6 +207,29 @@ async def test_abandoned_sessions_refuse_nobody_and_the_longest_idle_one_gives_w
             await client.close()
 
 
+async def test_a_session_that_only_listens_gives_way_once_it_was_asked_nothing_for_too_long(tmp_path: Path) -> None:
+    async with house(tmp_path, sessions=3, idle_s=100.0) as here:
+        silent, silent_too, busy = [await here.client().open() for _ in range(3)]
+        hanging = asyncio.ensure_future(busy.call("s_t"))
+        await until(lambda: here.source.held, "the call is on its way")
+        async with silent.listen() as stream, silent_too.listen(), busy.listen():
+            for client in (silent, silent_too, busy):
+                here.session(client).asked_at -= 99
+            assert (await posted(here, INITIALIZE)).status == 429, "they may be about to ask something"
+            for client, more_s in ((silent, 3), (silent_too, 2), (busy, 4)):
+                here.session(client).asked_at -= more_s
+            here.sessions.tick(asyncio.get_running_loop().time())
+            newcomer = await here.client().open()
+            assert [event async for event in stream] == [], "its stream has come to its end"
+            assert (await silent.post(PING)).status == 404
+            for client in (silent_too, busy, newcomer):
+                assert (await client.post(PING)).status == 200
+        here.source.held[0].finish(OK)
+        assert (await hanging).result
+        for client in (silent, silent_too, busy, newcomer):
+            await client.close()
+
+
 async def test_a_session_idle_for_too_long_ends_and_one_that_is_used_does_not(tmp_path: Path) -> None:
     async with house(tmp_path, idle_s=100.0) as here:
         now = asyncio.get_running_loop().time()

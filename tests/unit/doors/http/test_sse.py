@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from tests.unit.doors.rig import House, echo, house
 from trunkline.doors.http.sse import SseSession
 from trunkline.wire.jsonrpc import encode
 
+PING = {"jsonrpc": "2.0", "id": 99, "method": "ping"}
 JSON = {"Content-Type": "application/json"}
 
 
@@ -165,6 +168,27 @@ async def test_streams_count_as_sessions(tmp_path: Path) -> None:
     async with house(tmp_path, sessions=1) as here, SseClient(here.port):
         reply = await fetch(here.port, "GET", "/sse", {"Accept": "text/event-stream"})
         assert reply.status == 429
+
+
+async def test_streams_whose_clients_never_said_hello_refuse_nobody_and_the_oldest_gives_way(tmp_path: Path) -> None:
+    async with house(tmp_path, sessions=4) as here, contextlib.AsyncExitStack() as stack:
+        greeted = await stack.enter_async_context(SseClient(here.port))
+        silent = [await SseClient(here.port).connect() for _ in range(3)]
+        for client in silent:
+            stack.push_async_callback(client.wire.close)
+        here.sessions.tick(asyncio.get_running_loop().time() + 30)
+        await stack.enter_async_context(here.client())  # one at /mcp
+        with pytest.raises(StopAsyncIteration):
+            await silent[0].event()
+        assert (await silent[0].post(PING)).status == 404
+        await stack.enter_async_context(SseClient(here.port))  # and one at /sse
+        with pytest.raises(StopAsyncIteration):
+            await silent[1].event()
+        healthz = request_bytes("GET", "/healthz")
+        assert (await silent[1].wire.ask(healthz)).status == 200, "the stream has ended, and not the connection"
+        assert len(here.sessions) == 4
+        for client in (greeted, silent[2]):
+            assert (await client.post(PING)).status == 202
 
 
 async def test_a_client_that_never_says_hello_is_cut(tmp_path: Path) -> None:

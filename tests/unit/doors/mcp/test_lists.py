@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from tests.support.answers import Answer
+from tests.support.bugs import broken, bugs_told
 from tests.support.client import Client
+from tests.support.waiting import until
 from tests.unit.doors.rig import House, house
 from tests.unit.router.fakes import item, offer, whole_offer
 
@@ -220,3 +222,20 @@ async def test_legacy_clients_get_no_output_schema_that_is_no_object(tmp_path: P
         assert await legacy.tools() == [{"name": "s_t", "x": 1.1}]
         assert await modern.tools() == [{"name": "s_t", "outputSchema": {"type": "array"}, "x": 1.1}]
         assert b'"x":1.10' in (await legacy.request("tools/list")).raw
+
+
+@pytest.mark.parametrize("method", ["tools/list", "server/discover"])
+async def test_who_waited_for_servers_to_start_is_answered_although_a_bug_is_in_the_way(
+    tmp_path: Path, method: str
+) -> None:
+    async with house(tmp_path) as here, here.modern() as client:
+        told = bugs_told()
+        here.desk.add("late", state="starting")
+        here.server._lists._give = broken
+        here.server._hello._describe = broken
+        asking = asyncio.ensure_future(client.request(method))
+        await until(lambda: here.desk.router._list_waiters or told, "it waits")
+        here.desk.publish("late", "t")
+        here.desk.health("late", "ready")
+        assert number_of(await asking) == -32603
+        assert len(told) == 1

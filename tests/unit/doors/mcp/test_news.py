@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.bugs import broken, bugs_told
 from tests.support.client import CLIENT_INFO
 from tests.support.waiting import at_most, until
 from tests.unit.doors.mcp.listening import listening
@@ -159,3 +160,23 @@ async def test_a_client_is_told_nothing_before_it_is_greeted(tmp_path: Path, mon
         assert (await pipes.next())["id"] == 0
         change(here, prompts=["new"])
         assert (await pipes.next())["method"].endswith("/list_changed")
+
+
+async def test_a_client_that_cannot_be_told_keeps_no_other_from_its_news(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path) as here,
+        here.client() as client,
+        here.client() as other,
+        client.listen() as events,
+        other.listen() as other_events,
+        listening(here, {ASKED_BY[TOOLS]: True}) as (_, heard),
+    ):
+        told = bugs_told()
+        here.session(client).push = broken
+        change(here, tools=["new"])
+        assert await next_method(other_events) == TOOLS
+        assert (await heard())["method"] == TOOLS
+        assert len(told) == 1
+        del events
+        change(here, tools=["newer"])
+        assert await next_method(other_events) == TOOLS, "also the next time"

@@ -1,0 +1,26 @@
+"""Bugs of ours that cost only what they were in: what the loop's own handler hears of them, as the gateway's does."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Bug(Exception):
+    """Raised by a test in the middle of several things."""
+
+
+def broken(*_: object) -> None:
+    raise Bug("a bug")
+
+
+def bugs_told() -> list[BaseException]:
+    """What is reported from now on, on this loop; nothing of it is left for asyncio to log."""
+    told: list[BaseException] = []
+
+    def hear(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        assert isinstance(error, BaseException), context
+        told.append(error)
+
+    asyncio.get_running_loop().set_exception_handler(hear)
+    return told

@@ -1,0 +1,178 @@
+"""What goes wrong with one of several is told, and costs the others nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.bugs import broken, bugs_told
+from tests.unit.router.fakes import OK, Desk, FakeSource, offer, problem_of
+
+from trunkline.core.call import Caller, Failure, Outcome, Result
+from trunkline.core.errors import INTERNAL
+from trunkline.core.events import Note
+from trunkline.core.source import Health
+from trunkline.router.tasks import TaskPlace
+
+
+async def test_a_waiter_for_lists_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    desk.add("s", state="starting")
+    listed: list[str] = []
+    for then in (broken, lambda: listed.append("second"), broken, lambda: listed.append("fourth")):
+        desk.router.when_listed(then)
+    watched: list[Outcome] = []
+    desk.router.watch(Caller(), "x://1", lambda params: None, watched.append)
+    call = desk.call("s_t")
+    desk.offer("s", tools=["t"], resources=["x://1"])
+    assert listed == ["second", "fourth"]
+    assert desk.sources["s"].held == [call], "nor calls that wait"
+    assert [watch.uri for watch in desk.sources["s"].watches] == ["x://1"], "nor what is watched"
+    assert len(told) == 2
+
+
+async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    source = desk.add("s", state="starting")
+    bad, good = desk.call("s_t"), desk.call("s_t")
+    desk.router._waiting.calls[bad] = broken
+    desk.publish("s", "t")
+    desk.health("s", "ready")
+    assert source.held == [good]
+    assert problem_of(bad).code is INTERNAL
+    good.finish(OK)
+    assert desk.ended == [bad, good]
+    assert len(told) == 1
+
+
+async def test_a_call_that_its_source_cannot_take_is_answered_and_those_behind_it_have_their_turn(
+    tmp_path: Path,
+) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path, in_flight_per_source=1, queue_per_source=3)
+    source = desk.add("s", "t")
+    first, bad, good, last = (desk.call("s_t") for _ in range(4))
+    submit = source.on_submit
+    source.on_submit = lambda call: broken() if call is bad else submit(call)
+    first.finish(OK)
+    assert desk.replies == [bad, first], "whoever ended has its answer although the next one failed"
+    assert problem_of(bad).code is INTERNAL
+    assert source.held == [first, good], "no other event is needed for those behind it"
+    good.finish(OK)
+    last.finish(OK)
+    assert desk.ended == [bad, first, good, last]
+    assert desk.router.in_flight == 0
+    assert len(told) == 1
+
+
+async def test_a_call_that_its_source_cannot_take_at_once_holds_no_place(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path, in_flight_per_source=1)
+    desk.add("s", "t").on_submit = broken
+    assert [problem_of(desk.call("s_t")).code for _ in range(3)] == [INTERNAL] * 3
+    assert desk.router.in_flight == 0
+    assert len(told) == 3
+
+
+async def test_a_watch_that_cannot_begin_is_answered_and_the_others_begin(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    source = desk.add("s", state="starting")
+    settled: list[list[Outcome]] = [[], []]
+    bad, _ = (desk.router.watch(Caller(), "x://1", lambda params: None, each.append) for each in settled)
+    bad.begin = broken
+    desk.offer("s", resources=["x://1"])
+    assert len(source.watches) == 1
+    [failure] = settled[0]
+    assert isinstance(failure, Failure)
+    assert failure.problem.code is INTERNAL
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("fails", ["its answer", "its news"])
+async def test_a_client_that_fails_costs_no_other_client_its_news(tmp_path: Path, fails: str) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    source = desk.offer("s", resources=["x://1"])
+    settled: list[Outcome] = []
+    news: list[object] = []
+    on_settled, on_updated = (broken, news.append) if fails == "its answer" else (settled.append, broken)
+    desk.router.watch(Caller(), "x://1", on_updated, on_settled)
+    desk.router.watch(Caller(), "x://1", news.append, settled.append)
+    for watch in source.watches:  # as whoever hears of it for both of them does
+        watch.settle(Result(b"{}"))
+        watch.on_updated(b"{}")
+    assert len(settled) + len(news) == 3
+    assert len(told) == 1
+
+
+async def test_a_watch_that_fails_to_move_leaves_none_behind(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    desk.offer("s", resources=["x://1"])
+    bad, _ = (desk.router.watch(Caller(), "x://1", lambda params: None, lambda outcome: None) for _ in range(2))
+    bad.begin = broken
+    successor = FakeSource()
+    desk.router.roster.replace("s", successor, desk.router.gates["s"].options).health(Health(state="ready"))
+    assert [watch.uri for watch in successor.watches] == ["x://1"]
+    assert len(told) == 1
+
+
+async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    source = desk.add("s", "t")
+    heard: list[object] = []
+    callers = [Caller(session=name) for name in "ab"]
+    for caller, on_told in zip(callers, (broken, lambda *said: heard.append(said)), strict=True):
+        shown = desk.router.tasks.shown(caller, TaskPlace("s", "1"))
+        desk.router.watch_tasks(caller, [shown], on_told, lambda ids, honoured: None)
+    for watch in source.task_watches:
+        watch.on_told("1", b'{"taskId":"1"}')
+    assert len(heard) == len(told) == 1
+
+
+async def test_whoever_listens_to_the_roster_and_fails_stops_nobody_who_listens_too(tmp_path: Path) -> None:
+    told = bugs_told()
+    desk = Desk(tmp_path)
+    roster = desk.router.roster
+    heard: list[str] = []
+    for listeners, name in (
+        (roster.on_news, "news"),
+        (roster.on_list_changed, "list"),
+        (roster.on_left, "left"),
+        (roster.on_client_news, "client"),
+    ):
+        listeners.insert(0, broken)
+        listeners.append(lambda *_, name=name: heard.append(name))
+    desk.add("s", "t")
+    desk.sinks["s"].publish_for("session", offer("s", "t", "u"))
+    sources = [desk.add(name, "t") for name in "ab"]
+    sources[0].forget = broken
+    roster.forget("session")
+    assert sources[1].forgotten == ["session"]
+    roster.remove("a")
+    assert set(heard) == {"news", "list", "left", "client"}
+    assert told
+
+
+async def test_whoever_listens_to_events_and_fails_steers_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    events = desk.events
+    notes: list[Note] = []
+    counted: list[str] = []
+    for listeners in (events.call_done, events.health, events.removed, events.counted, events.noted):
+        listeners.insert(0, broken)
+    events.noted.append(notes.append)
+    events.counted.append(lambda counter, source, amount: counted.append(counter))
+    desk.add("s", "t").on_submit = lambda call: call.finish(OK) and None
+    call = desk.call("s_t")
+    assert desk.replies == desk.ended == [call]
+    events.count("x")
+    events.note("info", "x", "something")
+    desk.router.roster.remove("s")
+    assert counted == ["x"]
+    assert [note.event for note in notes if note.event == "x"] == ["x"]
+    assert any(note.event == "internal" and "a bug" in note.message for note in notes)
