@@ -28,6 +28,7 @@ from trunkline.doors.http.rest import Visit, problem_document
 from trunkline.doors.http.route_table import RouteTable
 from trunkline.doors.http.routes import MCP, Handlers
 from trunkline.doors.http.sessions import Sessions
+from trunkline.links.contained import contained
 from trunkline.links.overdue import Deadline
 from trunkline.links.unix_socket import UnixSocket
 from trunkline.wire.http1 import HttpLimits, HttpRequest
@@ -280,9 +281,9 @@ class HttpDoor:
                 connection.abort()
         if now - self._looked_at > _TICK_S:
             self._dispensable.clear()
-        self._close_idle(now)
-        self._sessions.tick(now)
-        self._tell(now)
+        contained("idle connections", self._close_idle, now)
+        contained("the clock of sessions", self._sessions.tick, now)
+        contained("news of connections", self._tell, now)
 
     def stop_listening(self) -> None:
         for server in (self._server, self._unix_server):
