@@ -282,8 +282,8 @@ async def test_without_files_to_open_commands_are_refused_and_come_back(tmp_path
         async with gateway.client() as client:
             await works(client)
             # Connections first: one that finds no descriptor is closed before it can ask, and this is about commands.
-            await all_of(client.request("ping") for _ in range(34))
-            answers = await all_of(client.call("Bash", {"command": "sleep 0.5; echo slept"}) for _ in range(34))
+            await all_of(client.request("ping") for _ in range(30))
+            answers = await all_of(client.call("Bash", {"command": "sleep 0.5; echo slept"}) for _ in range(30))
             refused = [answer for answer in answers if answer.failed]
             assert {answer.situation for answer in refused} == {START_FAILED}
             assert {answer.text for answer in answers if not answer.failed and not is_error(answer)} == {"slept"}
