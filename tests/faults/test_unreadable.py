@@ -35,7 +35,7 @@ def gateway() -> Iterator[Gateway]:
     if why := no_ordinary_user():
         pytest.skip(why)
     with home_of_an_ordinary_user() as home:
-        root = home / "work"
+        root = home / "project"
         (root / "sub").mkdir(parents=True)
         (root / "sub" / "found.txt").write_text("a needle\n")
         local = {"kind": "builtin", "root": str(root), "sandbox": "auto", "tools": {"allow": ["*", "Bash"]}}
@@ -64,7 +64,7 @@ async def test_every_source_works_in_a_gateway_that_nobody_may_look_into(gateway
     async with visiting(gateway) as client:
         for source in ("local", "open"):
             there = {"command": "pwd; ls", "working_dir": "sub"}
-            assert (await client.call(f"{source}_Bash", there)).text.endswith("/work/sub\nfound.txt")
+            assert (await client.call(f"{source}_Bash", there)).text.endswith("/project/sub\nfound.txt")
             assert "found.txt" in (await client.call(f"{source}_Grep", {"pattern": "needle"})).text
             assert "found.txt" in (await client.call(f"{source}_Glob", {"pattern": "**/*.txt"})).text
             assert "needle" in (await client.call(f"{source}_Read", {"file_path": "sub/found.txt"})).text

@@ -22,9 +22,8 @@ _NEEDED = {"memory", "pids"}
 _LEAF = "trunkline-gateway"  # where the gateway itself goes: a cgroup that bounds others may have no processes
 _RUN = "trunkline-run-"
 _MOVE_ROUNDS = 100
-_TASKS_EACH = (
-    128  # the kernel counts threads, so for processes it has a wall far beyond the limit: it holds until a look
-)
+# The kernel counts threads, so for processes it has a wall far beyond the limit, which holds until a look.
+_TASKS_EACH = 128
 _FEWEST_TASKS = 4096
 
 

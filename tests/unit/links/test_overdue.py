@@ -6,7 +6,8 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.support.waiting import START_WAIT_S, at_most, until
@@ -22,22 +23,29 @@ def held_up() -> None:
     time.sleep(SOON_S + 3 * LATE_S)
 
 
+@contextmanager
+def answer_in_a_pipe() -> Iterator[asyncio.Future[bytes]]:
+    """It lies there already, and is read as soon as the loop looks."""
+    loop = asyncio.get_running_loop()
+    reader, writer = os.pipe()
+    answered: asyncio.Future[bytes] = loop.create_future()
+    loop.add_reader(reader, lambda: answered.done() or answered.set_result(os.read(reader, 10)))
+    try:
+        os.write(writer, b"in time")
+        yield answered
+    finally:
+        loop.remove_reader(reader)
+        os.close(reader)
+        os.close(writer)
+
+
 @both_loops
 def test_what_lay_in_the_pipe_is_read_before_a_late_deadline_strikes(loop_factory: Loop) -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        reader, writer = os.pipe()
-        answered: asyncio.Future[bytes] = loop.create_future()
-        loop.add_reader(reader, lambda: answered.done() or answered.set_result(os.read(reader, 10)))
-        try:
-            os.write(writer, b"in time")
+        with answer_in_a_pipe() as answered:
             async with Within(SOON_S):
                 held_up()
                 assert await answered == b"in time"
-        finally:
-            loop.remove_reader(reader)
-            os.close(reader)
-            os.close(writer)
 
     run_on(loop_factory, main())
 
@@ -80,18 +88,10 @@ async def test_what_goes_wrong_within_passes_through() -> None:
 def test_what_is_waited_for_ends_the_wait_before_a_late_deadline_does(loop_factory: Loop) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        reader, writer = os.pipe()
-        read: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(reader, lambda: read.done() or read.set_result(None))
-        try:
-            os.write(writer, b"in time")
+        with answer_in_a_pipe() as answered:
             loop.call_soon(held_up)
-            await first_of([loop.create_future(), read], SOON_S)
-            assert read.done()
-        finally:
-            loop.remove_reader(reader)
-            os.close(reader)
-            os.close(writer)
+            await first_of([loop.create_future(), answered], SOON_S)
+            assert answered.done()
 
     run_on(loop_factory, main())
 
