@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec
 
+from trunkline.core.call import Call, Failure
 from trunkline.core.errors import INTERNAL, Problem
 
 P = ParamSpec("P")
@@ -23,6 +24,12 @@ def contained(what: str, run: Callable[P, object], *args: P.args, **more: P.kwar
         report_bug(what, error)
         return False
     return True
+
+
+def handed_on(call: Call, run: Callable[P, object], *args: P.args, **more: P.kwargs) -> None:
+    """The same for a call that waited: whoever waits for it is owed an answer all the same."""
+    if not contained("a call that waited for its server", run, *args, **more):
+        call.finish(Failure(bug_problem(call.source, call.tool)))
 
 
 def report_bug(what: str, error: Exception) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trunkline.core.call import Call, Failure
-from trunkline.links.contained import bug_problem, contained
+from trunkline.links.contained import handed_on
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.gate import Gate
 from trunkline.router.roster import Roster
@@ -64,5 +64,5 @@ class Waiting:
         if self.calls:
             waiting, self.calls = self.calls, {}
             for call, again in waiting.items():
-                if not call.done and not contained("a call that waited for a server", again):
-                    call.finish(Failure(bug_problem(call.source, call.tool)))
+                if not call.done:
+                    handed_on(call, again)

@@ -22,7 +22,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.links.backoff import AT_ONCE_WITHIN_S, Backoff
-from trunkline.links.contained import bug_problem, contained
+from trunkline.links.contained import handed_on
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.lane import Lane, leave
 from trunkline.links.mcp.settling import settle
@@ -173,8 +173,8 @@ class ClientLanes:
         lane.lost.add_done_callback(lambda _: self._lane_lost(key, slot))
         lane.expected, waiting, slot.waiting = [], slot.waiting, []
         for call in waiting:
-            if not call.done and not contained("a call that waited for its server", lane.send, call):
-                call.finish(Failure(bug_problem(self._source, call.tool)))
+            if not call.done:
+                handed_on(call, lane.send, call)
         self._changed()
 
     async def _greet(self, key: LaneKey, slot: _Slot, session: Session) -> None:
@@ -208,8 +208,7 @@ class ClientLanes:
         for call in waiting:
             if not call.done and self._elsewhere is not None:
                 call.carrier = None
-                if not contained("a call that waited for its server", self._elsewhere, call):
-                    call.finish(Failure(bug_problem(self._source, call.tool)))
+                handed_on(call, self._elsewhere, call)
 
     def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:
         """The next call opens a new lane; what was in flight on this one has been answered, or will be."""

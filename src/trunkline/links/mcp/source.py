@@ -17,7 +17,7 @@ from trunkline.core.source import Health, Sink
 from trunkline.core.tool import Snapshot
 from trunkline.core.watch import TaskWatch, Watch
 from trunkline.links.backoff import Backoff
-from trunkline.links.contained import bug_problem, contained
+from trunkline.links.contained import handed_on
 from trunkline.links.mcp.client_lists import ClientLists
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
@@ -371,8 +371,7 @@ class McpSource:
             if call.done:
                 continue
             if up:
-                if not contained("a call that waited for its server", self.submit, call):
-                    call.finish(Failure(bug_problem(call.source, call.tool)))
+                handed_on(call, self.submit, call)
             else:
                 call.finish(Failure(self._vitals.refusal(call.tool)))
 
