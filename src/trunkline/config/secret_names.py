@@ -20,7 +20,7 @@ NAME_WORDS: Final = rf"(?i:(?:{_ALL})[s2]?)"
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _WHICH: Final = re.compile(
     r"""(?: v?\d+(?!\d)|base|pem|b64|hex|json|value|production|prod|staging|dev|test|live|r[ow]
-    |old|new|current|previous|next|main|default|backup|work|personal|primary|secondary )*+\Z""",
+    |old|new|current|previous|next|main|default|backup|work|personal|primary|secondary )*\Z""",
     re.VERBOSE,
 )
 """What tells one of several, or how it is written. It may be joined too: `token2`."""

@@ -37,17 +37,18 @@ CREDENTIAL: Final = re.compile(
 )
 _SCHEME_OF_HEADER: Final = re.compile(r"(?:Bearer|Basic|Token|Bot|ApiKey)\s+", re.IGNORECASE)
 _ASSIGNED: Final = re.compile(r"""(?<![\w.-])([A-Za-z-][\w.-]*)\\?["']?\s*[=:]\s*\[?(\\?["'])?""")
+# No possessive quantifier on a group: before Python 3.11.5 those matched too little or too much.
 _TO_QUOTE: Final = {
-    '"': re.compile(r'((?:[^"\\]|\\.)++)"', re.DOTALL),
-    "'": re.compile(r"((?:[^'\\]|\\.)++)'", re.DOTALL),
-    '\\"': re.compile(r'((?:[^"\\]|\\[^"])++)\\"', re.DOTALL),
-    "\\'": re.compile(r"((?:[^'\\]|\\[^'])++)\\'", re.DOTALL),
+    '"': re.compile(r'([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL),
+    "'": re.compile(r"([^'\\]*(?:\\.[^'\\]*)*)'", re.DOTALL),
+    '\\"': re.compile(r'([^"\\]*(?:\\[^"][^"\\]*)*)\\"', re.DOTALL),
+    "\\'": re.compile(r"([^'\\]*(?:\\[^'][^'\\]*)*)\\'", re.DOTALL),
 }
 _ASSIGNED_VALUE: Final = re.compile(
     r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)[^\s"'&;,\\{}]+)""", re.IGNORECASE
 )
 _TO_NEXT_NAME: Final = re.compile(
-    r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)(?:[^\s"'&;,{]|[&;,{](?![\w.-]{1,64}[=:]))++)""",
+    r"""(?:(?:Bearer|Basic|Token|Bot|ApiKey)\s+)?((?!-----BEGIN)[^\s"'&;,{]*(?:[&;,{](?![\w.-]{1,64}[=:])[^\s"'&;,{]*)*)""",
     re.IGNORECASE,
 )
 """A password may have in it what separates others: it ends where another name follows."""
