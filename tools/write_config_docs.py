@@ -23,7 +23,7 @@ from trunkline.workflow.inputs import InputKeys
 from trunkline.workflow.load import WorkflowKeys
 from trunkline.workflow.options import ServerKeys
 from trunkline.workflow.proxy import PluginToolsKeys, ProxyKeys
-from trunkline.workflow.states import AgentKeys, CommandKeys, TerminalKeys
+from trunkline.workflow.states import AgentKeys, CommandKeys, TerminalKeys, TransitionKeys
 
 Schema = dict[str, Any]
 WORKFLOWS: Mapping[str, type[Section]] = {
@@ -32,6 +32,7 @@ WORKFLOWS: Mapping[str, type[Section]] = {
     "agent": AgentKeys,
     "options": ServerKeys,
     "command": CommandKeys,
+    "transitions": TransitionKeys,
     "terminal": TerminalKeys,
     "mcp_proxy": ProxyKeys,
     "plugin_tools": PluginToolsKeys,

@@ -92,6 +92,11 @@ class Section:  # noqa: PLW1641 - sections hold mappings, so they have no hash
         """Look at keys that depend on each other. `values` has the defaults too, but no key that is wrong by itself."""
 
     @classmethod
+    def passes_over(cls, unknown: Scalar, reader: Reader) -> bool:
+        """Whether a key that is not known may stand there, having warned of it."""
+        return False
+
+    @classmethod
     def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:
         """Report a key that is not among those that are known."""
         hint = hint_for(unknown.text, known, "keys here")
@@ -137,7 +142,7 @@ def read_section(
     valid = _nothing_missing(kind, node, at or node, reader)
     for entry in node.entries:
         name = entry.key.text
-        if name in also_known:
+        if name in also_known or (name not in kind.declared and kind.passes_over(entry.key, reader)):
             continue
         values.pop(name, None)
         try:

@@ -40,7 +40,7 @@ class CommandSteps:
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
         output = text_of(ended.output)
-        return StepResult(output=output, problem=_problem(state, ended, output))
+        return StepResult(output=output, problem=_problem(state, ended, output), exit_code=_exit_code(ended))
 
     async def close(self) -> None:
         await self._commands.close()
@@ -52,6 +52,12 @@ def text_of(output: HeadAndTail) -> str:
         head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
         return f"{head}\n[… {output.dropped_bytes:,} bytes left out …]\n{tail}".rstrip("\n")
     return (output.head + output.tail).decode("utf-8", "replace").rstrip("\n")
+
+
+def _exit_code(ended: Ended) -> int | None:
+    if ended.how != "exited":
+        return None
+    return ended.code if ended.code >= 0 else 128 - ended.code
 
 
 def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:

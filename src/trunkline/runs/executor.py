@@ -22,6 +22,7 @@ from trunkline.runs.run_events import (
     ToolCallEnded,
 )
 from trunkline.runs.step_result import StepResult, Values
+from trunkline.workflow.condition import Facts
 from trunkline.workflow.document import AgentState, CommandState, TerminalState, Workflow
 
 MOST_STEPS: Final = 1000
@@ -67,6 +68,7 @@ class Executor:
         self._tool_calls = tool_calls
         self._interrupt = interrupt
         self._outputs: dict[str, str] = {}
+        self._exit_codes: dict[str, int] = {}
         self._last_output = ""
         self._last_problem: Problem | None = None
         self._sums = _Sums()
@@ -84,16 +86,16 @@ class Executor:
                 return self._ended_in(state, values)
             if self._sums.steps >= MOST_STEPS:
                 return self._ended("failure", problem=_endless(name))
-            result = await self._step(state, values)
+            result, name = await self._step(state, values)
             if self._interrupt.signal:
                 return self._ended("interrupted", problem=result.problem)
-            name = _next(state, result)
             if not name:
                 return self._ended("failure" if result.problem else "success", problem=result.problem)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def _step(self, state: Step, values: Values) -> StepResult:
+    async def _step(self, state: Step, values: Values) -> tuple[StepResult, str]:
+        """How it ended, and the state that follows."""
         started_at = monotonic()
         self._tell(_started(state))
         result = await self._attempt(state, values)
@@ -101,8 +103,9 @@ class Executor:
             result = replace(result, problem=_interrupted(state, self._interrupt.signal))
         tool_calls = self._tool_calls.taken()
         self._take(state, result, tool_calls)
-        self._tell(_ended(state, result, monotonic() - started_at, tool_calls))
-        return result
+        following = "" if self._interrupt.signal else self._next(state, result, values)
+        self._tell(_ended(state, result, monotonic() - started_at, tool_calls, following))
+        return result, following
 
     async def _attempt(self, state: Step, values: Values) -> StepResult:
         """The step in a task of its own, which the signals can end without ending us."""
@@ -115,11 +118,19 @@ class Executor:
 
     def _take(self, state: Step, result: StepResult, tool_calls: int) -> None:
         self._outputs = {**self._outputs, state.name: result.output}
+        self._exit_codes[state.name] = result.exit_status
         self._last_output, self._last_problem = result.output, result.problem
         self._sums.steps += 1
         self._sums.tool_calls += tool_calls
         self._sums.input_tokens += result.input_tokens
         self._sums.output_tokens += result.output_tokens
+
+    def _next(self, state: Step, result: StepResult, values: Values) -> str:
+        facts = Facts(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
+        for transition in state.transitions:
+            if transition.when is None or transition.when.holds(facts):
+                return transition.goto
+        return state.on_success if result.problem is None else state.on_failure
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -160,10 +171,6 @@ def _result_of(task: asyncio.Task[StepResult], state: Step) -> StepResult:
     raise error
 
 
-def _next(state: Step, result: StepResult) -> str:
-    return state.on_success if result.problem is None else state.on_failure
-
-
 def _started(state: Step) -> StepStarted:
     if isinstance(state, CommandState):
         return StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s)
@@ -172,7 +179,7 @@ def _started(state: Step) -> StepStarted:
     )
 
 
-def _ended(state: Step, result: StepResult, seconds: float, tool_calls: int) -> StepEnded:
+def _ended(state: Step, result: StepResult, seconds: float, tool_calls: int, following: str) -> StepEnded:
     problem = result.problem
     status: Status = "success" if problem is None else "failure"
     if problem is not None and problem.code is STEP_INTERRUPTED:
@@ -186,7 +193,7 @@ def _ended(state: Step, result: StepResult, seconds: float, tool_calls: int) -> 
         output_tokens=result.output_tokens,
         output=result.output,
         problem=problem,
-        next="" if status == "interrupted" else _next(state, result),
+        next=following,
     )
 
 

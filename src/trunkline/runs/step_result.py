@@ -29,3 +29,10 @@ class StepResult:
     problem: Problem | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    exit_code: int | None = None
+    """Of a command that ended by itself, or by a signal (128 and its number, as shells say it)."""
+
+    @property
+    def exit_status(self) -> int:
+        """What conditions compare: 0 where it did what it was to do, and 1 where it failed and has no exit code."""
+        return self.exit_code if self.exit_code is not None else int(self.problem is not None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from trunkline.workflow.condition import Condition
 from trunkline.workflow.template import Template
 
 InputType = Literal["string", "integer", "number", "boolean"]
@@ -54,6 +55,14 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """Where a step leads if a condition holds; without one, in any case."""
+
+    when: Condition | None = None
+    goto: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
     name: str
     provider: str
@@ -64,6 +73,8 @@ class AgentState:
     proxy: Proxy | None = None
     """None where the block is absent, empty or not enabled: the agent is run as it is."""
     dir: Template | None = None
+    transitions: tuple[Transition, ...] = ()
+    """The first that applies is taken, however the step ended; where none does, one of the two below."""
     on_success: str = ""
     on_failure: str = ""
 
@@ -74,6 +85,7 @@ class CommandState:
     command: Template
     dir: Template | None = None
     timeout_s: float
+    transitions: tuple[Transition, ...] = ()
     on_success: str = ""
     on_failure: str = ""
 

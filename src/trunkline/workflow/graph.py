@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from trunkline.config.suggest import hint_for
-from trunkline.config.tree import Entry, Scalar, Table
+from trunkline.config.tree import Entry, Items, Scalar, Table
 from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, OUTPUT_IN_COMMAND
 from trunkline.workflow.reader import Mention, WorkflowReader
 
@@ -23,8 +23,10 @@ def _targets(entry: Entry) -> Iterable[Scalar]:
     table = entry.value
     if not isinstance(table, Table) or _is(table, "terminal"):
         return
-    for name in _TRANSITIONS:
-        target = table.get(name)
+    listed = table.get("transitions")
+    entries = listed.items if isinstance(listed, Items) else []
+    targets = [entry.get("goto") for entry in entries if isinstance(entry, Table)]
+    for target in (*targets, *(table.get(name) for name in _TRANSITIONS)):
         if isinstance(target, Scalar) and target.kind == "text" and target.text:
             yield target
 
@@ -109,6 +111,8 @@ def _check_state(mention: Mention, states: Mapping[str, Entry], reader: Workflow
 
 def _check_order(mention: Mention, after: Mapping[str, set[str]], runs: set[str], reader: WorkflowReader) -> None:
     name = mention.reference.name
+    if mention.when_ended and name == mention.step:
+        return
     if name not in runs or mention.step not in after[name]:
         message = f"`{mention.reference}`: `{name}` can never have run before this"
         reader.error(BAD_REFERENCE, mention.at, message, "refer to a state that leads here")

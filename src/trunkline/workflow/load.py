@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 from trunkline.config.file_text import parse_text, read_text
 from trunkline.config.report import FileProblem, Invalid, Report
@@ -28,6 +28,8 @@ _READ_APART: Final = ("inputs", "states")
 
 
 class WorkflowKeys(WorkflowSection):
+    has_metadata: ClassVar[bool] = True
+
     name: str = key(Text(written=True, may_be_empty=False), doc="What the workflow is called")
     version: str = key(Text(written=True), default="", doc="Its version; not used")
     description: str = key(Text(written=True), default="", doc="For people; not used")

@@ -21,12 +21,14 @@ T = TypeVar("T")
 
 
 class Mention(NamedTuple):
-    """A reference in a text of a step; `in_shell` where a shell reads the text."""
+    """A reference in a text of a step; `in_shell` where a shell reads the text. `when_ended` where it is followed once
+    the step has ended, so that it may be to the step itself."""
 
     step: str
     at: Span
     reference: Reference
     in_shell: bool
+    when_ended: bool = False
 
 
 class WorkflowReader(Reader):

@@ -12,6 +12,7 @@ from trunkline.config.sources import ONE_DAY_S
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar
 from trunkline.core.errors import BAD_NAME, BAD_REFERENCE, BAD_VALUE, LITERAL_SECRET, MODEL_KEY, WORKFLOW_UNSUPPORTED
+from trunkline.workflow.condition import Condition, ConditionFault, parse_condition
 from trunkline.workflow.duration import parse_duration
 from trunkline.workflow.reader import Mention, WorkflowReader
 from trunkline.workflow.template import Template, TemplateFault, parse_template
@@ -59,6 +60,29 @@ class TemplateText(Shape[Template]):
 
     def schema(self) -> JsonSchema:
         return self._text.schema()
+
+
+class When(Shape[Condition | None]):
+    """A condition. What it asks for is kept for the check of the whole file, as that of templates is."""
+
+    def read(self, node: Node, reader: Reader) -> Condition | None:
+        text = Text(written=True).read(node, reader)
+        assert isinstance(node, Scalar)
+        if not text.strip():
+            return None
+        workflow = own(reader)
+        try:
+            condition = parse_condition(text)
+        except ConditionFault as fault:
+            hint = "compare inputs, `states.NAME.ExitCode` and `states.NAME.Output`"
+            raise reader.error(WORKFLOW_UNSUPPORTED, node, str(fault), hint) from None
+        for name in condition.names:
+            place = workflow.source.place(node, name.written)
+            workflow.mentions.append(Mention(workflow.step, place, name, in_shell=False, when_ended=True))
+        return condition
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string"}
 
 
 def _report(fault: TemplateFault, place: Span, reader: Reader) -> None:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from trunkline.config.report import Invalid
-from trunkline.config.section import key, read_section
-from trunkline.config.shapes import Choice, Text
+from trunkline.config.section import Inner, key, read_section
+from trunkline.config.shapes import Choice, ListOf, Text
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
-from trunkline.workflow.document import AgentState, CommandState, State, TerminalState
+from trunkline.workflow.condition import Condition
+from trunkline.workflow.document import AgentState, CommandState, State, TerminalState, Transition
 from trunkline.workflow.options import read_options
 from trunkline.workflow.proxy import ProxyUse, read_proxy
 from trunkline.workflow.reader import WorkflowReader, attempt
-from trunkline.workflow.shapes import PROVIDERS, ProviderName, TemplateText, Timeout, check_name
+from trunkline.workflow.shapes import PROVIDERS, ProviderName, TemplateText, Timeout, When, check_name
 from trunkline.workflow.template import Template
 from trunkline.workflow.unsupported import WorkflowSection
 
@@ -51,7 +52,18 @@ class AgentBlock(WorkflowSection):
     )
 
 
+class TransitionKeys(WorkflowSection):
+    """One entry of `transitions`."""
+
+    called: ClassVar[str] = "a transition"
+
+    when: Condition | None = key(When(), default=None, doc="The condition; without it, the transition always applies")
+    goto: str = key(Text(may_be_empty=False), doc="The state that follows if it applies")
+
+
 class WithTransitions(WorkflowSection):
+    has_metadata: ClassVar[bool] = True
+
     description: str = key(Text(written=True), default="", doc="For people; not used")
     dir: Template | None = key(TemplateText(), default=None, doc="The folder to work in; that of the run if not given")
     on_success: str = key(
@@ -60,6 +72,14 @@ class WithTransitions(WorkflowSection):
     on_failure: str = key(
         Text(may_be_empty=False), default="", doc="The state that follows a failure; without it the run ends in failure"
     )
+    transitions: tuple[TransitionKeys, ...] = key(
+        ListOf(Inner(TransitionKeys)),
+        default=(),
+        doc="Where it leads under which condition: the first that applies is taken, before the two above",
+    )
+
+    def led_to(self) -> tuple[Transition, ...]:
+        return tuple(Transition(when=entry.when, goto=entry.goto) for entry in self.transitions)
 
 
 class AgentKeys(WithTransitions, AgentBlock):
@@ -94,6 +114,7 @@ class TerminalKeys(WorkflowSection):
     """`type: terminal`."""
 
     called: ClassVar[str] = "a terminal state"
+    has_metadata: ClassVar[bool] = True
 
     description: str = key(Text(written=True), default="", doc="For people; not used")
     status: str = key(Choice("success", "failure"), default="success", doc="How the run ends: `success` or `failure`")
@@ -154,6 +175,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
         command=keys.command,
         dir=keys.dir,
         timeout_s=keys.timeout or COMMAND_TIMEOUT_S,
+        transitions=keys.led_to(),
         on_success=keys.on_success,
         on_failure=keys.on_failure,
     )
@@ -203,6 +225,7 @@ def _agent_state(
         timeout_s=block.timeout or around.timeout or AGENT_TIMEOUT_S,
         proxy=proxy,
         dir=around.dir,
+        transitions=around.led_to(),
         on_success=around.on_success,
         on_failure=around.on_failure,
     )

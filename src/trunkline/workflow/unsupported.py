@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
 from trunkline.config.section import Section
 from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.config.tree import Scalar
-from trunkline.core.errors import PROXY_UNKNOWN_KEY, WORKFLOW_UNSUPPORTED
+from trunkline.core.errors import PROXY_UNKNOWN_KEY, WORKFLOW_METADATA, WORKFLOW_UNSUPPORTED
+
+METADATA: Final = frozenset(
+    (
+        *("author", "authors", "category", "comment", "comments", "created", "homepage", "icon", "keywords", "labels"),
+        *("license", "maintainer", "maintainers", "metadata", "note", "notes", "repository", "tags", "title"),
+        *("updated",),
+    )
+)
+"""Keys that say something to people and change nothing about a run. So do those that begin with `x-`."""
 
 
 class WorkflowSection(Section):
-    """`called` is what the group is in messages; `elsewhere` says where keys belong that do not belong here."""
+    """`called` is what the group is in messages; `elsewhere` says where keys belong that do not belong here. With
+    `has_metadata`, keys for people may stand in it."""
 
     called: ClassVar[str] = "a workflow"
     elsewhere: ClassVar[Mapping[str, str]] = {}
+    has_metadata: ClassVar[bool] = False
+
+    @classmethod
+    def passes_over(cls, unknown: Scalar, reader: Reader) -> bool:
+        if not cls.has_metadata or not (unknown.text in METADATA or unknown.text.startswith("x-")):
+            return False
+        reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is for people, and is not used")
+        return True
 
     @classmethod
     def refuse(cls, unknown: Scalar, reader: Reader, known: Sequence[str]) -> Invalid:

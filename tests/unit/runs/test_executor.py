@@ -201,3 +201,65 @@ async def test_commands_get_the_environment_but_for_our_tokens(tmp_path: Path) -
     text = "{name: env, states: {initial: look, look: {type: step, command: 'echo $COLOUR-$TRUNKLINE_TOKEN'}}}"
     ran = await run_text(tmp_path, text, environ=environ)
     assert ran.end.output == "blue-"
+
+
+BRANCHING = """
+name: branches
+inputs: [{name: mode, default: fast}]
+states:
+  initial: test
+  test:
+    type: step
+    command: "COMMAND"
+    on_success: passed
+    on_failure: failed
+    transitions:
+      - {when: "states.test.ExitCode == 3 and inputs.mode == 'full'", goto: third}
+      - {when: "states.test.Output contains 'flaky'", goto: test2}
+  test2: {type: step, command: "exit 1", transitions: [{when: "states.test.ExitCode == 4", goto: passed}, {goto: last}]}
+  third: {type: terminal}
+  last: {type: terminal}
+  passed: {type: terminal}
+  failed: {type: terminal, status: failure}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "mode", "end"),
+    [
+        ("true", "full", "passed"),
+        ("exit 3", "full", "third"),
+        ("exit 3", "fast", "failed"),
+        ("echo flaky", "fast", "last"),
+        ("echo flaky; exit 4", "fast", "passed"),
+        ("kill -9 $$", "full", "failed"),
+    ],
+)
+async def test_the_first_transition_that_applies_is_taken_before_success_and_failure(
+    tmp_path: Path, command: str, mode: str, end: str
+) -> None:
+    ran = await run_text(tmp_path, BRANCHING.replace("COMMAND", command), inputs={"mode": mode})
+    assert ran.end.state == end
+    assert [step.next for step in ran.of(StepEnded)][-1] == end
+
+
+async def test_exit_codes_of_signals_and_of_what_has_none_can_be_compared(tmp_path: Path) -> None:
+    ran = await run_text(
+        tmp_path,
+        """
+        name: ends
+        states:
+          initial: killed
+          killed:
+            type: step
+            command: kill -9 $$
+            transitions: [{when: "states.killed.ExitCode == 137", goto: slow}]
+          slow:
+            type: step
+            command: sleep 60
+            timeout: 100ms
+            transitions: [{when: "states.slow.ExitCode == 1", goto: end}]
+          end: {type: terminal}
+        """,
+    )
+    assert (ran.end.status, ran.end.state) == ("success", "end")

@@ -123,7 +123,7 @@ def test_other_types_of_states_are_refused_by_name(kind: str) -> None:
         ("{type: step, command: x, hooks: {}}", "hooks"),
         ("{type: step, command: x, operation: y}", "operation"),
         ("{type: agent, provider: claude, prompt: x, conversation: {}}", "conversation"),
-        ("{type: agent, provider: claude, prompt: x, transitions: []}", "transitions"),
+        ("{type: agent, provider: claude, prompt: x, skills: []}", "skills"),
         ("{type: terminal, on_success: a}", "on_success"),
         ("{type: step, agent: {provider: claude, prompt: x, system_prompt: y}}", "system_prompt"),
         ("{type: agent, provider: claude, prompt: x, options: {allowed_tools: []}}", "allowed_tools"),

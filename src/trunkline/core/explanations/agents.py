@@ -42,6 +42,17 @@ _FILE: Final = {
         ("`{{.states.NAME.Output}}` in the `command` of a step",),
         ("let the command read a file that the step wrote, or check the output before it is used",),
     ),
+    "TL608": Explanation(
+        "The workflow has a key that only says something to people, such as `author` or `tags`. It changes nothing.",
+        ("the file was written for AWF, or for people who read it",),
+        ("nothing; remove the key to get rid of the warning",),
+    ),
+    "TL609": Explanation(
+        "`mcp_proxy.sources` names a source that is declared and cannot be started as things stand, so the step would "
+        "end before its agent is started.",
+        ("an environment variable that its section refers to is not set", "it is switched off (`enabled: false`)"),
+        ("provide what the message names, or leave the source out of the step",),
+    ),
 }
 
 _AGENTS: Final = {
@@ -129,8 +140,8 @@ _AGENTS: Final = {
 
 _PROXY: Final = {
     "USER.MCP_PROXY.UNKNOWN_KEY": Explanation(
-        "The `mcp_proxy` block has a key that it does not know. It knows `enable`, `intercept_builtins` and "
-        "`plugin_tools` with `plugin` and `expose`.",
+        "The `mcp_proxy` block has a key that it does not know. It knows `enable`, `intercept_builtins`, "
+        "`sources`, and `plugin_tools` with `plugin` and `expose`.",
         ("a misspelled key", "a key of a later version of the format"),
         ("correct or remove the key",),
     ),
@@ -138,6 +149,12 @@ _PROXY: Final = {
         "`plugin_tools` names a plugin that is declared neither in `.awf/plugins.yaml` nor under `sources`.",
         ("a misspelled name", "the workflow is run from another folder than that of its `.awf`"),
         ("declare the plugin, or correct the name",),
+    ),
+    "USER.MCP_PROXY.UNKNOWN_SOURCE": Explanation(
+        "`mcp_proxy.sources` names a source that the configuration does not declare, or one of the kind `builtin`, "
+        "which a step gets by `intercept_builtins`.",
+        ("a misspelled name", "the workflow is run with another configuration, or from a folder where none is found"),
+        ("declare the source, or correct the name", "`trunkline check` says which configuration counts"),
     ),
     "USER.MCP_PROXY.UNKNOWN_OPERATION": Explanation(
         "`expose` names an operation that the plugin does not have.",
@@ -150,9 +167,9 @@ _PROXY: Final = {
         ("expose it once, or rename the plugin",),
     ),
     "USER.MCP_PROXY.EMPTY_PROXY": Explanation(
-        "The proxy is enabled and has nothing to offer: the agent keeps its own tools, and no plugin's are added.",
-        ("`intercept_builtins: false` without `plugin_tools`",),
-        ("add `plugin_tools`, leave out `intercept_builtins: false`, or remove the block",),
+        "The proxy is enabled and has nothing to offer: the agent keeps its own tools, and none are added.",
+        ("`intercept_builtins: false` without `sources` and `plugin_tools`",),
+        ("add `sources` or `plugin_tools`, leave out `intercept_builtins: false`, or remove the block",),
     ),
     "USER.MCP_PROXY.UNSUPPORTED_PROVIDER": Explanation(
         "The format knows this provider as one whose own tools cannot be switched off. Trunkline does switch them off, "
