@@ -88,6 +88,7 @@ generated: $(VENV)/.dev  ## Write the docs that come from code: error codes, key
 	$(BIN)/python -m tools.write_command_docs
 	$(BIN)/python -m tools.write_config_docs
 	$(BIN)/python -m tools.write_door_docs
+	$(BIN)/python -m tools.write_place_docs
 	$(BIN)/python -m tools.write_protocol_docs
 	$(BIN)/python tools/write_openapi.py
 	$(BIN)/python -m trunkline.config.schema > docs/trunkline.schema.json

@@ -17,6 +17,7 @@ from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
+from trunkline.links.protection.started_files import started_files
 from trunkline.links.session_tokens import SessionTokens
 from trunkline.links.start_queue import StartQueue
 from trunkline.router.definitions import Definitions
@@ -35,8 +36,10 @@ class Gateway:
         environ: Mapping[str, str] = os.environ,
         redact: Callable[[str], str] = str,
         private: tuple[str, ...] = (),
+        protected: tuple[str, ...] = (),
     ) -> None:
-        """`private` are folders that its own tools keep away from, besides that of its state."""
+        """`private` are folders that its own tools keep away from, besides that of its state, and `protected` files
+        that they do not change, besides its configuration."""
         gateway = settings.gateway
         self.settings = settings
         self.events = events
@@ -62,6 +65,7 @@ class Gateway:
             private=(str(gateway.state_dir), *private),
             own_sockets=(str(gateway.socket),) if gateway.socket is not None else (),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
+            protected_files=(*started_files(settings), *protected),
         )
         self.fleet = Fleet(self.router.roster, parts, events)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller
+from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.root import Root
@@ -25,10 +26,16 @@ class Workbench:
     """`use` runs one tool and gives its result; a ToolFault comes through."""
 
     def __init__(
-        self, folder: Path, *, walk_only: bool = False, own: OwnPlaces | None = None, parts: Any = None
+        self,
+        folder: Path,
+        *,
+        walk_only: bool = False,
+        own: OwnPlaces | None = None,
+        protected: ProtectedPlaces | None = None,
+        parts: Any = None,
     ) -> None:
         self.folder = folder
-        self.root = Root(folder, own=own, walk_only=walk_only)
+        self.root = Root(folder, own=own, protected=protected, walk_only=walk_only)
         self.place = Workplace(source="local", root=self.root, sandbox=SandboxSettings(mode="off"), parts=parts)
 
     def job(self) -> Job:

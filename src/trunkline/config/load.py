@@ -143,7 +143,8 @@ def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Sett
             reader.error(UNKNOWN_KEY, name, f"Unknown key `{name.text}`", hint)
     gateway = _read_gateway(root.get(GATEWAY), reader)
     sources = _read_all_sources(root, reader, kinds, gateway)
-    return Settings(path.absolute(), gateway, MappingProxyType(sources.found), frozenset(reader.referred))
+    found = MappingProxyType(sources.found)
+    return Settings(path.absolute(), gateway, found, frozenset(reader.referred), frozenset(reader.files))
 
 
 def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kinds: Kinds) -> Settings:
@@ -152,7 +153,8 @@ def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kin
     gateway = _read_gateway(None, reader)
     sources = SourceList(reader, kinds)
     read_client_file(dialect, root, path, reader, sources, gateway.listen)
-    return Settings(path.absolute(), gateway, MappingProxyType(sources.found), frozenset(reader.referred))
+    found = MappingProxyType(sources.found)
+    return Settings(path.absolute(), gateway, found, frozenset(reader.referred), frozenset(reader.files))
 
 
 def _read_gateway(node: Node | None, reader: Reader) -> GatewaySettings:

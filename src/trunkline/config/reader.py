@@ -37,6 +37,8 @@ class Reader:
         """What to do about certain variables when they are not set."""
         self.referred: set[Referred] = set()
         """Variables that texts referred to, with their values."""
+        self.files: set[Path] = set()
+        """Files that values were taken from."""
         self._strict = strict
         self._defined: dict[str, str] = {}
         self._absent: set[str] = set()

@@ -57,6 +57,7 @@ def text_of_file(node: Node, path: Path, reader: Reader) -> str:
 
 def read_reference_file(node: Node, path: Path, reader: Reader) -> str | None:
     """The text of a file that a value refers to; None, with the reason reported, where there is none."""
+    reader.files.add(path)
     try:
         if not path.is_file():
             raise OSError("it is not there, or no plain file")

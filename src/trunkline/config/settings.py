@@ -20,12 +20,13 @@ _TOKENS: Final = "tokens"
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`sources` is in file order: on equal names the earlier source wins. `referred` are the variables that the file
-    refers to, with their values."""
+    refers to, with their values, and `files` those that values were taken from."""
 
     path: Path
     gateway: GatewaySettings
     sources: Mapping[str, SourceSection]
     referred: frozenset[Referred] = field(default=frozenset(), repr=False)
+    files: frozenset[Path] = frozenset()
 
     def secrets(self, environ: Mapping[str, str] = os.environ) -> set[str]:
         """Every value that nobody may get to see, of the configuration and of what its programs inherit."""

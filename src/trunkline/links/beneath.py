@@ -14,7 +14,7 @@ import stat
 import struct
 import sys
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import cache
 from types import TracebackType
 from typing import Final, Protocol
@@ -160,9 +160,12 @@ class Beneath:
             raise OfTheGateway
         return status
 
-    def place_of(self, path: str, *, make_folders: bool = False) -> tuple[int, str]:
+    def place_of(
+        self, path: str, *, make_folders: bool = False, check: Callable[[int, str], object] | None = None
+    ) -> tuple[int, str]:
         """Where a path ends once all links are followed: an open folder, which is the caller's to close, and the name
-        in it, which was no link just now and need not exist. The name is `.` where it is the folder itself."""
+        in it, which was no link just now and need not exist. The name is `.` where it is the folder itself. `check` is
+        shown each folder before it is made, and raises where it may not be."""
         with _Trail(self._fd, self._hidden) as trail:
             parts = deque(_steps(self.relative(path)))
             links = 0
@@ -172,7 +175,7 @@ class Beneath:
                     trail.back()
                 if part in ("..", "."):
                     continue
-                if parts and trail.enter(part, make_folders):
+                if parts and trail.enter(part, make_folders, check):
                     continue
                 target = trail.link(part)
                 if target is None:
@@ -209,12 +212,12 @@ class _Trail:
             raise Escape
         os.close(self._fds.pop())
 
-    def enter(self, name: str, make: bool) -> bool:
+    def enter(self, name: str, make: bool, check: Callable[[int, str], object] | None = None) -> bool:
         """Go into a folder; False when the name is no folder but may be a link to one."""
         if len(self._fds) > _DEEPEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         try:
-            self._fds.append(self._open(name, make))
+            self._fds.append(self._open(name, make, check))
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
@@ -225,13 +228,15 @@ class _Trail:
             raise OfTheGateway
         return True
 
-    def _open(self, name: str, make: bool) -> int:
+    def _open(self, name: str, make: bool, check: Callable[[int, str], object] | None) -> int:
         flags = _FOLDER | os.O_NOFOLLOW
         try:
             return os.open(name, flags, dir_fd=self._fds[-1])
         except FileNotFoundError:
             if not make or self.link(name) is not None:
                 raise
+        if check is not None:
+            check(self._fds[-1], name)
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._fds[-1])
         return os.open(name, flags, dir_fd=self._fds[-1])

@@ -32,3 +32,5 @@ class Parts:
     """Where this or another gateway of the same file may listen: nothing in a sandbox may reach it."""
     own_files: tuple[str, ...] = ()
     """Files that say what the gateway runs, whether they exist or not: no tool of its own may write them."""
+    protected_files: tuple[str, ...] = ()
+    """Other files that say what is run: no tool of its own may write them, and they are shown to everybody."""

@@ -12,6 +12,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import GatewayError
 from trunkline.links.children import Children
+from trunkline.links.protection.started_files import started_files
 from trunkline.runs.agent_task import AgentTask
 from trunkline.runs.call_watch import CallWatch
 from trunkline.runs.model_step import run_model
@@ -24,7 +25,8 @@ from trunkline.runs.step_settings import settings_of_step
 
 
 class AgentSteps:
-    """Runs the agent steps of a workflow. `plugins` are those that steps may expose operations of."""
+    """Runs the agent steps of a workflow, whose file is at `workflow`. `plugins` are those that steps may expose
+    operations of."""
 
     def __init__(
         self,
@@ -36,8 +38,10 @@ class AgentSteps:
         children: Children,
         environ: Mapping[str, str],
         home: Path,
+        workflow: Path,
     ) -> None:
         self._settings = settings
+        self._protected = (str(workflow.absolute()), *started_files(settings))
         self._plugins = plugins
         self._telemetry = telemetry
         self._tell = tell
@@ -88,6 +92,7 @@ class AgentSteps:
             environ=self._environ,
             redact=self._telemetry.redact,
             private=private,
+            protected=self._protected,
         )
         stack.push_async_callback(gateway.close)
         tracer = self._telemetry.tracer

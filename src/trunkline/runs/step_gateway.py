@@ -32,7 +32,8 @@ _SPARE_S: Final = 5.0
 
 
 class StepGateway:
-    """`private` are folders that none of its own tools may look into, besides those of every gateway."""
+    """`private` are folders that none of its own tools may look into, and `protected` files that none may change,
+    besides those of every gateway."""
 
     def __init__(
         self,
@@ -43,12 +44,15 @@ class StepGateway:
         environ: Mapping[str, str],
         redact: Callable[[str], str],
         private: tuple[str, ...] = (),
+        protected: tuple[str, ...] = (),
     ) -> None:
         self._wanted = wanted
         self.caller = caller
         self.settings = wanted.settings
         self._events = events
-        self._gateway = Gateway(wanted.settings, events, environ=environ, redact=redact, private=private)
+        self._gateway = Gateway(
+            wanted.settings, events, environ=environ, redact=redact, private=private, protected=protected
+        )
         self.router = self._gateway.router
         self.discovery = self._gateway.discovery
         self._news = asyncio.Event()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.plan import LONGEST_TOOL_NAME
+from trunkline.config.protect import most_protected
 from trunkline.config.sandbox import strictest
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection
@@ -83,8 +84,10 @@ def _only(section: SourceSection, plugin: str, exposed: tuple[str, ...]) -> Sour
 
 def _builtin(base: Settings, folder: Path) -> BuiltinSection:
     """Where the configuration has several built-in sources, the strictest of what they say holds."""
-    said = [section.sandbox for section in base.sources.values() if isinstance(section, BuiltinSection)]
-    return BuiltinSection(root=folder, sandbox=strictest(said)).with_commands()
+    said = [section for section in base.sources.values() if isinstance(section, BuiltinSection)]
+    sandbox = strictest(section.sandbox for section in said)
+    protect = most_protected(section.protect for section in said)
+    return BuiltinSection(root=folder, sandbox=sandbox, protect=protect).with_commands()
 
 
 def _free_name(taken: Mapping[str, SourceSection]) -> str:

@@ -118,6 +118,7 @@ class _Steps:
             children=self._children,
             environ=place.environ,
             home=place.home,
+            workflow=workflow.path,
         )
 
     async def run(self, step: Step, values: Values) -> StepResult:

@@ -21,13 +21,15 @@ TOOLS: Final[dict[str, str]] = {
 
 
 def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
+    from trunkline.links.protection.places import protected_below
     from trunkline.sources.builtin.own_places import OwnPlaces
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.source import BuiltinSource
     from trunkline.sources.builtin.tool import Builtin, Workplace
 
     own = OwnPlaces(folders=parts.private, files=parts.own_files, redact=parts.redact)
-    root = Root(section.root, own=own)
+    protected = protected_below(section.root, section.protect, (*parts.own_files, *parts.protected_files))
+    root = Root(section.root, own=own, protected=protected)
     place = Workplace(source=name, root=root, sandbox=section.sandbox, parts=parts)
     tools: dict[str, Builtin] = {}
     for tool, spelling in TOOLS.items():

@@ -9,14 +9,17 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
 from trunkline.links.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
+from trunkline.links.commands import path_of
+from trunkline.links.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
 from trunkline.links.search.page import printable
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.tool import ToolFault
@@ -40,12 +43,20 @@ class RootMissing(ToolFault):
 
 
 class Root:
-    """`own` are the gateway's own files and folders, wherever they are. `walk_only` leaves the kernel's own way unused,
-    as on systems that have none."""
+    """`own` are the gateway's own files and folders, wherever they are, and `protected` what no tool may write.
+    `walk_only` leaves the kernel's own way unused, as on systems that have none."""
 
-    def __init__(self, path: Path | str, *, own: OwnPlaces | None = None, walk_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        own: OwnPlaces | None = None,
+        protected: ProtectedPlaces | None = None,
+        walk_only: bool = False,
+    ) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
         self.own = own or OwnPlaces()
+        self._protected = protected
         self._walk_only = walk_only
 
     def trouble(self) -> str:
@@ -83,7 +94,8 @@ class Root:
         if path.endswith("/"):
             raise ToolFault(f"{shown(path)} names a folder, not a file")
         with self._open() as beneath, self._in_words(path):
-            folder_fd, name = beneath.place_of(path, make_folders=make_folders)
+            check = partial(self._refuse_protected, path=path, folder=True)
+            folder_fd, name = beneath.place_of(path, make_folders=make_folders, check=check)
             return _checked(folder_fd, lambda: self._check_place(folder_fd, name, path)), name
 
     def refuse_own(self, folder_fd: int, name: str, path: str) -> None:
@@ -92,6 +104,30 @@ class Root:
             raise ToolFault(
                 f"{shown(path)} says what this gateway runs, so no tool of its own changes it: ask a person to"
             )
+        self._refuse_protected(folder_fd, name, path)
+
+    def _refuse_protected(self, folder_fd: int, name: str, path: str, *, folder: bool = False) -> None:
+        """Where this place really lies counts, and how the path to it is written, since a place may be a link."""
+        if self._protected is None:
+            return
+        home = os.path.realpath(self.path)
+        real = _names(os.path.relpath(posixpath.join(path_of(folder_fd), name), home))
+        wrong = wrong_to_write(real, self._protected) or _led_to(home, real, self._protected)
+        wrong = wrong or wrong_to_write(_names(self._below(path)), self._protected)
+        if not wrong and not folder and _is_of_repository(folder_fd, name):
+            wrong = posixpath.join(*real)
+        if wrong:
+            raise ToolFault(
+                f"{shown(path)} was not written: {shown(wrong)} is a protected place, by which programs are run outside"
+                " of any sandbox. Ask a person to make this change; `protect` in the configuration says what counts"
+            )
+
+    def _below(self, path: str) -> str:
+        """A path as it is written, from the root, without going by the disk."""
+        for home in (self.path, os.path.realpath(self.path)):
+            if path.startswith(f"{home}/"):
+                path = path[len(home) :]
+        return posixpath.normpath(path.lstrip("/"))
 
     def name_of(self, path: str) -> str:
         """The path as shown to people: relative to the root, `.` for the root itself. Raises ToolFault."""
@@ -173,6 +209,37 @@ class Root:
         finally:
             os.close(fd)
         return f": did you mean {shown(posixpath.join(folder, guess))}?" if guess else f" (the root is `{self.path}`)"
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".", "..")]
+
+
+def _is_of_repository(folder_fd: int, name: str) -> bool:
+    """Whether a file makes its folder a git repository, or is one of those that name programs in the folder of one,
+    whatever that is called."""
+    if name == HEAD or (name.casefold() in GIT_FILES and _exists(HEAD, folder_fd)):
+        return True
+    return os.path.basename(path_of(folder_fd)).casefold() == HOOKS and _exists(f"../{HEAD}", folder_fd)  # noqa: PTH119
+
+
+def _exists(path: str, folder_fd: int) -> bool:
+    try:
+        os.stat(path, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _led_to(home: str, names: Sequence[str], protected: ProtectedPlaces) -> str:
+    """The listed place in the root that is a link to this file, or to a folder above it."""
+    place = posixpath.join(home, *names)
+    for path in protected.links():
+        listed = posixpath.join(home, path)
+        target = os.path.realpath(listed)
+        if target != listed and (place == target or place.startswith(f"{target}/")):
+            return path
+    return ""
 
 
 def words_for(error: OSError, path: str) -> str:

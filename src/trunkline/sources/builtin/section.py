@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
+from trunkline.config.protect import ProtectKey, ProtectSettings
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import key
 from trunkline.config.shapes import FilePath
@@ -33,6 +34,11 @@ class BuiltinSection(SourceSection):
         SandboxKey(),
         default=SandboxSettings(),
         doc="Whether Bash runs in a sandbox (`sandbox.mode`), or all that is said of it",
+    )
+    protect: ProtectSettings = key(
+        ProtectKey(),
+        default=ProtectSettings(),
+        doc="Places that its tools may not change besides those that always are protected, or `off` for none at all",
     )
 
     @classmethod

@@ -1,0 +1,31 @@
+"""The files that a configuration has started or read: programs, their scripts, and where values are taken from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.settings import Settings
+
+_INTERPRETER: Final = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ruby|perl|php|(?:ba|da|z|k)?sh|uv|go|java)[\d.]*\Z")
+
+
+def started_files(settings: Settings) -> tuple[str, ...]:
+    """They need not exist, and may lie anywhere."""
+    found = [str(path) for path in settings.files]
+    for section in settings.sources.values():
+        command: str = getattr(section, "command", "") or ""
+        cwd: Path = getattr(section, "cwd", None) or Path()
+        found += _files_of(command, getattr(section, "args", ()), cwd)
+    return tuple(dict.fromkeys(os.path.abspath(path) for path in found))  # noqa: PTH100 - links are followed later
+
+
+def _files_of(command: str, args: Sequence[str], cwd: Path) -> Iterator[str]:
+    if "/" in command:
+        yield os.path.join(cwd, command)  # noqa: PTH118
+    if _INTERPRETER.match(command.rpartition("/")[2]):
+        scripts = (os.path.join(cwd, arg) for arg in args if arg and not arg.startswith("-") and "\0" not in arg)  # noqa: PTH118
+        yield from (path for path in scripts if os.path.isfile(path))  # noqa: PTH113
