@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from trunkline.agents.openai.conversed import ModelTurn, ToolCall
+from trunkline.agents.openai.json_object import ObjectEnd
 from trunkline.agents.openai.request import sendable
 
 _ECHOED: Final = ("extra_content", "reasoning_content")
@@ -34,7 +35,7 @@ def text(value: object) -> str:
 
 
 class _Call:
-    __slots__ = ("_arguments", "extra", "id", "index", "name")
+    __slots__ = ("_arguments", "_end", "extra", "id", "index", "name")
 
     def __init__(self, call_id: str, index: int | None) -> None:
         self.id = call_id
@@ -42,23 +43,20 @@ class _Call:
         self.name = ""
         self.extra: dict[str, Any] = {}
         self._arguments: list[str] = []
+        self._end = ObjectEnd()
 
     @property
     def arguments(self) -> str:
-        if len(self._arguments) > 1:
-            self._arguments = ["".join(self._arguments)]
-        return self._arguments[0] if self._arguments else ""
+        return "".join(self._arguments)
+
+    @property
+    def has_arguments(self) -> bool:
+        return any(self._arguments)
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing can follow: its arguments are a whole object."""
-        if not self._arguments or not self._arguments[-1].rstrip().endswith("}"):
-            return False
-        try:
-            json.loads(self.arguments)
-        except (ValueError, RecursionError):
-            return False
-        return True
+        return self._end.reached(self._arguments)
 
     def add(self, piece: Json) -> None:
         function = mapping(piece.get("function"))
@@ -69,6 +67,7 @@ class _Call:
             self._arguments.append(arguments)
         elif arguments is not None:  # a value instead of its text, never in pieces
             self._arguments = [json.dumps(arguments, ensure_ascii=False)]
+            self._end = ObjectEnd()
 
 
 class TurnPieces:
@@ -104,11 +103,11 @@ class TurnPieces:
         pieces = entries(delta.get("tool_calls"))
         if legacy := mapping(delta.get("function_call")):
             pieces.append({"index": 0, "function": legacy})
-        touched: list[_Call] = []
+        touched: set[_Call] = set()
         for piece in pieces:
             call = self._call_of(piece, touched)
             call.add(piece)
-            touched.append(call)
+            touched.add(call)
 
     def _whole(self, choice: Json) -> Json:
         """The message of a server that does not stream. Some that do say all of it once more at the end."""
@@ -121,7 +120,7 @@ class TurnPieces:
             if value:
                 self._extra[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
 
-    def _call_of(self, piece: Json, touched: list[_Call]) -> _Call:
+    def _call_of(self, piece: Json, touched: set[_Call]) -> _Call:
         """`touched` are the calls of the same chunk: of two entries with a name, neither continues the other."""
         call_id, index = text(piece.get("id")), _index(piece)
         function = mapping(piece.get("function"))
@@ -145,7 +144,7 @@ class TurnPieces:
         call = self._latest.get(index)
         if call is None or not call_id:
             return call
-        begun = name and call.name and (name != call.name or call.arguments)
+        begun = name and call.name and (name != call.name or call.has_arguments)
         return None if call.id or begun else call
 
     def turn(self, number: int) -> ModelTurn:

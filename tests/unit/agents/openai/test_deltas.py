@@ -217,3 +217,33 @@ def test_the_last_count_of_tokens_counts() -> None:
     counts = [{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": n}} for n in (1, 2, 9)]
     turn = turn_of(*counts, {"choices": [], "usage": None})
     assert (turn.input_tokens, turn.output_tokens) == (7, 9)
+
+
+@pytest.mark.parametrize("how", ["name", "name and id"])
+def test_arguments_in_many_pieces_that_each_say_the_name_are_read_once(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    loads = json.loads
+
+    def counting(text: str) -> Any:
+        read.append(len(text))
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counting)
+    first, others = ({"id": "a", "index": 0}, {"id": "a", "index": 1}) if how == "name and id" else ({}, {})
+    pieces = ['{"text":"', *["{}}"] * 2000, '"}']
+    turn = turn_of(
+        delta(tool_calls=[call("Write", pieces[0], **first)]),
+        *(delta(tool_calls=[call("Write", piece, **others)]) for piece in pieces[1:]),
+    )
+    assert [call.arguments for call in turn.calls] == ["".join(pieces)]
+    assert sum(read) <= len("".join(pieces))
+
+
+def test_arguments_that_cannot_be_parsed_are_not_parsed_again_for_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or loads(text))  # type: ignore[arg-type]
+    turn_of(*(delta(tool_calls=[call("Write", piece, index=0)]) for piece in ["{broken}", *["{}"] * 50]))
+    assert len(parsed) == 1
