@@ -153,21 +153,24 @@ def _known(name: str, operations: tuple[str, ...]) -> str:
 
 
 async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -> None:
-    doubted = [(use, use.provider) for use in loaded.uses if use.provider is not None and use.provider.text in DOUBTED]
+    """A warning where the agent may have tools of its own beside ours; a step that leaves it those is not told."""
+    intercepting = [(use, use.provider) for use in loaded.uses if use.intercepts and use.provider is not None]
+    doubted = [(use, provider) for use, provider in intercepting if provider.text in DOUBTED]
     if not doubted:
         return
     children = Children()
     try:
-        told = {name: await _told_of(name, children, environ) for name in {provider.text for _, provider in doubted}}
+        doubts = {name: await _doubt(name, children, environ) for name in {provider.text for _, provider in doubted}}
     finally:
         await children.close()
     for use, provider in doubted:
-        with loaded.report.of_step(use.step):
-            loaded.report.warn(PROXY_PROVIDER, provider.span, told[provider.text])
+        if doubt := doubts[provider.text]:
+            with loaded.report.of_step(use.step):
+                loaded.report.warn(PROXY_PROVIDER, provider.span, doubt)
 
 
-async def _told_of(name: str, children: Children, environ: Mapping[str, str]) -> str:
-    """What is known of the agent on this machine."""
+async def _doubt(name: str, children: Children, environ: Mapping[str, str]) -> str:
+    """Why the agent on this machine may keep tools of its own; empty where its version is verified."""
     provider = provider_of(name)
     verified = ", ".join(sorted(provider.verified)) or "none yet"
     try:
@@ -176,5 +179,5 @@ async def _told_of(name: str, children: Children, environ: Mapping[str, str]) ->
         why = error.problem.message
         return f"Isolation of {name} is verified for {verified}; which version is here is not known: {why}"
     if version in provider.verified:
-        return f"Isolation of {name} is verified for the installed version {version}"
+        return ""
     return f"Isolation of {name} is not verified for the installed version {version}, only for {verified}"

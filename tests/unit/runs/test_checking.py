@@ -94,7 +94,6 @@ async def test_all_six_codes_are_reported_at_once_in_the_order_of_the_file(
         (f"{PROXY}UNKNOWN_OPERATION", 13, 26, "error", "one"),
         (f"{PROXY}UNKNOWN_PLUGIN", 14, 19, "error", "one"),
         (f"{PROXY}NAME_COLLISION", 17, 31, "error", "one"),
-        (f"{PROXY}UNSUPPORTED_PROVIDER", 22, 17, "warning", "two"),
         (f"{PROXY}EMPTY_PROXY", 25, 9, "error", "two"),
     ]
     assert checked.workflow is None
@@ -214,7 +213,9 @@ async def test_mistakes_in_the_other_files_are_shown_with_their_lines(tmp_path: 
 
 
 @pytest.mark.parametrize("provider", ["codex", "opencode"])
-async def test_the_warning_says_whether_the_installed_version_is_verified(tmp_path: Path, provider: str) -> None:
+async def test_an_agent_that_may_keep_its_own_tools_is_warned_of_where_its_version_is_not_verified(
+    tmp_path: Path, provider: str
+) -> None:
     write(tmp_path, workflow(provider=provider))
     verified = next(iter(provider_of(provider).verified))
     for version in ("", verified, "99.0.0"):
@@ -222,11 +223,22 @@ async def test_the_warning_says_whether_the_installed_version_is_verified(tmp_pa
             put_agent(tmp_path, provider, version)
             os.utime(tmp_path / provider, ns=(1, int(version == verified)))  # what was asked before may have changed
         checked = await check(tmp_path)
-        (problem,) = checked.problems
-        assert (problem.code.id, problem.severity) == (f"{PROXY}UNSUPPORTED_PROVIDER", "warning")
-        assert ("is verified for the installed version" in problem.message) == (version == verified)
-        assert ("not verified" in problem.message) == (version == "99.0.0")
         assert checked.workflow is not None
+        if version == verified:
+            assert checked.problems == ()
+        else:
+            (problem,) = checked.problems
+            assert (problem.code.id, problem.severity) == (f"{PROXY}UNSUPPORTED_PROVIDER", "warning")
+            assert (f"not verified for the installed version {version}" in problem.message) == bool(version)
+
+
+@pytest.mark.parametrize("provider", ["codex", "opencode"])
+async def test_a_step_that_leaves_the_agent_its_own_tools_is_not_warned_of_them(tmp_path: Path, provider: str) -> None:
+    put_agent(tmp_path, provider, "99.0.0")
+    text = workflow("{plugin: jobs, expose: [echo]}", provider=provider)
+    additive = text.replace("enable: true", "enable: true, intercept_builtins: false")
+    checked = await check(write(tmp_path, additive, jobs=jobs()))
+    assert checked.problems == ()
 
 
 @pytest.mark.parametrize("provider", ["claude", "gemini", "openai-compatible"])

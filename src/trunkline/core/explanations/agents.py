@@ -172,10 +172,10 @@ _PROXY: Final = {
         ("add `sources` or `plugin_tools`, leave out `intercept_builtins: false`, or remove the block",),
     ),
     "USER.MCP_PROXY.UNSUPPORTED_PROVIDER": Explanation(
-        "The format knows this provider as one whose own tools cannot be switched off. Trunkline does switch them off, "
-        "and says here whether that was verified for the installed version.",
-        ("the step uses codex or opencode",),
-        ("nothing where the version is verified", "else use claude or openai_compatible where it must be certain"),
+        "The agent may keep tools of its own beside ours: Trunkline switches them off, but that was not verified for "
+        "the installed version, or it is not known which version is installed.",
+        ("the step uses a version of codex or opencode that is not verified",),
+        ("install a verified version", "use claude or openai_compatible where it must be certain"),
     ),
 }
 
