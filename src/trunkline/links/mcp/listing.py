@@ -12,6 +12,7 @@ import msgspec
 from trunkline.core.call import Outcome, RemoteError
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, Tool
+from trunkline.links.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 from trunkline.links.mcp.handshake import Session
 from trunkline.links.mcp.http_lane import HttpLane
 from trunkline.links.mcp.lane import Lane
@@ -21,8 +22,6 @@ from trunkline.wire.mcp.error_codes import code_of
 from trunkline.wire.mcp.param_headers import BadAnnotation, mirrors_of
 
 MAX_PAGES: Final = 500
-MAX_ITEMS: Final = 20_000
-MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_WARNINGS: Final = 50
 LIST_TIMEOUT_S: Final = 30.0
 _MAX_TTL_MS: Final = 365 * 24 * 3600 * 1000
@@ -144,7 +143,7 @@ class _Pages:
     def _cut(self, reason: str, items: int) -> None:
         kind = self.kind
         # first: of many warnings only the beginning is told
-        self.warnings.insert(0, f"its `{kind.method}` was cut after {items:,} {kind.noun}s: {reason}")
+        self.warnings.insert(0, was_cut(kind.method, items, kind.noun, reason))
 
     async def _page(self, cursor: str | None) -> bytes | None:
         params = b"{}" if cursor is None else b'{"cursor":%b}' % encode(cursor)
@@ -179,7 +178,7 @@ def _reason_to_stop(seen_before: bool, pages: int, items: int, size_bytes: int) 
         limit = f"{MAX_PAGES} pages"
     else:
         return ""
-    return f"{limit} are the limit for one list; let the server list fewer, or split it into several"
+    return over_limit(limit)
 
 
 def _unknown_method(outcome: Outcome) -> bool:

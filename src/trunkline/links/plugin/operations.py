@@ -16,6 +16,7 @@ import msgspec
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
 from trunkline.links.child_output import harmless
+from trunkline.links.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 from trunkline.wire.jsonrpc import encode, encode_members
 from trunkline.wire.nesting import LESS_ROOM
 from trunkline.wire.plugin_v1 import Input, Operation, Output
@@ -24,6 +25,8 @@ _FORMATS: Final = {"url": "uri", "email": "email"}
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})\Z", re.ASCII)
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?\Z", re.ASCII)
 _MOST_FAULTS: Final = 20
+_MAX_DEFINITION_BYTES: Final = 64 * 1024
+"""More than any model could be shown of one tool."""
 
 
 class NotUsable(Exception):
@@ -34,20 +37,35 @@ def tools_of(source: str, operations: Sequence[Operation]) -> tuple[tuple[Tool, 
     """The tools, and a line for each operation that is none."""
     tools: dict[str, Tool] = {}
     faults: list[str] = []
-    for operation in operations:
+    cut = ""
+    size_bytes = 0
+    for count, operation in enumerate(operations):
+        if cut := _reason_to_cut(count, size_bytes):
+            break
         name = operation.name
         try:
             if not name:
                 raise NotUsable("it has no name")
             if name in tools:
                 raise NotUsable("another operation before it has this name")
-            tools[name] = Tool(source, name, definition_of(operation))
+            tool = tools[name] = Tool(source, name, definition_of(operation))
+            size_bytes += len(tool.definition)
         except NotUsable as error:
             faults.append(harmless(f"{TOOL_NOT_USABLE}: the operation `{name[:100]}` is not offered: {error}", str))
     more = len(faults) - _MOST_FAULTS
     if more > 0:
         faults[_MOST_FAULTS:] = [f"{TOOL_NOT_USABLE}: … and {more} more operations are not offered"]
+    if cut:
+        faults.insert(0, f"{TOOL_NOT_USABLE}: {cut}")
     return tuple(tools.values()), tuple(faults)
+
+
+def _reason_to_cut(count: int, size_bytes: int) -> str:
+    """Why no further operation is looked at; empty where the next one is."""
+    if count < MAX_ITEMS and size_bytes < MAX_BYTES:
+        return ""
+    limit = f"{MAX_ITEMS:,} entries" if count >= MAX_ITEMS else f"{MAX_BYTES:,} bytes"
+    return was_cut("ListOperations", count, "operation", over_limit(limit))
 
 
 def definition_of(operation: Operation) -> bytes:
@@ -67,7 +85,11 @@ def definition_of(operation: Operation) -> bytes:
     description = _description(operation)
     if description:
         members["description"] = encode(description)
-    return encode_members(members | {"inputSchema": encode_members(schema)})
+    definition = encode_members(members | {"inputSchema": encode_members(schema)})
+    if len(definition) > _MAX_DEFINITION_BYTES:
+        size = f"its definition is {len(definition):,} bytes long"
+        raise NotUsable(f"{size}, and at most {_MAX_DEFINITION_BYTES:,} are offered: shorten its descriptions")
+    return definition
 
 
 def _description(operation: Operation) -> str:
@@ -87,7 +109,7 @@ def _schema_of(item: Input) -> bytes:
     read_default = _DEFAULTS.get(item.type)
     if read_default is None:
         known = ", ".join(_DEFAULTS)
-        raise NotUsable(f"its input `{item.name}` has the unknown type `{item.type[:100]}` (known: {known})")
+        raise NotUsable(f"its input `{item.name[:100]}` has the unknown type `{item.type[:100]}` (known: {known})")
     members = {"type": encode(item.type)}
     if item.description:
         members["description"] = encode(item.description)
@@ -96,7 +118,7 @@ def _schema_of(item: Input) -> bytes:
     if item.default:
         default = read_default(item.default)
         if default is None:
-            raise NotUsable(f"the default of its input `{item.name}` is no {item.type}: `{item.default[:100]}`")
+            raise NotUsable(f"the default of its input `{item.name[:100]}` is no {item.type}: `{item.default[:100]}`")
         members["default"] = default
     return encode_members(members)
 
@@ -104,9 +126,9 @@ def _schema_of(item: Input) -> bytes:
 def _format_of(item: Input) -> str:
     known = _FORMATS.get(item.validation)
     if known is None:
-        raise NotUsable(f"its input `{item.name}` has the unknown validation `{item.validation[:100]}`")
+        raise NotUsable(f"its input `{item.name[:100]}` has the unknown validation `{item.validation[:100]}`")
     if item.type != "string":
-        raise NotUsable(f"its input `{item.name}` is of type {item.type}, which no `{item.validation}` can be")
+        raise NotUsable(f"its input `{item.name[:100]}` is of type {item.type}, which no `{item.validation}` can be")
     return known
 
 

@@ -21,6 +21,7 @@ from trunkline.wire.jsonrpc import encode
 
 PROBE_EVERY_S: Final = 30.0
 _FAILED_PROBES: Final = 3
+_LONGEST_NAME: Final = 128
 
 
 class PluginSource(ToolsOnly):
@@ -85,7 +86,8 @@ class PluginSource(ToolsOnly):
         tools, faults = tools_of(self.name, plugin.operations)
         missing = len(plugin.operations) - len(tools)
         self._not_offered = f"{missing} operations are not offered" if missing > 1 else "".join(faults)
-        info = encode({"name": plugin.info.name, "version": plugin.info.version})
+        name, version = plugin.info.name[:_LONGEST_NAME], plugin.info.version[:_LONGEST_NAME]
+        info = encode({"name": name, "version": version})
         sink.publish(Snapshot(tools=tools, server_info=info, warnings=faults))
 
     def _went_up(self, plugin: RunningPlugin) -> None:

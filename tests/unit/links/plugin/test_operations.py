@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trunkline.links.plugin import operations
 from trunkline.links.plugin.operations import NotUsable, definition_of, tools_of
 from trunkline.wire.plugin_v1 import Input, Operation, Output
 
@@ -116,14 +117,14 @@ def test_outputs_are_told_in_words_and_promise_nothing() -> None:
 
 
 def test_bad_operations_are_left_out_and_named_and_the_others_stay() -> None:
-    operations = [
+    offered = [
         Operation("good"),
         Operation(""),
         Operation("bad", "", (Input("x", "date"),)),
         Operation("good", "again"),
         Operation("also good"),
     ]
-    tools, faults = tools_of("p", operations)
+    tools, faults = tools_of("p", offered)
     assert [tool.name for tool in tools] == ["good", "also good"]
     assert faults == (
         "TL211: the operation `` is not offered: it has no name",
@@ -137,3 +138,40 @@ def test_many_bad_operations_do_not_flood_the_log() -> None:
     _, faults = tools_of("p", [Operation("")] * 1000)
     assert len(faults) == 21
     assert faults[-1] == "TL211: … and 980 more operations are not offered"
+
+
+def test_more_operations_than_one_list_may_hold_are_cut_and_reported_as_a_servers_tools_are() -> None:
+    tools, faults = tools_of("p", [Operation(f"op{number}") for number in range(20_016)])
+    assert [tools[0].name, tools[-1].name, len(tools)] == ["op0", "op19999", 20_000]
+    (fault,) = faults
+    assert fault.startswith("TL211: its `ListOperations` was cut after 20,000 operations: 20,000 entries are the limit")
+
+
+def test_operations_that_are_larger_together_than_one_list_may_be_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "MAX_BYTES", 5_000)
+    tools, faults = tools_of("p", [Operation(f"op{number}", "x" * 2_000) for number in range(20)])
+    assert [tool.name for tool in tools] == ["op0", "op1", "op2"]
+    assert "after 3 operations: 5,000 bytes are the limit" in faults[0]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        Operation("large", "x" * 3_000_000),
+        Operation("large", "", (Input("x", "string", description="x" * 3_000_000),)),
+        Operation("large", "", tuple(Input(f"input{number}", "string") for number in range(20_000))),
+        Operation("x" * 3_000_000),
+    ],
+    ids=["description", "input", "inputs", "name"],
+)
+def test_an_operation_that_no_model_could_be_shown_is_not_offered(large: Operation) -> None:
+    tools, faults = tools_of("p", [large, Operation("other", "x" * 60_000)])
+    assert [tool.name for tool in tools] == ["other"]
+    (fault,) = faults
+    assert fault.startswith(f"TL211: the operation `{large.name[:100]}` is not offered: its definition is ")
+    assert len(fault) < 500
+
+
+def test_what_is_said_of_an_input_with_an_endless_name_is_short() -> None:
+    _, (fault,) = tools_of("p", [Operation("op", "", (Input("x" * 100_000, "date"),))])
+    assert len(fault) < 500

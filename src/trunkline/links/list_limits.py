@@ -1,0 +1,18 @@
+"""How much one list of a server or plugin may hold, and what is said where it was cut."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_ITEMS: Final = 20_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+def was_cut(request: str, items: int, noun: str, reason: str) -> str:
+    """`reason` says what ended it."""
+    return f"its `{request}` was cut after {items:,} {noun}s: {reason}"
+
+
+def over_limit(limit: str) -> str:
+    """The reason where it is a limit of ours, such as `500 pages`."""
+    return f"{limit} are the limit for one list; let the server list fewer, or split it into several"
