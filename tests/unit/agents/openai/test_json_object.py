@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ def is_object(text: str) -> bool:
 def test_after_every_piece_it_says_what_parsing_all_of_it_would(value: object, cuts: list[int], behind: str) -> None:
     text = json.dumps(value) + behind
     places = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
-    pieces = [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    pieces = [text[start:end] for start, end in pairwise(places)]
     end = ObjectEnd()
     for count in range(1, len(pieces) + 1):
         assert end.reached(pieces[:count]) == is_object("".join(pieces[:count]))
