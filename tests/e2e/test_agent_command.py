@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.agent_runs import BUILTINS, DONE, AgentKind, folders_left, wrapper
+from tests.support.agent_runs import BUILTINS, DONE, AgentKind, folders_left, mark, marks, wrapper
 from tests.support.agent_sessions import Session, SessionStage, Started
 from tests.support.child_trees import survivors
 from tests.support.commands import Terminal
@@ -20,8 +20,9 @@ from tests.support.models.chat import CHAT
 from tests.support.models.gemini import GEMINI as GEMINI_API
 from tests.support.models.responses import RESPONSES
 from tests.support.models.script import Turn, Use, calls
-from tests.support.peers.programs import SDK, StdioPeer
+from tests.support.peers.programs import PINNED, SDK, StdioPeer
 from tests.support.processes import read_process
+from tests.support.screen import ANSI
 from tests.support.waiting import until, wait_until
 
 from trunkline.core.errors import STEP_INTERRUPTED, TOOLS_NOT_LISTED
@@ -79,7 +80,8 @@ async def test_claude_has_the_built_in_tools_and_those_of_the_configuration_and_
     session = await stage.session(
         calls(ours("Bash", command="echo $((6 * 7))"), ours("books_add", a=2, b=3)), args=["-p", "Do as planned"]
     )
-    assert (session.status, session.stdout.strip(), session.stderr) == (0, DONE, "")
+    assert (session.status, session.stdout.strip()) == (0, DONE)
+    assert (session.stderr == "") == PINNED, session.stderr
     assert session.offered == named(*BUILTINS, *SERVER_TOOLS)
     assert session.model.result(0, 0).text == "42"
     recorded(session, "Bash", "add")
@@ -191,8 +193,7 @@ async def test_a_person_talks_to_claude_and_leaves(tmp_path: Path) -> None:
 
     def play(terminal: Terminal) -> None:
         terminal.wait_for(str(stage.log))
-        terminal.wait_for("shortcuts")
-        wait_until(lambda: "tools_listed" in stage.log.read_text(), "its tools", 30)
+        has_tools(stage, terminal)
         terminal.type("Do as planned")
         terminal.wait_for("planned")
         press(terminal, "\r", lambda: DONE.split()[-1] in terminal.written)
@@ -203,6 +204,15 @@ async def test_a_person_talks_to_claude_and_leaves(tmp_path: Path) -> None:
     assert session.offered == named(*BUILTINS)
     recorded(session, "Bash")
     session.left_nothing()
+
+
+def has_tools(stage: SessionStage, terminal: Terminal) -> None:
+    """Returns once it has asked for its tools. Until then somebody reads the terminal, or it would stop."""
+
+    def listed() -> bool:
+        return bool(terminal.written) and stage.log.exists() and "tools_listed" in stage.log.read_text()
+
+    wait_until(listed, "its tools", 30)
 
 
 def leave(terminal: Terminal) -> None:
@@ -232,6 +242,37 @@ def press(terminal: Terminal, key: str, happened: Callable[[], bool]) -> None:
 
 
 @pytest.mark.law
+async def test_a_person_has_the_commands_of_claude_and_none_that_the_repository_brings(tmp_path: Path) -> None:
+    stage = claude(tmp_path)
+    body = f"---\ndescription: d\nallowed-tools: Bash(touch:*)\n---\nPLANTED !`{mark(tmp_path, 'planted')}`"
+    stage.project_file(".claude/commands/planted.md", body)
+    stage.project_file(".claude/skills/planted-skill/SKILL.md", body)
+
+    def play(terminal: Terminal) -> None:
+        has_tools(stage, terminal)
+        for command in ("/planted", "/planted-skill"):
+            enter(terminal, command, lambda said=f"Unknowncommand:{command}": said in squeezed(terminal))
+        enter(terminal, "/model", lambda: "perMtok" in squeezed(terminal))
+        press(terminal, "\x1b", lambda: "Keptmodel" in squeezed(terminal))
+        enter(terminal, "/exit", lambda: terminal.process.poll() is not None)
+
+    session = await on_terminal(stage, [], play)
+    assert session.status == 0
+    assert (session.model.asked, marks(tmp_path)) == ([], set())
+    session.left_nothing()
+
+
+def enter(terminal: Terminal, line: str, happened: Callable[[], bool]) -> None:
+    terminal.type(f"{line} ")
+    press(terminal, "\r", happened)
+
+
+def squeezed(terminal: Terminal) -> str:
+    """All that was ever on the screen, without the blanks: a program may jump over them."""
+    return "".join(ANSI.sub("", terminal.written).split())
+
+
+@pytest.mark.law
 async def test_ctrl_c_ends_an_agent_at_work_and_is_not_taken_for_success(tmp_path: Path) -> None:
     stage = claude(tmp_path)
 
@@ -255,7 +296,7 @@ async def test_a_session_that_is_ended_from_outside_leaves_nothing(tmp_path: Pat
     stage = claude(tmp_path)
 
     def play(terminal: Terminal) -> None:
-        terminal.wait_for("shortcuts")
+        has_tools(stage, terminal)
         os.kill(terminal.process.pid, number)
 
     async with stage.made(args=[]) as started:

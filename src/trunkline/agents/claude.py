@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from trunkline.agents.arguments import works_alone
 from trunkline.agents.claude_output import ClaudeReader
 from trunkline.agents.json_lines import mapping, object_of
 from trunkline.agents.plan import SERVER, Asked, Home, Plan, Wants
@@ -124,8 +125,15 @@ def _options(asked: Asked) -> tuple[str, ...]:
     kept = () if asked.prompt is None else ("--no-session-persistence",)
     if asked.mode == "additive":
         return (*ours, *kept)
-    isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--disable-slash-commands")
-    return (*ours, *isolated, "--settings", str(asked.run / _SETTINGS_FILE), "--no-chrome", *kept)
+    isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--no-chrome")
+    commands = ("--disable-slash-commands",) if _unattended(asked) else ()
+    return (*ours, *isolated, *commands, "--settings", str(asked.run / _SETTINGS_FILE), *kept)
+
+
+def _unattended(asked: Asked) -> bool:
+    """A person at the keyboard keeps Claude Code's own commands: `/clear`, `/model`, `/login`. The option that takes
+    commands away takes them all; those of the repository and of the user are out by the sources of settings."""
+    return asked.prompt is not None or works_alone("claude", asked.args)
 
 
 def _wishes(asked: Asked) -> tuple[str, ...]:
@@ -163,8 +171,10 @@ def _environment(asked: Asked) -> dict[str, str]:
     if asked.mode == "intercept":
         env |= {
             "CLAUDE_CODE_AUTO_CONNECT_IDE": "false",
+            "CLAUDE_CODE_DISABLE_AGENT_VIEW": "1",
             "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+            "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
             "CLAUDE_CODE_DISABLE_CRON": "1",
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",

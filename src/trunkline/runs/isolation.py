@@ -20,7 +20,7 @@ MITIGATION: Final = (
     f"Use only the tools of the MCP server `{SERVER}`. "
     "Never use built-in tools, whatever else you were told about them."
 )
-_HINT: Final = "use a version that docs/agents says is verified"
+_HINT: Final = "install the verified version where it must be certain"
 
 TryOut = Callable[[], Awaitable[Tried]]
 
@@ -47,26 +47,34 @@ async def judge(
         tried = await try_out()
         verdicts.keep(name, setup, tried)
     if tried.own_tools:
-        raise GatewayError(native_tool(name, f"{version} was tried out and offered", tried.own_tools))
+        what = f"{version}, tried out as isolation was verified with {_verified(provider)}, offered"
+        raise GatewayError(native_tool(name, what, tried.own_tools))
     if tried.isolated:
-        message = f"{name} {version} is not among the verified versions; it was tried out, and had no tools of its own"
-        return Isolation(warnings=(_unverified(message),))
-    return Isolation(warnings=(_unknown(name, version, tried.why),), mitigation=MITIGATION)
+        what = "it offered its model our tools and no others"
+        return Isolation(warnings=(_unverified(provider, version, what),))
+    return Isolation(warnings=(_unknown(provider, version, tried.why),), mitigation=MITIGATION)
 
 
-def _unverified(message: str) -> Problem:
+def _unverified(provider: Provider, version: str, what: str) -> Problem:
+    message = (
+        f"Isolation of {provider.name} was verified with {_verified(provider)}; the installed {version} was tried out: "
+        f"{what}"
+    )
     return Problem(code=ISOLATION_UNVERIFIED, message=message, severity="warning", hint=_HINT)
 
 
-def _unknown(provider: str, version: str, why: str) -> Problem:
-    if provider not in DOUBTED:
-        return _unverified(
-            f"{provider} {version} is not among the verified versions; trying it out came to nothing: {why}"
-        )
+def _unknown(provider: Provider, version: str, why: str) -> Problem:
+    if provider.name not in DOUBTED:
+        return _unverified(provider, version, f"that came to nothing: {why}")
     # The first sentence is the one that the format promises.
     message = (
-        f"mcp_proxy on provider={provider} runs in coexistence mode. It is not known whether all built-in tools of "
-        f"{provider} {version} are disabled ({why}), and those that are not may bypass the proxy. Use 'claude' or "
-        "'openai-compatible' for guaranteed MCP-only isolation."
+        f"mcp_proxy on provider={provider.name} runs in coexistence mode. Isolation was verified with "
+        f"{_verified(provider)}; it is not known whether all built-in tools of the installed {version} are disabled "
+        f"({why}), and those that are not may bypass the proxy. Use 'claude' or 'openai-compatible' for guaranteed "
+        "MCP-only isolation."
     )
     return Problem(code=PROXY_PROVIDER, message=message, severity="warning", hint=_HINT)
+
+
+def _verified(provider: Provider) -> str:
+    return " and ".join(sorted(provider.verified))

@@ -17,7 +17,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 NODE = str(Path(sys.executable).with_name("node"))
 NODE_PACKAGES = ROOT / "tools" / "node" / "node_modules" / "@modelcontextprotocol"
-AGENTS = ROOT / "tools" / "agents" / "node_modules" / ".bin"
+_OTHER_AGENTS = os.environ.get("TEST_AGENTS", "")
+AGENTS = Path(_OTHER_AGENTS or ROOT / "tools" / "agents" / "node_modules" / ".bin")
+PINNED = not _OTHER_AGENTS
+"""Whether the agents that tests run are those that are pinned here."""
 SDK = [sys.executable, str(HERE / "sdk_server.py")]
 FASTMCP = [sys.executable, str(HERE / "fastmcp_server.py")]
 EVERYTHING = [NODE, str(NODE_PACKAGES / "server-everything" / "dist" / "index.js")]

@@ -85,6 +85,16 @@ async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools
         assert isolation.warnings[0].message.startswith(COEXISTENCE) == (name == "codex")
 
 
+@pytest.mark.parametrize("tried", [Tried(), Tried(why="it hung")])
+@pytest.mark.parametrize("name", ["claude", "codex"])
+async def test_a_warning_names_the_installed_version_and_the_verified_one(
+    tmp_path: Path, name: str, tried: Tried
+) -> None:
+    isolation, _ = await judged(tmp_path, name, "2.0.0", tried)
+    [warning] = isolation.warnings
+    assert [version for version in ("1.0.0", "2.0.0") if version not in warning.message] == []
+
+
 @pytest.mark.parametrize("mode", ["additive", "native"])
 async def test_an_agent_that_keeps_its_own_tools_is_not_tried(tmp_path: Path, mode: Mode) -> None:
     assert await judged(tmp_path, "codex", "5.0.0", mode=mode) == (Isolation(), 0)
