@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.settings import Settings
 from trunkline.core.errors import COMMAND_FAILED, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.links.child_output import end
-from trunkline.links.commands import Command, Commands, Ended
+from trunkline.links.commands import Commands, Ended
 from trunkline.links.environment import child_environment
 from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runs.command_place import CommandPlaces
 from trunkline.runs.step_result import StepResult
 from trunkline.workflow.document import CommandState
 
@@ -21,21 +23,19 @@ _QUOTED: Final = 500
 
 
 class CommandSteps:
-    """Runs the commands of a workflow. They get the user's environment, but for our own tokens."""
+    """Runs the commands of a workflow. They get the user's environment, but for our own tokens. `warn` hears of those
+    that have no sandbox although they should."""
 
-    def __init__(self, environ: Mapping[str, str], on_fault: Callable[[str], None] | None = None) -> None:
-        self._environ = child_environment(environ, extra={}, inherit="all")
-        self._commands = Commands(on_fault=on_fault)
+    def __init__(self, environ: Mapping[str, str], settings: Settings, warn: Callable[[str, Problem], None]) -> None:
+        self._commands = Commands()
+        self._places = CommandPlaces(
+            child_environment(environ, extra={}, inherit="all"), self._commands, settings, warn
+        )
 
     async def run(self, state: CommandState, line: str, folder: Path) -> StepResult:
-        command = Command(
-            argv=[_SHELL, "-c", line],
-            env=self._environ,
-            folder=str(folder),
-            timeout_s=state.timeout_s,
-            label=state.name,
-        )
+        argv = [_SHELL, "-c", line]
         try:
+            command = await self._places.command(argv, folder, state.timeout_s, state.name, state.sandbox)
             ended = await self._commands.run(command)
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
@@ -44,6 +44,7 @@ class CommandSteps:
 
     async def close(self) -> None:
         await self._commands.close()
+        await self._places.close()
 
 
 def text_of(output: HeadAndTail) -> str:

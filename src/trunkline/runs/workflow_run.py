@@ -108,7 +108,7 @@ class _Steps:
     ) -> None:
         self._place = place
         self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
-        self._commands = CommandSteps(place.environ)
+        self._commands = CommandSteps(place.environ, settings, telemetry.warn)
         self.spans = RunSpans(telemetry.tracer, workflow)
         self._agents = AgentSteps(
             settings,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.workflow.condition import Condition
 from trunkline.workflow.template import Template
 
 InputType = Literal["string", "integer", "number", "boolean"]
 InputValue = str | int | float | bool
+NO_SANDBOX: Final = SandboxSettings(mode="off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class CommandState:
     command: Template
     dir: Template | None = None
     timeout_s: float
+    sandbox: SandboxSettings = field(default_factory=lambda: NO_SANDBOX)
     transitions: tuple[Transition, ...] = ()
     on_success: str = ""
     on_failure: str = ""

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from trunkline.config.report import Invalid
+from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Inner, key, read_section
 from trunkline.config.shapes import Choice, ListOf, Text
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
 from trunkline.workflow.condition import Condition
-from trunkline.workflow.document import AgentState, CommandState, State, TerminalState, Transition
+from trunkline.workflow.document import NO_SANDBOX, AgentState, CommandState, State, TerminalState, Transition
 from trunkline.workflow.options import read_options
 from trunkline.workflow.proxy import ProxyUse, read_proxy
 from trunkline.workflow.reader import WorkflowReader, attempt
@@ -108,6 +109,11 @@ class CommandKeys(WithTransitions):
     timeout: float | None = key(
         Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; ten minutes if not given"
     )
+    sandbox: SandboxSettings = key(
+        SandboxKey(),
+        default=NO_SANDBOX,
+        doc="Whether it runs in a sandbox like Bash: `auto`, `required` or `off`, or all that is said of it",
+    )
 
 
 class TerminalKeys(WorkflowSection):
@@ -175,6 +181,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
         command=keys.command,
         dir=keys.dir,
         timeout_s=keys.timeout or COMMAND_TIMEOUT_S,
+        sandbox=keys.sandbox,
         transitions=keys.led_to(),
         on_success=keys.on_success,
         on_failure=keys.on_failure,

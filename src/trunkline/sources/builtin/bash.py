@@ -68,7 +68,14 @@ class Bash:
         self._env = child_environment(place.parts.environ, extra=place.sandbox.env, inherit=())
         self._shell = shutil.which("bash", path=self._env.get("PATH")) or "/bin/sh"
         self._commands = Commands(on_fault=place.parts.on_fault)
-        self._sandbox = SandboxChoice(place, self._env, self._commands)
+        self._sandbox = SandboxChoice(
+            place.sandbox,
+            place.root.path,
+            self._env,
+            self._commands,
+            hidden=(*place.parts.private, *place.parts.own_sockets),
+            fixed=place.parts.own_files,
+        )
 
     async def prepare(self) -> Note | None:
         return await self._sandbox.note()

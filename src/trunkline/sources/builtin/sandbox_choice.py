@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.start_problem import start_failed
@@ -16,7 +17,7 @@ from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.no_sandbox import INSTALL, NOT_INSTALLED, no_sandbox
 from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.sandbox import Sandbox
-from trunkline.sources.builtin.tool import Note, ToolFault, Workplace
+from trunkline.sources.builtin.tool import Note, ToolFault
 
 _TRIAL_S: Final = 10.0
 _SHOWN: Final = 200
@@ -38,14 +39,26 @@ class Surroundings:
 class SandboxChoice:
     """`auto`, `off` or `required`. That bubblewrap is there is not enough: it is tried before it is used."""
 
-    def __init__(self, place: Workplace, env: Mapping[str, str], commands: Commands) -> None:
-        self._settings = place.sandbox
-        self._wanted = place.sandbox.mode
-        self._root = place.root.path
+    def __init__(
+        self,
+        settings: SandboxSettings,
+        root: str,
+        env: Mapping[str, str],
+        commands: Commands,
+        *,
+        hidden: Sequence[str] = (),
+        fixed: Sequence[str] = (),
+        whose: str = "Bash",
+    ) -> None:
+        """No command may see what is `hidden`, or write `fixed` files. `whose` they are is told to people."""
+        self._settings = settings
+        self._wanted = settings.mode
+        self._root = root
         self._env = env
-        self._hidden = (*place.parts.private, *place.parts.own_sockets)
-        self._fixed = place.parts.own_files
+        self._hidden = hidden
+        self._fixed = fixed
         self._commands = commands
+        self._whose = whose
         self._trying = asyncio.Lock()
         self._sandbox: Sandbox | None = None
         self._failed: Surroundings | None = None
@@ -59,9 +72,19 @@ class SandboxChoice:
         if not await self._decide():
             raise ToolFault(f"The root folder `{self._root}` does not exist")
         if self._sandbox is None and self._wanted == "required":
-            message = f"Bash needs a sandbox (`sandbox: required`): {self._obstacle}"
+            message = f"{self._whose} needs a sandbox (`sandbox: required`): {self._obstacle}"
             raise GatewayError(Problem(code=PART_MISSING, message=message, hint=self._hint))
         return self._sandbox
+
+    @property
+    def obstacle(self) -> str:
+        """Why there is none; empty where there is one, or it was not asked for yet."""
+        return self._obstacle
+
+    @property
+    def hint(self) -> str:
+        """What can be done about it."""
+        return self._hint
 
     async def note(self) -> Note | None:
         """What people should know about it."""
@@ -120,7 +143,7 @@ class SandboxChoice:
             env=sandbox.environment(),
             folder=sandbox.root,
             timeout_s=_TRIAL_S,
-            label="the sandbox of Bash",
+            label=f"the sandbox of {self._whose}",
         )
         try:
             self._commands.hold(sandbox.scratch, command.label)

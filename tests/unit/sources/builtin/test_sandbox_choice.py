@@ -16,20 +16,11 @@ from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.links.commands import Commands
 from trunkline.sources.builtin import sandbox_choice as module
-from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
-from trunkline.sources.builtin.tool import ToolFault, Workplace
+from trunkline.sources.builtin.tool import ToolFault
 
 WORKING = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
 """What looks like bubblewrap from outside, wherever the tests run."""
-
-
-class Lent:
-    """Of what a gateway lends to its sources, what matters here."""
-
-    private = ()
-    own_sockets = ()
-    own_files = ()
 
 
 class Scene:
@@ -40,8 +31,7 @@ class Scene:
         self.root.mkdir()
         self.commands = Commands()
         settings = SandboxSettings(mode=wanted)
-        place: Any = Workplace(source="local", root=Root(self.root), sandbox=settings, parts=Lent())  # type: ignore[arg-type]
-        self.choice = SandboxChoice(place, {"PATH": str(self.programs)}, self.commands)
+        self.choice = SandboxChoice(settings, str(self.root), {"PATH": str(self.programs)}, self.commands)
 
     def install(self, script: str = WORKING) -> None:
         program = self.programs / "bwrap"

@@ -1,0 +1,151 @@
+"""What a workflow's command finds where it runs: git that leaves a repository's programs alone, and a sandbox."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hostile_git import plant_repository
+from tests.support.waiting import at_most
+
+from trunkline.config.gateway import GatewaySettings
+from trunkline.config.sandbox import SandboxSettings
+from trunkline.config.settings import Settings
+from trunkline.core.errors import PART_MISSING, Problem
+from trunkline.runs.command_step import CommandSteps
+from trunkline.runs.step_result import StepResult
+from trunkline.workflow.document import CommandState
+from trunkline.workflow.template import Template
+
+PATH = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", os.path.dirname(shutil.which("bwrap") or "/bin/x")])
+
+
+class Steps:
+    """A user's project and home, and commands that a workflow runs there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.project = folder / "project"
+        self.state_dir = folder / "state"
+        for made in (self.home, self.project, self.state_dir):
+            made.mkdir()
+        self.environ = {"PATH": PATH, "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
+        self.warned: list[Problem] = []
+        self.settings = Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=self.state_dir), {})
+        self.steps = CommandSteps(self.environ, self.settings, lambda _, problem: self.warned.append(problem))
+
+    def git(self, *words: str, at: str = ".") -> None:
+        folder = self.project / at
+        who = ("-c", "user.name=a", "-c", "user.email=b", "-c", "protocol.file.allow=always")
+        subprocess.run(["git", *who, *words], cwd=folder, env=self.environ, check=True, timeout=at_most(30))
+
+    def program(self, name: str, words: str = "") -> str:
+        """One that leaves a mark."""
+        path = self.home / name
+        path.write_text(f"#!/bin/sh\ntouch {self.home}/ran-{name}\n{words}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    @property
+    def ran(self) -> set[str]:
+        return {path.name.removeprefix("ran-") for path in self.home.glob("ran-*")}
+
+    async def run(self, line: str, **keys: Any) -> StepResult:
+        state = CommandState(name="only", command=Template((line,)), timeout_s=at_most(30), **keys)
+        return await self.steps.run(state, line, self.project)
+
+
+@asynccontextmanager
+async def steps_in(folder: Path) -> AsyncIterator[Steps]:
+    steps = Steps(folder)
+    try:
+        yield steps
+    finally:
+        await steps.steps.close()
+
+
+async def test_programs_that_the_configuration_of_a_repository_names_are_not_run(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        plant_repository(steps.project, lambda name: f"touch {steps.home}/ran-{name}")
+        (steps.project / "stored").write_text("2")
+        done = await steps.run("git status && git diff && git --paginate log; git add -A && git branch --list")
+        assert done.exit_code == 0, done.output
+        assert "modified:   stored" in done.output
+        assert "+2" in done.output
+        assert steps.ran == set()
+
+
+async def test_nor_are_those_of_its_modules_its_hooks_and_the_files_it_includes(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        steps.git("init", "-q")
+        (steps.home / "other").mkdir()
+        steps.git("init", "-q", at="../home/other")
+        steps.git("commit", "-q", "--allow-empty", "-m", "x", at="../home/other")
+        steps.git("submodule", "--quiet", "add", str(steps.home / "other"), "sub")
+        steps.git("config", "core.fsmonitor", steps.program("module"), at="sub")
+        (steps.project / ".git/more").write_text(
+            f'[filter "x"]\nclean = {steps.program("included")}\nrequired = true\n'
+        )
+        steps.git("config", "include.path", "more")
+        (steps.project / ".gitattributes").write_text("* filter=x\n")
+        (steps.project / ".git/hooks/pre-commit").write_text(Path(steps.program("hook")).read_text())
+        (steps.project / ".git/hooks/pre-commit").chmod(0o755)
+        done = await steps.run("git status && git add -A && git -c user.name=a -c user.email=b commit -qm x")
+        assert done.exit_code == 0, done.output
+        assert steps.ran == set()
+
+
+async def test_what_the_user_has_set_for_all_repositories_holds(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        (steps.home / ".gitconfig").write_text(
+            f"[core]\nhooksPath = {steps.home}/hooks\n[user]\nname = a\nemail = b\n[alias]\nmine = status\n"
+            f"[credential]\nhelper = {steps.program('helper')}\n"
+        )
+        (steps.home / "hooks").mkdir()
+        Path(steps.program("own")).rename(steps.home / "hooks/pre-commit")
+        steps.git("init", "-q")
+        steps.git("config", "alias.mine", "!false")
+        steps.git("config", "credential.helper", steps.program("theirs"))
+        await steps.run("git commit -q --allow-empty -m x && git mine")
+        await steps.run("printf 'host=h\\nprotocol=https\\n\\n' | git credential fill")
+        assert steps.ran == {"own", "helper"}
+
+
+async def test_a_command_may_ask_for_what_the_repository_says(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        steps.git("init", "-q")
+        steps.git("config", "core.fsmonitor", steps.program("monitor"))
+        await steps.run("GIT_CONFIG_COUNT=0 git status")
+        assert steps.ran == {"monitor"}
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_step_that_wants_a_sandbox_runs_in_one(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        (steps.home / "secret").write_text("secret of home")
+        (steps.state_dir / "token").write_text("secret of state")
+        line = f"cat {steps.home}/secret {steps.state_dir}/token; echo made > made; echo in $PWD"
+        for mode in ("required", "auto"):
+            done = await steps.run(line, sandbox=SandboxSettings(mode=mode))
+            assert "secret of" not in done.output
+            assert f"in {steps.project}" in done.output
+        assert (steps.project / "made").read_text() == "made\n"
+        assert "secret of home" in (await steps.run(line)).output
+
+
+async def test_a_step_that_needs_a_sandbox_fails_where_there_is_none(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        steps.environ["PATH"] = str(steps.home)
+        steps.steps = CommandSteps(steps.environ, steps.settings, lambda _, problem: steps.warned.append(problem))
+        failed = await steps.run("echo here", sandbox=SandboxSettings(mode="required"))
+        assert failed.problem is not None
+        assert (failed.output, failed.exit_code) == ("", None)
+        done = await steps.run("echo here", sandbox=SandboxSettings(mode="auto"))
+        assert done.output == "here", done.problem
+        assert [problem.code for problem in steps.warned] == [PART_MISSING]
