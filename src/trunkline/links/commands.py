@@ -21,7 +21,7 @@ from trunkline.links.children import Child, Children
 from trunkline.links.crowd import Crowd, exceeds, tasks_in_system
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.links.overdue import Within
-from trunkline.links.pipes import PipeReading
+from trunkline.links.pipes import PipeFeeding, PipeReading
 from trunkline.links.platform import sees_all_processes, signal_group
 from trunkline.links.start_problem import LostWhileStarting
 
@@ -33,26 +33,29 @@ _GONE_S: Final = 2.0  # what is not gone by then hangs in the kernel, and nobody
 _LOOK_S: Final = 0.1
 _F_GETPATH: Final[int] = getattr(fcntl, "F_GETPATH", 50)
 _LONGEST_PATH: Final = 1024
-# Output and errors go into one pipe, in the order they are written. There is no input: what is there is the folder it
+# Output and errors go into one pipe, in the order they are written. Without input, what is there is the folder it
 # starts in, or a pipe, which some programs would take for something to read. No core files; and where memory runs out,
 # this is what has to go. The limit of processes (`-p` or `-u`, as the shell has it) is the user's, all that run already
 # included, and none for root.
 _LAUNCHER: Final = """\
 { ulimit -c 0; echo 500 >/proc/self/oom_score_adj; ulimit -p "$0" || ulimit -u "$0"; } 2>/dev/null
 exec "$@" </dev/null 2>&1"""
+_WITH_INPUT: Final = _LAUNCHER.replace("</dev/null ", "")
 
 How = Literal["exited", "timed_out", "too_many_processes", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run. `folder` is where: its path, or an open folder, which nobody can swap for another."""
+    """What to run. `folder` is where: its path, or an open folder, which nobody can swap for another. `stdin` is its
+    input; with an open folder there can be none."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     folder: str | int
     timeout_s: float
     label: str
+    stdin: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +100,15 @@ class Commands:
         Cancelling this ends the command.
         """
         started_at = monotonic()
-        argv = ["/bin/sh", "-c", _LAUNCHER, self._user_limit(), *command.argv]
+        launcher = _WITH_INPUT if command.stdin else _LAUNCHER
+        argv = ["/bin/sh", "-c", launcher, self._user_limit(), *command.argv]
         output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         try:
             child = await self._children.spawn(argv, env=command.env, cwd=_where(command.folder), label=command.label)
         except LostWhileStarting:
             return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
-        os.close(child.stdin)
         os.close(child.stderr)  # the launcher joins it with the output
+        feeding = PipeFeeding(child.stdin, command.stdin)
         reading = PipeReading(child.stdout, output.add)
         try:
             how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
@@ -112,6 +116,7 @@ class Commands:
             await _end(child, at_once=how == "too_many_processes")
         finally:
             child.terminate(term_s=_TERM_S)  # changes nothing unless this was cancelled
+            feeding.close()
             reading.close()
         code = child.exited.result() if child.exited.done() else 0
         return Ended(how=how, code=code, output=output, seconds=seconds)

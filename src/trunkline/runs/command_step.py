@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from trunkline.config.settings import Settings
 from trunkline.core.errors import COMMAND_FAILED, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.links.child_output import end
-from trunkline.links.commands import Commands, Ended
+from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.environment import child_environment
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.runs.command_place import CommandPlaces
-from trunkline.runs.step_result import StepResult
+from trunkline.runs.step_result import StepResult, Values
 from trunkline.workflow.document import CommandState
 
 _SHELL: Final = "/bin/sh"
+_GIT: Final = "GIT_CONFIG"
 _QUOTED: Final = 500
 """Characters of the output that a message about a failure shows."""
 
@@ -28,15 +31,17 @@ class CommandSteps:
 
     def __init__(self, environ: Mapping[str, str], settings: Settings, warn: Callable[[str, Problem], None]) -> None:
         self._commands = Commands()
-        self._places = CommandPlaces(
-            child_environment(environ, extra={}, inherit="all"), self._commands, settings, warn
-        )
+        self._environ = child_environment(environ, extra={}, inherit="all")
+        self._places = CommandPlaces(self._environ, self._commands, settings, warn)
 
-    async def run(self, state: CommandState, line: str, folder: Path) -> StepResult:
-        argv = [_SHELL, "-c", line]
+    async def run(self, state: CommandState, values: Values, folder: Path) -> StepResult:
+        shell = _SHELL if state.shell == "sh" else shutil.which(state.shell, path=self._environ.get("PATH"))
+        if shell is None:
+            return StepResult(problem=_failed(state, f"There is no `{state.shell}` in PATH", "install it, or use `sh`"))
+        argv = [shell, "-c", state.command.render(values.inputs, values.outputs)]
         try:
             command = await self._places.command(argv, folder, state.timeout_s, state.name, state.sandbox)
-            ended = await self._commands.run(command)
+            ended = await self._commands.run(_with_own(command, state, values))
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
         output = text_of(ended.output)
@@ -45,6 +50,14 @@ class CommandSteps:
     async def close(self) -> None:
         await self._commands.close()
         await self._places.close()
+
+
+def _with_own(command: Command, state: CommandState, values: Values) -> Command:
+    """With the variables and the input of the step; what keeps git from the repository's programs stays."""
+    own = {name: values.of(value) for name, value in state.env.items()}
+    kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
+    stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
+    return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
 
 
 def text_of(output: HeadAndTail) -> str:

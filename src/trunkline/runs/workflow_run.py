@@ -137,7 +137,7 @@ class _Steps:
 
     async def _run(self, step: Step, values: Values, folder: Path, model: str, span: StepSpan) -> StepResult:
         if isinstance(step, CommandState):
-            return await self._commands.run(step, values.of(step.command), folder)
+            return await self._commands.run(step, values, folder)
         prompt = values.of(step.prompt)
         return await self._agents.run(AgentTask(state=step, prompt=prompt, model=model, folder=folder, span=span.span))
 

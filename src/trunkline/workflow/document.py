@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.workflow.condition import Condition
+from trunkline.workflow.shell import ShellTemplate
 from trunkline.workflow.template import Template
 
 InputType = Literal["string", "integer", "number", "boolean"]
@@ -84,7 +85,10 @@ class AgentState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandState:
     name: str
-    command: Template
+    command: ShellTemplate
+    shell: Literal["sh", "bash"] = "sh"
+    env: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    stdin: Template | None = None
     dir: Template | None = None
     timeout_s: float
     sandbox: SandboxSettings = field(default_factory=lambda: NO_SANDBOX)

@@ -7,7 +7,7 @@ from typing import Final
 
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Items, Scalar, Table
-from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, OUTPUT_IN_COMMAND
+from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION
 from trunkline.workflow.reader import Mention, WorkflowReader
 
 _TRANSITIONS: Final = ("on_success", "on_failure")
@@ -86,7 +86,6 @@ def check_mentions(
                 _check_input(mention, inputs, reader)
             elif _check_state(mention, states, reader) and mention.step in runs:
                 _check_order(mention, after, runs, reader)
-            _warn_of_shell(mention, reader)
 
 
 def _check_input(mention: Mention, inputs: Collection[str], reader: WorkflowReader) -> None:
@@ -116,10 +115,3 @@ def _check_order(mention: Mention, after: Mapping[str, set[str]], runs: set[str]
     if name not in runs or mention.step not in after[name]:
         message = f"`{mention.reference}`: `{name}` can never have run before this"
         reader.error(BAD_REFERENCE, mention.at, message, "refer to a state that leads here")
-
-
-def _warn_of_shell(mention: Mention, reader: WorkflowReader) -> None:
-    if mention.in_shell and mention.reference.kind == "states":
-        message = f"`{mention.reference}` becomes part of a shell command: whoever influences that output runs commands"
-        hint = "have the step before write it into a file, and read that"
-        reader.warn(OUTPUT_IN_COMMAND, mention.at, message, hint)

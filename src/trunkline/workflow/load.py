@@ -85,6 +85,7 @@ def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> 
 def _read_root(root: Table, path: Path, reader: WorkflowReader, found: Found) -> Workflow | None:
     keys = attempt(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_APART))
     inputs = read_inputs(root.get("inputs"), reader)
+    reader.numbers = frozenset(declared.name for declared in inputs if declared.type in ("integer", "number"))
     states = _states_of(root, reader)
     if states is None:
         return None

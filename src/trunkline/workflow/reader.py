@@ -21,13 +21,12 @@ T = TypeVar("T")
 
 
 class Mention(NamedTuple):
-    """A reference in a text of a step; `in_shell` where a shell reads the text. `when_ended` where it is followed once
-    the step has ended, so that it may be to the step itself."""
+    """A reference in a text of a step. `when_ended` where it is followed once the step has ended, so that it may be to
+    the step itself."""
 
     step: str
     at: Span
     reference: Reference
-    in_shell: bool
     when_ended: bool = False
 
 
@@ -40,6 +39,8 @@ class WorkflowReader(Reader):
         """For the few values in which `${NAME}` is the environment's."""
         self.step = ""
         self.mentions: list[Mention] = []
+        self.numbers: frozenset[str] = frozenset()
+        """The inputs that are numbers."""
         self.lacking: list[str] = []
         """What the step that is read now cannot be run without, and what may be there another time."""
 

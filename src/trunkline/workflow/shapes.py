@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from trunkline.config.reader import Reader
@@ -11,16 +12,27 @@ from trunkline.config.shapes import JsonSchema, Shape, Text
 from trunkline.config.sources import ONE_DAY_S
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar
-from trunkline.core.errors import BAD_NAME, BAD_REFERENCE, BAD_VALUE, LITERAL_SECRET, MODEL_KEY, WORKFLOW_UNSUPPORTED
+from trunkline.core.errors import (
+    BAD_NAME,
+    BAD_REFERENCE,
+    BAD_VALUE,
+    LITERAL_SECRET,
+    MODEL_KEY,
+    OUTPUT_IN_COMMAND,
+    SHELL_POSITION,
+    WORKFLOW_UNSUPPORTED,
+)
 from trunkline.workflow.condition import Condition, ConditionFault, parse_condition
 from trunkline.workflow.duration import parse_duration
 from trunkline.workflow.reader import Mention, WorkflowReader
-from trunkline.workflow.template import Template, TemplateFault, parse_template
+from trunkline.workflow.shell import ShellTemplate, in_shell
+from trunkline.workflow.template import Reference, Template, TemplateFault, parse_template
 
 T = TypeVar("T")
 OPENAI_COMPATIBLE: Final = "openai_compatible"
 PROVIDERS: Final = ("claude", "codex", "gemini", "opencode", OPENAI_COMPATIBLE)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
@@ -37,12 +49,17 @@ def check_name(node: Scalar, reader: Reader) -> str:
     return node.text
 
 
+def wrong_with_variable(name: str) -> str | None:
+    """Of those that a shell can use."""
+    return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
+
+
 class TemplateText(Shape[Template]):
     """Text with references; every reference is kept for the check of the whole file."""
 
-    def __init__(self, *, shell: bool = False, may_be_empty: bool = False) -> None:
-        self._shell = shell
+    def __init__(self, *, may_be_empty: bool = False, may_be_raw: bool = False) -> None:
         self._text = Text(written=True, may_be_empty=may_be_empty)
+        self._may_be_raw = may_be_raw
 
     def read(self, node: Node, reader: Reader) -> Template:
         text = self._text.read(node, reader)
@@ -53,13 +70,49 @@ class TemplateText(Shape[Template]):
             _report(fault, workflow.source.place(node, fault.written), reader)
         for reference in dict.fromkeys(template.references()):
             place = workflow.source.place(node, reference)
-            workflow.mentions.append(Mention(workflow.step, place, reference, self._shell))
+            workflow.mentions.append(Mention(workflow.step, place, reference))
+            if reference.raw and not self._may_be_raw:
+                message = f"`{reference}` is for a `command`: nothing is quoted here"
+                reader.error(BAD_REFERENCE, place, message, f"write `{replace(reference, raw=False)}`")
         if faults:
             raise Invalid
         return template
 
     def schema(self) -> JsonSchema:
         return self._text.schema()
+
+
+class CommandText(Shape[ShellTemplate]):
+    """What a shell runs, with references whose values are quoted for their places."""
+
+    def read(self, node: Node, reader: Reader) -> ShellTemplate:
+        command = in_shell(_COMMAND.read(node, reader), own(reader).numbers)
+        assert isinstance(node, Scalar)
+        refused = {slot.reference: slot.refused for slot in command.slots() if slot.refused}
+        for reference, why in refused.items():
+            message = f"`{reference}` cannot be put in safely: {why}"
+            hint = f"set a variable to it with `env`, and use that; or write `{replace(reference, raw=True)}`"
+            reader.error(SHELL_POSITION, own(reader).source.place(node, reference), message, hint)
+        if refused:
+            raise Invalid
+        for reference in dict.fromkeys(slot.reference for slot in command.slots()):
+            self._warn(reference, command, own(reader).source.place(node, reference), reader)
+        return command
+
+    @staticmethod
+    def _warn(reference: Reference, command: ShellTemplate, place: Span, reader: Reader) -> None:
+        if reference.raw and reference.kind == "states":
+            message = f"`{reference}` becomes part of a shell command: whoever influences that output runs commands"
+            reader.warn(OUTPUT_IN_COMMAND, place, message, "leave `.raw` out where text is meant")
+        elif command.handed_on and not reference.raw:
+            message = f"`{reference}` may reach a program that runs it as code, whatever its quotes"
+            reader.warn(OUTPUT_IN_COMMAND, place, message, "set a variable to it with `env`, and use that in the code")
+
+    def schema(self) -> JsonSchema:
+        return _COMMAND.schema()
+
+
+_COMMAND: Final = TemplateText(may_be_raw=True)
 
 
 class When(Shape[Condition | None]):
@@ -78,7 +131,7 @@ class When(Shape[Condition | None]):
             raise reader.error(WORKFLOW_UNSUPPORTED, node, str(fault), hint) from None
         for name in condition.names:
             place = workflow.source.place(node, name.written)
-            workflow.mentions.append(Mention(workflow.step, place, name, in_shell=False, when_ended=True))
+            workflow.mentions.append(Mention(workflow.step, place, name, when_ended=True))
         return condition
 
     def schema(self) -> JsonSchema:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from trunkline.config.report import Invalid
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Inner, key, read_section
-from trunkline.config.shapes import Choice, ListOf, Text
+from trunkline.config.shapes import Choice, ListOf, MapOf, Text
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
@@ -18,11 +19,22 @@ from trunkline.workflow.document import NO_SANDBOX, AgentState, CommandState, St
 from trunkline.workflow.options import read_options
 from trunkline.workflow.proxy import ProxyUse, read_proxy
 from trunkline.workflow.reader import WorkflowReader, attempt
-from trunkline.workflow.shapes import PROVIDERS, ProviderName, TemplateText, Timeout, When, check_name
+from trunkline.workflow.shapes import (
+    PROVIDERS,
+    CommandText,
+    ProviderName,
+    TemplateText,
+    Timeout,
+    When,
+    check_name,
+    wrong_with_variable,
+)
+from trunkline.workflow.shell import ShellTemplate
 from trunkline.workflow.template import Template
 from trunkline.workflow.unsupported import WorkflowSection
 
 INITIAL: Final = "initial"
+NOTHING: Final[Mapping[str, Template]] = MappingProxyType({})
 AGENT_TIMEOUT_S: Final = 3600.0
 COMMAND_TIMEOUT_S: Final = 600.0
 TYPES: Final = ("agent", "step", "terminal")
@@ -105,7 +117,16 @@ class CommandKeys(WithTransitions):
 
     called: ClassVar[str] = "a step with `command`"
 
-    command: Template = key(TemplateText(shell=True), doc="What the shell runs")
+    command: ShellTemplate = key(CommandText(), doc="What the shell runs")
+    shell: str = key(Choice("sh", "bash"), default="sh", doc="Which shell: `/bin/sh`, or the `bash` of `PATH`")
+    env: Mapping[str, Template] = key(
+        MapOf(TemplateText(may_be_empty=True), check_name=wrong_with_variable),
+        default=NOTHING,
+        doc="Further variables of its environment",
+    )
+    stdin: Template | None = key(
+        TemplateText(may_be_empty=True), default=None, doc="What it reads from its standard input; nothing if not given"
+    )
     timeout: float | None = key(
         Timeout(), default=None, doc="How long it may take, in seconds or like `1m30s`; ten minutes if not given"
     )
@@ -179,6 +200,9 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
     return CommandState(
         name=name.text,
         command=keys.command,
+        shell="bash" if keys.shell == "bash" else "sh",
+        env=keys.env,
+        stdin=keys.stdin,
         dir=keys.dir,
         timeout_s=keys.timeout or COMMAND_TIMEOUT_S,
         sandbox=keys.sandbox,

@@ -1,19 +1,22 @@
 """Text with references to inputs and to outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
 
-As in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is plain text.
+As in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is plain text. `{{.raw.inputs.NAME}}` is for
+shell commands, where values are quoted without it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 _OPEN: Final = "{{"
 _CLOSE: Final = "}}"
 _BRACES: Final = '"{{"'
-_REFERENCE: Final = re.compile(r"\.(?:inputs\.(?P<input>[^\s.{}]+)|states\.(?P<state>[^\s.{}]+)\.Output)\Z")
+_REFERENCE: Final = re.compile(
+    r"(?P<raw>\.raw)?\.(?:inputs\.(?P<input>[^\s.{}]+)|states\.(?P<state>[^\s.{}]+)\.Output)\Z"
+)
 _NEARLY: Final = re.compile(
     r"-?\s*\.?(?:(?P<inputs>inputs?)\.(?P<input>[^\s.{}]+)|(?P<states>states?|steps?)\.(?P<state>[^\s.{}]+)\.output)\s*-?\Z",
     re.IGNORECASE,
@@ -24,9 +27,11 @@ _NEARLY: Final = re.compile(
 class Reference:
     kind: Literal["inputs", "states"]
     name: str
+    raw: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
-        return f"{{{{.inputs.{self.name}}}}}" if self.kind == "inputs" else f"{{{{.states.{self.name}.Output}}}}"
+        output = ".Output" if self.kind == "states" else ""
+        return f"{{{{{'.raw' if self.raw else ''}.{self.kind}.{self.name}{output}}}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,10 @@ def _meaning(written: str) -> str | Reference | TemplateFault:
     match = _REFERENCE.match(body)
     if match is None:
         return TemplateFault(written, _guess(body))
-    return Reference("inputs", match["input"]) if match["input"] else Reference("states", match["state"])
+    raw = match["raw"] is not None
+    return (
+        Reference("inputs", match["input"], raw=raw) if match["input"] else Reference("states", match["state"], raw=raw)
+    )
 
 
 def _guess(body: str) -> str:

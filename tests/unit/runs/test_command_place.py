@@ -19,9 +19,9 @@ from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.settings import Settings
 from trunkline.core.errors import PART_MISSING, Problem
 from trunkline.runs.command_step import CommandSteps
-from trunkline.runs.step_result import StepResult
+from trunkline.runs.step_result import StepResult, Values
 from trunkline.workflow.document import CommandState
-from trunkline.workflow.template import Template
+from trunkline.workflow.shell import ShellTemplate
 
 PATH = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", os.path.dirname(shutil.which("bwrap") or "/bin/x")])
 
@@ -57,8 +57,8 @@ class Steps:
         return {path.name.removeprefix("ran-") for path in self.home.glob("ran-*")}
 
     async def run(self, line: str, **keys: Any) -> StepResult:
-        state = CommandState(name="only", command=Template((line,)), timeout_s=at_most(30), **keys)
-        return await self.steps.run(state, line, self.project)
+        state = CommandState(name="only", command=ShellTemplate((line,)), timeout_s=at_most(30), **keys)
+        return await self.steps.run(state, Values(inputs={}, outputs={}), self.project)
 
 
 @asynccontextmanager

@@ -263,3 +263,55 @@ async def test_exit_codes_of_signals_and_of_what_has_none_can_be_compared(tmp_pa
         """,
     )
     assert (ran.end.status, ran.end.state) == ("success", "end")
+
+
+async def test_a_command_gets_its_values_as_text_its_variables_and_its_input(tmp_path: Path) -> None:
+    text = """
+        name: w
+        inputs: [{name: v}]
+        states:
+          initial: say
+          say: {type: step, command: "printf '%s' {{.inputs.v}}; {{.raw.inputs.v}}", on_success: hear}
+          hear:
+            type: step
+            command: printf %s "{{.states.say.Output}}" "$V"; cat
+            env: {V: "<{{.inputs.v}}>"}
+            stdin: "({{.states.say.Output}})"
+    """
+    value = "echo \"$((1 + 1))\" '#'"
+    ran = await run_text(tmp_path, text, inputs={"v": value})
+    assert ran.way[0] == ("say", "", f"{value}2 #")
+    assert ran.end.output == f"{value}2 #<{value}>({value}2 #)"
+
+
+async def test_input_that_is_not_read_or_more_than_a_pipe_holds_is_no_trouble(tmp_path: Path) -> None:
+    text = """
+        name: w
+        inputs: [{name: v}]
+        states:
+          initial: none
+          none: {type: step, command: "true", stdin: "{{.inputs.v}}", on_success: all}
+          all: {type: step, command: wc -c, stdin: "{{.inputs.v}}"}
+    """
+    ran = await run_text(tmp_path, text, inputs={"v": "x" * 3_000_000})
+    assert ran.end.output.strip() == "3000000"
+
+
+@pytest.mark.needs("bash")
+async def test_a_command_runs_in_bash_where_it_says_so(tmp_path: Path) -> None:
+    text = "{name: w, states: {initial: a, a: {type: step, shell: SHELL, command: 'echo ${BASH_VERSION:+bash}'}}}"
+    assert (await run_text(tmp_path, text.replace("SHELL", "bash"))).end.output == "bash"
+    nowhere = await run_text(tmp_path, text.replace("SHELL", "bash"), environ={"PATH": str(tmp_path)})
+    assert nowhere.way == [("a", COMMAND_FAILED.id, "")]
+
+
+async def test_a_value_with_a_nul_is_refused(tmp_path: Path) -> None:
+    text = "{name: w, inputs: [{name: v}], states: {initial: a, a: {type: step, command: 'echo {{.inputs.v}}'}}}"
+    ran = await run_text(tmp_path, text, inputs={"v": "a\0b"})
+    assert ran.way == [("a", COMMAND_FAILED.id, "")]
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_command_in_a_sandbox_gets_its_variables_and_its_input_too(tmp_path: Path) -> None:
+    step = "{type: step, sandbox: required, env: {A: b}, stdin: c, command: 'echo $A; cat'}"
+    assert (await run_text(tmp_path, f"{{name: w, states: {{initial: a, a: {step}}}}}")).end.output == "b\nc"

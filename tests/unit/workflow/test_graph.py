@@ -78,18 +78,3 @@ def test_an_output_must_be_able_to_be_there() -> None:
         b: {type: agent, provider: claude, prompt: x, on_success: a}
     """)
     assert codes(never_run) == ["TL604", "TL602"]
-
-
-def test_an_output_in_a_shell_command_is_a_warning_and_an_input_is_not() -> None:
-    loaded = load_states(
-        """
-        a: {type: agent, provider: claude, prompt: "{{.inputs.x}}", on_success: b}
-        b:
-          type: step
-          command: echo "{{.inputs.x}}" "{{.states.a.Output}}"
-          dir: "{{.states.a.Output}}"
-        """,
-        inputs="[{name: x}]",
-    )
-    assert severities(loaded) == [("TL606", "warning")]
-    assert found(loaded) == [("TL606", 8, 36)]

@@ -45,7 +45,7 @@ def test_a_whole_workflow_is_read() -> None:
     assert (workflow.name, workflow.version, workflow.initial) == ("review", "1.10", "test")
     assert list(workflow.states) == ["test", "ask", "done", "bad"]
     test = state(loaded, "test", CommandState)
-    assert test.command.render({"repo": "r"}, {}) == "make test > ${LOG:-log} && echo $(date) r"
+    assert test.command.render({"repo": "r"}, {}) == "make test > ${LOG:-log} && echo $(date) 'r'"
     assert (test.timeout_s, test.on_success, test.on_failure) == (90, "ask", "bad")
     ask = state(loaded, "ask", AgentState)
     assert ask.proxy is not None and ask.proxy.intercept_builtins and ask.proxy.plugin_tools == ()

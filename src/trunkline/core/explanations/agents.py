@@ -37,10 +37,24 @@ _FILE: Final = {
         ("start it by itself and look at what it prints", "`pip install 'trunkline[plugins]'` where grpcio is missing"),
     ),
     "TL606": Explanation(
-        "The output of a step is put into a shell command as it is. Whoever can influence that output, as anyone can "
-        "whose text a model reads, can make the shell run other commands.",
-        ("`{{.states.NAME.Output}}` in the `command` of a step",),
-        ("let the command read a file that the step wrote, or check the output before it is used",),
+        "A value becomes code in a shell command: the output of a step as `.raw`, or any value in an argument that is "
+        "run as code, as those of `eval` and `sh -c` are. Whoever can influence that value, as anyone can whose text a "
+        "model reads, can have other commands run.",
+        ("`{{.raw.states.NAME.Output}}` in a `command`", "a reference after `eval`, `sh -c`, `ssh`, `python -c`"),
+        ("leave `.raw` out where text is meant", "set a variable to the value with `env`, and use that in the code"),
+    ),
+    "TL607": Explanation(
+        "Values are quoted for the place in a command where they stand. In this one no quotes keep them from being "
+        "code, shells differ about it, or what stands before it is more than can be followed.",
+        (
+            "a reference in backticks, in `${…}`, in `$((…))`, or directly after `$` or a backslash",
+            "one that comes after a `${…}` with quotes in it, or after a `case` in `$(…)`",
+        ),
+        (
+            'set a variable to the value with `env`, and use `"$NAME"` in the command',
+            "write `$(…)` for backticks; in arithmetic, declare the input as an `integer`",
+            "write `{{.raw.inputs.NAME}}` where the value is meant to be code",
+        ),
     ),
     "TL608": Explanation(
         "The workflow has a key that only says something to people, such as `author` or `tags`. It changes nothing.",

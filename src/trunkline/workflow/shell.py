@@ -1,0 +1,338 @@
+"""Shell commands with references: each value is put in as text, quoted for the place where it stands, never as code.
+
+The text is followed as `sh` and bash both read it, no further than that takes. Where they may differ, or a value would
+be code whatever its quotes, a reference is refused rather than guessed at.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from trunkline.workflow.template import Reference, Template
+
+Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
+_HOLE: Final = "\ufdd0"
+_RAW: Final = "\ufdd1"
+"""What stands for references in the text that is followed. Unicode promises that no text has them."""
+_UNGUESSABLE_BYTES: Final = 16
+_DOLLAR: Final = "it stands directly after `$`"
+_ESCAPED: Final = "it stands directly after a backslash"
+_BACKTICKS: Final = "it stands in backticks, which quote in ways of their own: write `$(…)`"
+_TABS: Final = "it stands in a document after `<<-`, which takes tabs out of it: write `<<`"
+_BRACES: Final = "it stands in `${…}`"
+_ARITHMETIC: Final = "it stands where the shell calculates: only inputs of the types `integer` and `number` may"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A reference, and how its value is put in. `refused` says why it cannot be."""
+
+    reference: Reference
+    style: Style = "word"
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellTemplate:
+    """What a shell runs, with `sh` or bash."""
+
+    parts: tuple[str | Slot, ...]
+    handed_on: bool = False
+    """Whether a value goes to something that runs it as code all the same, like `eval`."""
+
+    def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+        return "".join(part if isinstance(part, str) else _put(part, inputs, outputs) for part in self.parts)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Slot))
+
+
+def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate:
+    """The template as a command, with a way for each of its references. `numbers` are the inputs that are numbers."""
+    text = "".join(map(_skeleton, template.parts))
+    lexer = _Lexer(text)
+    lexer.run()
+    references = iter(template.references())
+    parts: list[str | Slot] = []
+    for at, piece in _cut(text, lexer.insertions):
+        if piece == _RAW:
+            parts.append(Slot(next(references), "raw"))
+        elif piece == _HOLE:
+            parts.append(_slot(next(references), *lexer.places[at], numbers))
+        else:
+            parts.append(piece)
+    handed_on = _RUNNERS.search(text)
+    return ShellTemplate(tuple(parts), handed_on is not None and _HOLE in text[handed_on.end() :])
+
+
+def _slot(reference: Reference, style: Style, refused: str, numbers: Collection[str]) -> Slot:
+    if style == "number" and not (reference.kind == "inputs" and reference.name in numbers):
+        refused = refused or _ARITHMETIC
+    return Slot(reference, style, refused)
+
+
+def _skeleton(part: str | Reference) -> str:
+    if isinstance(part, str):
+        return part.replace(_HOLE, "\ufffd").replace(_RAW, "\ufffd")
+    return _RAW if part.raw else _HOLE
+
+
+def _cut(text: str, insertions: Mapping[int, str]) -> list[tuple[int, str]]:
+    """The text in pieces with their places, each reference by itself, and what is inserted."""
+    pieces: list[tuple[int, str]] = []
+    for match in re.finditer(f"[{_HOLE}{_RAW}]|[^{_HOLE}{_RAW}]+", text):
+        start, piece = match.start(), match.group()
+        inner = [at for at in insertions if start <= at < match.end()]
+        for at in sorted(inner, reverse=True):
+            piece = piece[: at - start] + insertions[at] + piece[at - start :]
+        pieces.append((start, piece))
+    return pieces
+
+
+def _put(slot: Slot, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    value = Template((slot.reference,)).render(inputs, outputs)
+    match slot.style:
+        case "word":
+            return _quoted(value)
+        case "quotes":  # a part of the word with quotes of its own: nothing before it can run into the value
+            return f'"{_quoted(value)}"'
+        case "single":
+            return _quoted(value)[1:-1]
+        case "document":
+            return re.sub(r"([\\$`])", r"\\\1", value)
+        case "comment":
+            return ""
+        case _:
+            return value
+
+
+def _quoted(value: str) -> str:
+    """Quoted in any case: a bare `if`, `a=b` or `2` before `>` would mean something to the shell."""
+    return "'" + value.replace("'", "'\"'\"'") + "'"
+
+
+# -- following the shell ----------------------------------------------------------------------------------------------
+
+_RUNNERS: Final = re.compile(
+    r"(?<![\w./-])(?:eval|let|trap|ssh)\s|(?<![\w-])(?:\w*sh|su|python[\d.]*|perl|ruby|node)\s+(?:-\S+\s+)*-\w*[ce]\s"
+)
+"""What takes an argument for code, whatever its quotes."""
+_CALCULATED: Final = (
+    re.compile(r"\[\[\s(?:(?!\]\]).)*?\s-(?:eq|ne|lt|le|gt|ge|v|R)\s.*?\]\]", re.DOTALL),
+    re.compile(r"(?:^|[\s;&|(])[A-Za-z_]\w*\[[^\]\n]*\]"),
+)
+"""Bash calculates there even with what is quoted, and runs the `$(…)` in it."""
+_PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_HOLE}]*"
+_PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+{_PLAIN})*\}}"
+
+
+class _Lost(Exception):
+    """From here on it is not sure how a shell reads the text."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """Code, of the whole or in `$(…)`, or double quotes. `parentheses` are those that are open in code."""
+
+    kind: Literal["code", "quotes"]
+    parentheses: int = 0
+
+
+class _Lexer:
+    """`places` are the references by where they are in the text: how they are put in, and why they cannot be;
+    `insertions` change the text at other places."""
+
+    def __init__(self, text: str) -> None:
+        self.places: dict[int, tuple[Style, str]] = {}
+        self.insertions: dict[int, str] = {}
+        self._text = text
+        self._at = 0
+        self._open = [_Open("code")]
+        self._documents: list[tuple[re.Match[str], int]] = []
+        """Those whose text comes after the end of the line, and how deep they are."""
+
+    def run(self) -> None:
+        try:
+            while self._at < len(self._text):
+                self._step(_IN_CODE if self._open[-1].kind == "code" else _IN_QUOTES)
+        except _Lost:
+            line = self._text.count("\n", 0, self._at) + 1
+            for at in range(len(self._text)):  # those that have no place yet
+                self._mark(at, "word", f"what stands before it on line {line} is more than can be followed")
+        for pattern in _CALCULATED:
+            for at in [at for match in pattern.finditer(self._text) for at in range(*match.span())]:
+                if at in self.places and self.places[at][0] != "comment":
+                    self.places[at] = ("number", self.places[at][1])
+
+    def _step(self, table: _Table) -> None:
+        for pattern, act in table:
+            match = pattern.match(self._text, self._at)
+            if match is not None:
+                self._at = match.end()
+                act(self, match)
+                return
+        self._at += 1
+
+    def _mark(self, at: int, style: Style, refused: str = "") -> None:
+        if self._text[at] == _HOLE:
+            self.places.setdefault(at, (style, refused))
+
+    def _mark_all(self, match: re.Match[str], style: Style, refused: str = "") -> None:
+        for at in range(*match.span()):
+            self._mark(at, style, refused)
+
+    # -- what is met, and what follows from it ------------------------------------------------------------------------
+
+    def lost(self, match: re.Match[str]) -> None:
+        raise _Lost
+
+    def skip(self, match: re.Match[str]) -> None:
+        if self._documents and "\n" in match.group():
+            raise _Lost
+
+    def reference(self, match: re.Match[str]) -> None:
+        self._mark_all(match, "word" if self._open[-1].kind == "code" else "quotes")
+
+    def after_backslash(self, match: re.Match[str]) -> None:
+        self._mark_all(match, "word", _ESCAPED)
+
+    def after_dollar(self, match: re.Match[str]) -> None:
+        self._mark_all(match, "word", _DOLLAR)
+
+    def single_quotes(self, match: re.Match[str]) -> None:
+        self.skip(match)
+        self._mark_all(match, "single")
+
+    def double_quotes(self, match: re.Match[str]) -> None:
+        if self._open[-1].kind == "quotes":
+            self._open.pop()
+        else:
+            self._open.append(_Open("quotes"))
+
+    def comment(self, match: re.Match[str]) -> None:
+        self._mark_all(match, "comment")
+
+    def backticks(self, match: re.Match[str]) -> None:
+        self.skip(match)
+        self._mark_all(match, "word", _BACKTICKS)
+
+    def braces(self, match: re.Match[str]) -> None:
+        self._mark_all(match, "word", _BRACES)
+        raise _Lost
+
+    def command(self, match: re.Match[str]) -> None:
+        self._open.append(_Open("code"))
+
+    def parenthesis(self, match: re.Match[str]) -> None:
+        top = self._open[-1]
+        if match.group() == "(":
+            top.parentheses += 1
+        elif top.parentheses:
+            top.parentheses -= 1
+        elif len(self._open) > 1:
+            if any(depth == len(self._open) for _, depth in self._documents):
+                raise _Lost
+            self._open.pop()
+
+    def word(self, match: re.Match[str]) -> None:
+        if match.group() == "case" and len(self._open) > 1:
+            raise _Lost  # its patterns end with parentheses that close nothing
+
+    def arithmetic(self, match: re.Match[str]) -> None:
+        self._mark_all(match, "number")
+
+    def document(self, match: re.Match[str]) -> None:
+        self._documents.append((match, len(self._open)))
+
+    def line_end(self, match: re.Match[str]) -> None:
+        """Where the documents of the line begin, one after the other."""
+        documents, self._documents = self._documents, []
+        for document, depth in documents:
+            if depth != len(self._open):
+                raise _Lost
+            self._read_document(document)
+
+    def _read_document(self, document: re.Match[str]) -> None:
+        tabs = r"\t*" if document["tabs"] else ""
+        word = document["word"] or document["bare"]
+        last = re.compile(rf"^{tabs}(?P<word>{re.escape(word)})$|\Z", re.MULTILINE).search(self._text, self._at)
+        assert last is not None
+        begin, self._at = self._at, last.end()
+        for at in range(begin, last.start()) if tabs else ():
+            self._mark(at, "verbatim", _TABS)
+        if document["bare"] and not document["escape"]:
+            self._follow_document(begin, last.start())
+        for at in range(begin, last.start()):
+            self._mark(at, "verbatim")
+        if _HOLE in self._text[begin : last.start()]:
+            # No value can hold a line that ends the document where nobody knows what that line is. It begins with what
+            # lines seldom begin with: after the beginning of that line, dash loses a byte that is not ASCII.
+            prefix = f"__{secrets.token_hex(_UNGUESSABLE_BYTES)}_"
+            self.insertions[document.start("word") if document["word"] else document.start("bare")] = prefix
+            if last["word"]:
+                self.insertions[last.start("word")] = prefix
+
+    def _follow_document(self, begin: int, end: int) -> None:
+        """One in which `$`, backticks and backslashes mean what they mean in double quotes."""
+        if self._text[begin:end].endswith("\\\n"):
+            raise _Lost  # whether the line after it ends the document is not the same in all shells
+        for match in _IN_DOCUMENT.finditer(self._text, begin, end):
+            if match["lost"]:
+                for at in range(match.start(), end):
+                    self._mark(at, "word", "the text of the document before it is more than can be followed")
+                raise _Lost
+            refused = _ESCAPED if match["escaped"] else _DOLLAR if match["variable"] else ""
+            self._mark_all(match, "document", refused)
+
+
+_Table = tuple[tuple[re.Pattern[str], Callable[[_Lexer, re.Match[str]], None]], ...]
+
+
+def _table(*rows: tuple[str, Callable[[_Lexer, re.Match[str]], None]]) -> _Table:
+    return tuple((re.compile(pattern, re.DOTALL), act) for pattern, act in rows)
+
+
+_EXPANSIONS: Final = (
+    (rf"\\{_HOLE}", _Lexer.after_backslash),
+    (r"\\.", _Lexer.skip),
+    (_HOLE, _Lexer.reference),
+    ('"', _Lexer.double_quotes),
+    (rf"\${_HOLE}", _Lexer.after_dollar),
+    (r"\$\(\((?:[^()'\"\\`;#$\n]|\$\w|\((?:[^()'\"\\`;#$\n]|\$\w)*\))*\)\)", _Lexer.arithmetic),
+    (r"\$\(\(", _Lexer.lost),
+    (r"\$\(", _Lexer.command),
+    (r"`(?:[^`\\]|\\.)*`", _Lexer.backticks),
+    (_PLAIN_BRACES, _Lexer.skip),
+    (r"\$\{[^}]*\}?", _Lexer.braces),
+    (r"`|\$\[", _Lexer.lost),
+)
+_IN_QUOTES: Final = _table(*_EXPANSIONS, ("\n", _Lexer.skip))
+_IN_CODE: Final = _table(
+    (r"\\[ \t\n;&|(]#", _Lexer.lost),
+    (r"'[^']*'", _Lexer.single_quotes),
+    (rf"\$'(?:[^'\\{_HOLE}]|\\[^'{_HOLE}])*'", _Lexer.skip),  # `$'…'` of bash, which ends there in every shell
+    (r"'|\$'", _Lexer.lost),
+    *_EXPANSIONS,
+    (r"\(\((?:[^()'\"\\`;#$\n]|\$\w|\((?:[^()'\"\\`;#$\n]|\$\w)*\))*\)\)", _Lexer.arithmetic),
+    (r"\(\(", _Lexer.lost),
+    (r"<<<", _Lexer.skip),
+    (
+        r"<<(?P<tabs>-?)[ \t]*"
+        r"(?:(?P<quote>['\"])(?P<word>[\w.+-]+)(?P=quote)|(?P<escape>\\?)(?P<bare>[\w.+-]+))(?=[ \t\n;&|<>()]|\Z)",
+        _Lexer.document,
+    ),
+    (r"<<|(?<=[)<>])#", _Lexer.lost),
+    (r"(?<![^ \t\n;&|(])#[^\n]*", _Lexer.comment),
+    (r"\n", _Lexer.line_end),
+    (r"[()]", _Lexer.parenthesis),
+    (r"\w+", _Lexer.word),
+)
+_IN_DOCUMENT: Final = re.compile(
+    rf"(?P<escaped>\\{_HOLE})|\\.|(?P<variable>\$\w*{_HOLE})|{_PLAIN_BRACES}|\$\([^()\"'`\\#\n{_HOLE}]*\)"
+    rf"|(?P<lost>`|\$[({{\[])|{_HOLE}",
+    re.DOTALL,
+)

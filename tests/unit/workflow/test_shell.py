@@ -1,0 +1,158 @@
+"""Where a reference stands in a command, and where its value cannot be put in safely."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.workflow_files import codes, found, load_states, severities, state
+
+from trunkline.workflow.document import CommandState
+from trunkline.workflow.load import LoadedWorkflow
+from trunkline.workflow.shell import in_shell
+from trunkline.workflow.template import parse_template
+
+X = "{{.inputs.x}}"
+
+
+def command(text: str, inputs: str = "[{name: x}]") -> LoadedWorkflow:
+    body = text.replace("\n", "\n    ")
+    return load_states(f"a:\n  type: step\n  command: |-\n    {body}\n", inputs=inputs)
+
+
+def rendered(text: str, value: str) -> str:
+    return in_shell(parse_template(text)[0], numbers=["x"]).render({"x": value}, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"echo `cat {X}`",
+        f'echo "`cat {X}`"',
+        f'echo "${{A:-{X}}}"',
+        f"echo ${{A:-{X}}}",
+        f"echo $(({X} + 1))",
+        f'echo "$(({X} + 1))"',
+        f"echo $[{X} + 1]",
+        f"(({X} > 1))",
+        f"[[ {X} -eq 1 ]]",
+        f'[[ a == b || "{X}" -gt 1 ]]',
+        f"a[{X}]=1",
+        f'a["{X}"]=1',
+        f"echo ${X}",
+        f'echo "${X}"',
+        f"echo \\{X}",
+        f'echo "\\{X}"',
+        f"echo $'{X}'",
+        f"cat <<{X}\n{X}\n{X}",
+        f"cat <<-EOF\n\t{X}\nEOF",
+        f"cat <<EOF\n${X}\nEOF",
+        f"cat <<EOF\n$a{X}\nEOF",
+        f"cat <<EOF\n\\{X}\nEOF",
+        f"cat <<EOF\n$(cat {X})\nEOF",
+        f"cat <<EOF\n`cat {X}`\nEOF",
+        f"cat <<EOF\n${{a:-{X}}}\nEOF",
+    ],
+)
+def test_a_value_that_no_quotes_make_safe_is_refused(text: str) -> None:
+    assert set(codes(command(text))) == {"TL607"}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '"${a:-"b"}"',
+        "${a:-$(b)}",
+        "$[1]",
+        "$((1 + $(b)))",
+        "((a) | b)",
+        "$(case a in a) b;; esac)",
+        "$'a\\'b'",
+        "$(cat <<EOF)\nEOF\n",
+        'cat <<EOF "\n"\nEOF\n',
+        "cat <<EOF $(\n)\nEOF\n",
+        "cat <<EOF\n\\\nEOF\n",
+        "cat <<EOF\n$(b\nEOF\n)\nEOF\n",
+        "a <<$EOF\n",
+        "a\\\n#",
+        "a\\ #",
+        "$(a)#",
+        "`",
+        "'",
+    ],
+)
+def test_what_shells_read_differently_refuses_the_values_after_it(before: str) -> None:
+    assert set(codes(command(f"{before} {X}"))) == {"TL607"}
+    assert codes(command(f"echo {X}; {before}")) == []
+
+
+def test_a_place_is_told_with_what_to_do() -> None:
+    loaded = command(f"echo {X}\necho `cat {X}`")
+    [problem] = loaded.problems
+    assert (problem.code.id, problem.severity) == ("TL607", "error")
+    assert "backticks" in problem.message
+    assert "env" in problem.hint
+    assert "{{.raw.inputs.x}}" in problem.hint
+
+
+def test_a_number_may_stand_where_the_shell_calculates() -> None:
+    for text in (f"echo $(({X} * 2))", f"[[ {X} -gt 1 ]]", f"(({X} > (1)))", f"a[{X}]=1"):
+        assert codes(command(text, inputs="[{name: x, type: integer}]")) == []
+        assert rendered(text, "-3") == text.replace(X, "-3")
+
+
+def test_each_place_has_its_quotes() -> None:
+    assert rendered(f"a {X}", "b") == "a 'b'"
+    assert rendered(f"a {X}", "it's") == "a 'it'\"'\"'s'"
+    assert rendered(f'a "b {X}"', "$c") == 'a "b "\'$c\'""'
+    assert rendered(f"a 'b {X}'", "it's") == "a 'b it'\"'\"'s'"
+    assert rendered(f"a # {X}", "\nb") == "a # "
+    assert rendered(f"a {X}", "") == "a ''"
+
+
+def test_raw_values_are_put_in_as_they_are() -> None:
+    assert rendered('a {{.raw.inputs.x}} "{{ .raw.inputs.x }}"', "-b $c") == 'a -b $c "-b $c"'
+    assert codes(command("make {{.raw.inputs.x}} `{{.raw.inputs.x}}`")) == []
+
+
+def test_a_document_ends_where_no_value_can_end_it() -> None:
+    text = rendered(f"cat <<EOF\n{X}\nEOF\necho a", "EOF")
+    first, _, last, _ = text.split("\n")
+    assert first.removeprefix("cat <<") == last
+    assert last.endswith("_EOF")
+    assert rendered(f"cat <<EOF\nb\nEOF\necho {X}", "a") == "cat <<EOF\nb\nEOF\necho 'a'"
+
+
+def test_outputs_are_quoted_too_and_warned_of_only_where_they_become_code() -> None:
+    steps = "a: {{type: step, command: ls, on_success: b}}\nb: {{type: step, command: '{}'}}"
+    assert codes(load_states(steps.format('echo {{.states.a.Output}} "{{.states.a.Output}}"'))) == []
+    raw = load_states(steps.format("echo {{.raw.states.a.Output}}"))
+    assert severities(raw) == [("TL606", "warning")]
+    assert found(raw) == [("TL606", 6, 34)]
+
+
+@pytest.mark.parametrize("runner", ["eval", "sh -c", "bash -euc", "ssh host", "python3 -c", "trap", "su -c"])
+def test_an_argument_that_is_run_as_code_is_warned_of(runner: str) -> None:
+    assert severities(command(f'{runner} "echo {X}"')) == [("TL606", "warning")]
+    assert codes(command(f'echo {X}; {runner} "echo"')) == []
+
+
+def test_raw_is_for_commands_alone() -> None:
+    loaded = load_states(
+        "a: {type: step, command: x, dir: '{{.raw.inputs.x}}', on_success: b}\n"
+        "b: {type: agent, provider: claude, prompt: '{{.raw.states.a.Output}}'}",
+        inputs="[{name: x}]",
+    )
+    assert codes(loaded) == ["TL604", "TL604"]
+
+
+def test_env_and_stdin_take_references_as_text() -> None:
+    loaded = load_states(
+        "a: {type: step, shell: bash, command: x, env: {A: '{{.inputs.x}}', B_1: ''}, stdin: '{{.inputs.x}}'}",
+        inputs="[{name: x}]",
+    )
+    step = state(loaded, "a", CommandState)
+    assert step.shell == "bash"
+    assert step.env["A"].render({"x": "'"}, {}) == "'"
+    assert step.stdin is not None
+    assert codes(load_states("a: {type: step, command: x, env: {'A-B': x}}")) == ["TL104"]
+    assert codes(load_states("a: {type: step, command: x, stdin: '{{.inputs.y}}'}")) == ["TL604"]
+    assert codes(load_states("a: {type: step, command: x, shell: fish}")) == ["TL104"]
