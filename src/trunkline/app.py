@@ -10,6 +10,7 @@ from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_key
+from trunkline.core.call import Call
 from trunkline.core.events import Events
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.discovery.discovery import Discovery
@@ -43,6 +44,7 @@ class Gateway:
         gateway = settings.gateway
         self.settings = settings
         self.events = events
+        self._redact = redact
         self.children = Children(on_fault=self._supervisor_fault)
         definitions = Definitions(gateway.state_dir / "definitions", gateway_key(settings.path))
         self.router = Router(_router_options(gateway), events, definitions)
@@ -80,6 +82,14 @@ class Gateway:
         self.own_tools.show(settings.gateway.meta_tools)
         self.discovery.adopt(settings.gateway)
         return self.fleet.apply(settings.sources, from_api)
+
+    def shown_commands(self) -> Callable[[Call], str] | None:
+        """Tells what a call has Bash run; None where the settings do not ask for that."""
+        if not self.settings.gateway.log.show_commands:
+            return None
+        from trunkline.sources.builtin.shown_commands import ShownCommands
+
+        return ShownCommands(self.router.kind_of, self._redact)
 
     async def drain(self, timeout_s: float = DRAIN_S) -> None:
         """Take no new calls, and give those in flight time to end."""

@@ -78,13 +78,16 @@ async def test_claude_has_the_built_in_tools_and_those_of_the_configuration_and_
     stage = claude(tmp_path)
     stage.sources = StdioPeer(tmp_path, "books", [*SDK, "stdio"]).entry()
     session = await stage.session(
-        calls(ours("Bash", command="echo $((6 * 7))"), ours("books_add", a=2, b=3)), args=["-p", "Do as planned"]
+        calls(ours("Bash", command="echo $((6 * 7))"), ours("books_add", a=2, b=3)),
+        args=["-p", "Do as planned"],
+        options=["--show-commands"],
     )
     assert (session.status, session.stdout.strip()) == (0, DONE)
     assert (session.stderr == "") == PINNED, session.stderr
     assert session.offered == named(*BUILTINS, *SERVER_TOOLS)
     assert session.model.result(0, 0).text == "42"
     recorded(session, "Bash", "add")
+    assert [line.get("command") for line in session.log if line["event"] == "call"] == ["echo $((6 * 7))", None]
     session.left_nothing()
 
 

@@ -70,6 +70,13 @@ def assert_lines_agree(log: str, door: str) -> None:
         ("peer_nonsense", "TL301", "warning"),
         ("hold", "TL310", "warning"),
     ]
+    assert [(line["tool.name"], line.get("tool.source"), line.get("error.type")) for line in lines] == [
+        ("peer_add", "mcp:peer", None),
+        ("peer_fail", "mcp:peer", "tool_error"),
+        ("peer_refuse", "mcp:peer", "4711"),
+        ("peer_nonsense", None, "TL301"),
+        ("peer_hold", "mcp:peer", "TL310"),
+    ]
     for line in lines:
         assert line.keys() >= ALWAYS
         assert line["method"] == "tools/call"

@@ -200,6 +200,24 @@ def test_people_see_progress_and_a_summary_and_programs_the_last_output(tmp_path
     ]
 
 
+@pytest.mark.parametrize("asked", ["option", "key", "not"])
+async def test_the_commands_of_bash_are_shown_where_they_are_asked_for(tmp_path: Path, asked: str) -> None:
+    write_flow(tmp_path)
+    (tmp_path / "trunkline.yaml").write_text(f"gateway: {{log: {{show_commands: {str(asked == 'key').lower()}}}}}\n")
+    options = ["--show-commands"] if asked == "option" else []
+    turns = (calls(Use("Bash", {"command": f"echo {KEY} > report.txt"})), says("I wrote it"))
+    async with model_saying(*turns) as model:
+        arguments = ("--input", "topic=milk", "--log", "log.jsonl", *options)
+        async with going(tmp_path, *arguments, MODEL_URL=model.url) as run:
+            assert await run.ended() == 0
+    (started,) = run.of("tool_call_started")
+    (logged,) = (
+        line for line in map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines()) if line["event"] == "call"
+    )
+    expected = None if asked == "not" else "echo *** > report.txt"
+    assert [started.get("command"), logged.get("command")] == [expected, expected]
+
+
 def test_a_terminal_shows_what_is_waited_for_and_keeps_nothing_of_it(tmp_path: Path) -> None:
     flow = "{name: t, states: {initial: slow, slow: {type: step, command: 'while [ ! -e go ]; do sleep 0.05; done'}}}"
     (tmp_path / "flow.yaml").write_text(flow)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
 from trunkline.agents import PROVIDERS
-from trunkline.cli.options import CONFIG
+from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
     from trunkline.config.settings import Settings
@@ -45,7 +46,15 @@ class _AgentCommand(click.Command):
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append a JSON line for every call to this file; without it to one in the state folder.",
 )
-def agent(provider: str, args: tuple[str, ...], additive: bool, config: Path | None, log_file: Path | None) -> None:
+@SHOW_COMMANDS
+def agent(
+    provider: str,
+    args: tuple[str, ...],
+    additive: bool,
+    config: Path | None,
+    log_file: Path | None,
+    show_commands: bool,
+) -> None:
     """Run AGENT (claude, codex, gemini or opencode) in this terminal and folder, with our tools.
 
     It gets the built-in tools in this folder and every server of the configuration, and has no others: what it brings
@@ -60,7 +69,7 @@ def agent(provider: str, args: tuple[str, ...], additive: bool, config: Path | N
 
     mode: Mode = "additive" if additive else "intercept"
     _refuse_undoing(provider, args, mode)
-    asked = _asked(provider, args, mode, _settings(config, mode))
+    asked = _asked(provider, args, mode, _settings(config, mode, show_commands=show_commands))
     try:
         end = _run(asked, log_file)
     except GatewayError as error:
@@ -80,9 +89,10 @@ def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
         )
 
 
-def _settings(config: Path | None, mode: Mode) -> Settings:
+def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settings:
     """Those of the file; without one there are the built-in tools, which are no addition to an agent's own."""
     from trunkline.cli.configuration import first_steps, settings_or_exit
+    from trunkline.config.gateway import with_commands_shown
     from trunkline.config.load import find_config, load_config
     from trunkline.sources import section_kinds
 
@@ -93,7 +103,7 @@ def _settings(config: Path | None, mode: Mode) -> Settings:
     if mode == "additive" and not any(section.enabled for section in settings.sources.values()):
         what = "there is no configuration file" if path is None else f"{path} has no servers"
         raise click.UsageError(f"nothing to add: {what}; {first_steps(Path())}")
-    return settings
+    return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
 
 
 def _defaults() -> Settings:

@@ -18,3 +18,7 @@ CONFIG: Final = click.option(
 URL: Final = click.option("--url", help="Ask the gateway at this address; without it the one that runs for the file.")
 
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="For programs: JSON on stdout.")
+
+SHOW_COMMANDS: Final = click.option(
+    "--show-commands", is_flag=True, help="Show what Bash is told to run, without the secrets in it."
+)

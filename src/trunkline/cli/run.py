@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from trunkline.cli.options import CONFIG
+from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
     from trunkline.cli.aside import Aside
@@ -44,8 +45,15 @@ _LAST_WORDS_S: Final = 0.3
     default=".",
     help="The folder that steps work in; without it the one this is run in.",
 )
+@SHOW_COMMANDS
 def run(
-    workflow: Path, inputs: tuple[str, ...], config: Path | None, as_json: bool, log_file: Path | None, folder: Path
+    workflow: Path,
+    inputs: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    log_file: Path | None,
+    folder: Path,
+    show_commands: bool,
 ) -> None:
     """Run a workflow file: agents, commands, and the way between them.
 
@@ -61,7 +69,8 @@ def run(
 
     checked = _checked(workflow, config, folder, as_json=as_json)
     try:
-        ended = _run(checked, given, folder.resolve(), log_file, as_json=as_json)
+        settings = _settings(checked, folder.resolve(), show_commands=show_commands)
+        ended = _run(checked, given, settings, folder.resolve(), log_file, as_json=as_json)
     except GatewayError as error:
         sys.exit(report(error))
     sys.exit(_STATUS[ended.status])
@@ -93,12 +102,14 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
     return checked
 
 
-def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, *, as_json: bool) -> RunEnded:
+def _run(
+    checked: Checked, given: dict[str, str], settings: Settings, folder: Path, log_file: Path | None, *, as_json: bool
+) -> RunEnded:
     """Nothing that happens to stdout or stderr ends the run; that stdout could not be written is told at its end."""
     from trunkline.cli.aside import streams_aside
 
     with streams_aside() as aside:
-        ended = _run_shown(checked, given, folder, log_file, aside, as_json=as_json)
+        ended = _run_shown(checked, given, settings, folder, log_file, aside, as_json=as_json)
         aside.finish(_LAST_WORDS_S if ended.status == "interrupted" else None)
         lost = aside.errors.get(sys.stdout.fileno())
     if lost is not None and not isinstance(lost, BrokenPipeError):  # whoever closed a pipe has read enough
@@ -107,7 +118,14 @@ def _run(checked: Checked, given: dict[str, str], folder: Path, log_file: Path |
 
 
 def _run_shown(
-    checked: Checked, given: dict[str, str], folder: Path, log_file: Path | None, aside: Aside, *, as_json: bool
+    checked: Checked,
+    given: dict[str, str],
+    settings: Settings,
+    folder: Path,
+    log_file: Path | None,
+    aside: Aside,
+    *,
+    as_json: bool,
 ) -> RunEnded:
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
@@ -118,7 +136,6 @@ def _run_shown(
 
     workflow = checked.workflow
     assert workflow is not None
-    settings = checked.settings or _defaults(folder)
     inputs = bind_inputs(workflow, given)
     redact = secrets_of(workflow, checked.plugins.added_to(settings), os.environ)
     screen = JsonScreen(redact) if as_json else PeopleScreen(redact)
@@ -148,6 +165,13 @@ def _leave_now(screen: Screen, ended: RunEnded, aside: Aside) -> NoReturn:
     screen.close(ended)
     aside.finish(_LAST_WORDS_S)
     os._exit(_STATUS[ended.status])
+
+
+def _settings(checked: Checked, folder: Path, *, show_commands: bool) -> Settings:
+    from trunkline.config.gateway import with_commands_shown
+
+    settings = checked.settings or _defaults(folder)
+    return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
 
 
 def _defaults(folder: Path) -> Settings:

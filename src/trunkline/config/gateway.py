@@ -71,6 +71,9 @@ class LogSettings(Section):
     format: str = key(
         Choice("auto", "human", "json"), default="auto", doc="`auto` is for people on a terminal and JSON elsewhere"
     )
+    show_commands: bool = key(
+        Boolean(), default=False, doc="Whether what Bash is told to run is shown, without the secrets in it"
+    )
 
 
 class TelemetrySettings(Section):
@@ -214,6 +217,11 @@ class GatewaySettings(Section):
 def needs_token(listen: Listen, token: str) -> bool:
     """Whether this address may not be listened on because others could come in without a token."""
     return not listen.is_loopback and not token
+
+
+def with_commands_shown(gateway: GatewaySettings) -> GatewaySettings:
+    """The same where somebody asked for that otherwise than in the file."""
+    return gateway.replace(log=gateway.log.replace(show_commands=True))
 
 
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:

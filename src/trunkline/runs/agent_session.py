@@ -129,6 +129,7 @@ class AgentSession:
             private=(str(private),),
         )
         self._stack.push_async_callback(gateway.close)
+        self._telemetry.follow(asked.provider, gateway.router, gateway.command_of)
         self._trace(gateway)
         await gateway.start(_PATIENCE_S)
         return gateway

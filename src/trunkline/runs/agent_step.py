@@ -100,7 +100,8 @@ class AgentSteps:
             tracer.attach(gateway.router)
             tracer.calls_of(task.caller.principal, task.span)
             stack.callback(tracer.calls_of, task.caller.principal, None)
-        watch.attach(events, gateway.router)
+        self._telemetry.follow(task.name, gateway.router, gateway.command_of)
+        watch.attach(events, gateway.router, gateway.command_of)
         async with task.in_time():
             await gateway.start()
         return gateway

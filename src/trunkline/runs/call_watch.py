@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -23,10 +24,13 @@ class CallWatch:
     def __init__(self, step: str, tell: Tell) -> None:
         self._step = step
         self._tell = tell
+        self._command_of: Callable[[Call], str] | None = None
         self._begun: set[Call] = set()
         self._loop = asyncio.get_running_loop()
 
-    def attach(self, events: Events, router: Router) -> None:
+    def attach(self, events: Events, router: Router, command_of: Callable[[Call], str] | None = None) -> None:
+        """`command_of` gives the command that a call runs, as it may be shown."""
+        self._command_of = command_of
         events.call_done.append(self._ended)
         others = router.on_call
 
@@ -44,7 +48,8 @@ class CallWatch:
             self._begun.add(call)
 
     def _tell_began(self, call: Call) -> None:
-        self._tell(ToolCallStarted(step=self._step, tool=call.tool, source=call.source))
+        command = "" if self._command_of is None else self._command_of(call)
+        self._tell(ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
 
     def _ended(self, call: Call, seconds: float) -> None:
         if call.method != TOOLS_CALL:

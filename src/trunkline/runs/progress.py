@@ -48,8 +48,8 @@ class Progress:
                 yield f"step {self._name(event.step)}: {_kind(event)}"
             case AgentReady():
                 yield f"  {self._ready(event)}"
-            case ToolCallEnded():
-                yield f"  {self._tool(event.source, event.tool)} {_how(event)} in {event.ms:.0f} ms"
+            case ToolCallStarted() | ToolCallEnded():
+                yield from self._call(event)
             case ModelRetried():
                 yield f"  the model cannot be reached, {self._retry(event)}"
             case Warned():
@@ -80,6 +80,13 @@ class Progress:
             case _:
                 return ""
         return f"{self._name(event.step)}: {what}"
+
+    def _call(self, event: ToolCallStarted | ToolCallEnded) -> Iterable[str]:
+        tool = self._tool(event.source, event.tool)
+        if isinstance(event, ToolCallEnded):
+            yield f"  {tool} {_how(event)} in {event.ms:.0f} ms"
+        elif event.command:
+            yield f"  {tool}: {one_line(self._redact(event.command), _TEXT)}"
 
     def _retry(self, event: ModelRetried) -> str:
         return f"try {event.attempt} of {event.most}: {self._line(event.reason, _TEXT)}"

@@ -47,9 +47,12 @@ class AgentReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted:
+    """`command` is what Bash is to run, where that is to be shown; otherwise it is not there."""
+
     step: str
     tool: str
     source: str
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +142,7 @@ Tell = Callable[[RunEvent], None]
 
 _DATA: Final = frozenset({"output", "text"})
 """What is data, and goes out as it came; everything else may quote what must not be shown."""
+_ONLY_IF_GIVEN: Final = frozenset({"command"})
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -152,6 +156,8 @@ def as_json(event: RunEvent, redact: Callable[[str], str]) -> dict[str, Any]:
     members: dict[str, Any] = {"event": name_of(event)}
     for field in fields(event):
         value = getattr(event, field.name)
+        if field.name in _ONLY_IF_GIVEN and not value:
+            continue
         members[field.name] = value if field.name in _DATA else _plain(value, redact)
     return members
 

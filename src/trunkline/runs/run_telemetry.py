@@ -7,16 +7,19 @@ the file of `--log`, and nowhere without one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
+from trunkline.core.call import Call
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level, Note
 from trunkline.core.source import Health
+from trunkline.router.router import Router
 from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, StepStarted, Tell, Warned
+from trunkline.telemetry.call_lines import CallLines
 from trunkline.telemetry.logs import CallLog
 from trunkline.telemetry.redact import Redactor
 from trunkline.telemetry.tracing import make_tracer
@@ -39,6 +42,7 @@ class RunTelemetry:
         self.tracer = make_tracer(
             settings.gateway.telemetry, environ=environ, redact=redact, events=self.events, folder=settings.path.parent
         )
+        self._lines: dict[str, CallLines] = {}
         self._journal = Events()
         if self._log is not None:
             self._log.attach(self._journal)
@@ -49,6 +53,13 @@ class RunTelemetry:
         events = Events()
         self._attach(events, step)
         return events
+
+    def follow(self, step: str, router: Router, command_of: Callable[[Call], str] | None) -> None:
+        """The calls of a step's router are logged with the names that callers know,.
+
+        `command_of` gives the commands to show beside them."""
+        if self._log is not None:
+            self._lines[step].follow(router, command_of)
 
     def warn(self, step: str, problem: Problem) -> None:
         """Something that somebody should know, and that does not end the step."""
@@ -90,7 +101,7 @@ class RunTelemetry:
 
     def _attach(self, events: Events, step: str) -> None:
         if self._log is not None:
-            self._log.attach(events, None if self.tracer is None else self.tracer.ids_of)
+            self._lines[step] = self._log.attach(events, None if self.tracer is None else self.tracer.ids_of)
         events.noted.append(lambda note: self._noted(step, note))
         events.health.append(lambda source, health: self._health(step, source, health))
 

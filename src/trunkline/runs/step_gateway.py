@@ -55,6 +55,8 @@ class StepGateway:
         )
         self.router = self._gateway.router
         self.discovery = self._gateway.discovery
+        self.command_of = self._gateway.shown_commands()
+        """What a call has Bash run, where that is to be shown."""
         self._news = asyncio.Event()
 
     async def start(self, patience_s: float | None = None) -> None:

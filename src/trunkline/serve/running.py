@@ -43,11 +43,12 @@ class Running:
         self.redactor = Redactor(settings.secrets(), settings.names())
         self.log = CallLog(level=cast(Level, log.level), format=cast(LogFormat, log.format), redactor=self.redactor)
         self.tracer = self._make_tracer(transport)
-        self.log.attach(self.events, None if self.tracer is None else self.tracer.ids_of)
+        lines = self.log.attach(self.events, None if self.tracer is None else self.tracer.ids_of)
         self.metrics = Metrics()
         self.metrics.attach(self.events)
         self.metrics.counter("log_lines_dropped", "Log lines that could not be written", lambda: self.log.dropped)
         self.gateway = Gateway(settings, self.events, redact=self.redactor)
+        lines.follow(self.gateway.router, self.gateway.shown_commands())
         if self.tracer is not None:
             self._trace(self.tracer)
         self.folder = gateway_folder(settings)

@@ -5,30 +5,20 @@ The names of attributes are those of OpenTelemetry's conventions for MCP and Gen
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
-from trunkline.core.call import Call, Failure, Json, RemoteError, Result
 from trunkline.core.errors import CODES
+from trunkline.telemetry.call_end import TOOLS_CALL, What
 from trunkline.telemetry.log_format import NAME_LIMIT
 from trunkline.telemetry.otlp_json import encode_attributes
-from trunkline.telemetry.outcome import outcome_word
 from trunkline.telemetry.safe_text import one_line
 from trunkline.telemetry.span import Value
+from trunkline.telemetry.tool_names import source_label
 
-TOOLS_CALL: Final = "tools/call"
-PROMPTS_GET: Final = "prompts/get"
-TOOL_ERROR: Final = "tool_error"
 _SESSION_PREFIX: Final = 8
-_LOOKED_THROUGH: Final = 4096
-_FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
 
-What = tuple[str, str, str, str, str, str, str]
-"""Method, source, name, outcome, executed, the answer's number and the kind of error: what tells spans apart."""
 Who = tuple[str, str | None, str]
 
 
@@ -87,68 +77,7 @@ class CallAttributes:
         return Kept(found, encode_attributes(found) + "," if found else "")
 
     def _source(self, source: str) -> str:
-        kind = self.kind_of(source)
-        if kind == "builtin":
-            return kind
-        return f"{kind.partition('_')[0]}:{self._name(source)}" if kind else self._name(source)
+        return source_label(self.kind_of(source), self._name(source))
 
     def _name(self, text: str) -> str:
         return one_line(self.redact(text), NAME_LIMIT)
-
-
-def what_of(call: Call, name: str) -> What:
-    """How a call ended, as far as spans tell it. `name` is that of the tool, as callers know it."""
-    outcome = call.outcome
-    word = outcome_word(outcome)
-    if isinstance(outcome, Failure):
-        problem = outcome.problem
-        number = str(problem.code.jsonrpc)
-        return (call.method, call.source, name, word, problem.executed, number, word)
-    if isinstance(outcome, RemoteError):
-        number = _number_in(outcome.raw)
-        return (call.method, call.source, name, word, "", number, number or "error")
-    error = TOOL_ERROR if isinstance(outcome, Result) and call.method == TOOLS_CALL and _failed(outcome) else ""
-    return (call.method, call.source, name, word, "", "", error)
-
-
-def prompt_of(call: Call) -> str:
-    """The prompt that was asked for, by its server's own name."""
-    try:
-        return msgspec.json.decode(call.params, type=_Named).name
-    except msgspec.MsgspecError:
-        return ""
-
-
-def _failed(result: Result) -> bool:
-    """Whether the tool says that it failed. That stands at an end of a result: only there is looked, and only what
-    looks like it is read."""
-    raw = result.raw
-    if len(raw) <= 2 * _LOOKED_THROUGH:
-        seems = _FAILED.search(raw) is not None
-    else:
-        seems = _FAILED.search(raw[:_LOOKED_THROUGH]) is not None or _FAILED.search(raw[-_LOOKED_THROUGH:]) is not None
-    if not seems:
-        return False
-    try:
-        return msgspec.json.decode(raw, type=_ToolResult).is_error
-    except msgspec.MsgspecError:
-        return False
-
-
-def _number_in(error: Json) -> str:
-    try:
-        return str(msgspec.json.decode(error, type=_Error).code)
-    except msgspec.MsgspecError:
-        return ""
-
-
-class _Named(msgspec.Struct):
-    name: str = ""
-
-
-class _Error(msgspec.Struct):
-    code: int
-
-
-class _ToolResult(msgspec.Struct, rename="camel"):
-    is_error: bool = False

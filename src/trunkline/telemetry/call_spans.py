@@ -7,33 +7,21 @@ from typing import Final, Protocol
 
 from trunkline.core.call import Call, Json
 from trunkline.core.events import Events
-from trunkline.telemetry.call_attributes import (
-    PROMPTS_GET,
-    TOOLS_CALL,
-    CallAttributes,
-    Kept,
-    What,
-    Who,
-    prompt_of,
-    what_of,
-)
+from trunkline.telemetry.call_attributes import CallAttributes, Kept, Who
+from trunkline.telemetry.call_end import PROMPTS_GET, TOOLS_CALL, What, prompt_of, what_of
 from trunkline.telemetry.span import SERVER, Span, new_trace_id
+from trunkline.telemetry.tool_names import NamingRouter, ToolNames
 from trunkline.telemetry.trace_context import TRACEPARENT, TRACESTATE, read_parent, read_state
 
 _KEPT_PARTS: Final = 4096
 _LONGEST_KEPT: Final = 1024
 
 
-class TracedRouter(Protocol):
+class TracedRouter(NamingRouter, Protocol):
     """What tracing needs of a router: to be told of calls, and by which names callers know tools."""
 
     events: Events
     on_call: Callable[[Call], None] | None
-
-    @property
-    def names_version(self) -> int: ...
-    def kind_of(self, source: str, /) -> str: ...
-    def shown_name(self, source: str, tool: str, /) -> str: ...
 
 
 class CallSpans:
@@ -49,14 +37,12 @@ class CallSpans:
         redact: Callable[[str], str],
         transport: str,
     ) -> None:
-        self._router = router
         self._steps = steps
         self._calls = calls
         self._leave = leave
         self._redact = redact
         self._make = CallAttributes(redact, kind_of, transport)
-        self._names: dict[tuple[str, str], str] = {}
-        self._names_version = -1
+        self._names = ToolNames(router, kind_of)
         self._whats: dict[What, Kept] = {}
         self._whos: dict[Who, Kept] = {}
 
@@ -115,20 +101,9 @@ class CallSpans:
         span.end(span.start_ns + took_ns)
 
     def _name_of(self, call: Call) -> str:
-        """The name that callers know, however this one spelled it, and whatever tool stood for it."""
-        if call.method != TOOLS_CALL:
-            return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
-        if not call.source:
-            return call.tool
-        router = self._router
-        if self._names_version != router.names_version or len(self._names) >= _KEPT_PARTS:
-            self._names.clear()
-            self._names_version = router.names_version
-        place = (call.source, call.tool)
-        name = self._names.get(place)
-        if name is None:
-            name = self._names[place] = router.shown_name(*place)
-        return name
+        if call.method == TOOLS_CALL:
+            return self._names.tool(call)
+        return prompt_of(call) if call.method == PROMPTS_GET and call.source else ""
 
     def _keep_what(self, what: What) -> Kept:
         made = self._make.of_what(what)

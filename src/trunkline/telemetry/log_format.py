@@ -21,19 +21,28 @@ NAME_LIMIT: Final = 128
 TEXT_LIMIT: Final = 2048
 _SESSION_PREFIX: Final = 8
 _WIDEST_LEVEL: Final = len("warning")
+_GIVEN: Final = ("ok", "cached")
 
 Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was called and how it ended. `executed` is known for failures only."""
+    """What was called and how it ended. `executed` is known for failures only; `name`, `origin` and `error` are what
+    the call's span has as `tool.name`, `tool.source` and `error.type`, each empty where it has none."""
 
     source: str
     tool: str
     method: str
     outcome: str
     executed: str = ""
+    name: str = ""
+    origin: str = ""
+    error: str = ""
+
+    def as_in_span(self) -> Iterable[tuple[str, str]]:
+        fields = (("tool.name", self.name), ("tool.source", self.origin), ("error.type", self.error))
+        return (field for field in fields if field[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,10 @@ class LineFormat(Protocol):
         """The same tail for a call that has a span."""
         ...
 
+    def with_command(self, tail: str, command: str, /) -> str:
+        """The same tail for a call that ran a command. Secrets are expected to be hidden in it already."""
+        ...
+
     def note(self, note: Note, /) -> str:
         """Everything after the stamp, for a line that is not about a call."""
         ...
@@ -95,6 +108,7 @@ class JsonFormat:
         ]
         if target.outcome in CODES:
             fields += [("code", target.outcome), ("executed", target.executed)]
+        fields += target.as_in_span()
         return f'{self._members(fields, NAME_LIMIT)},"ms":'
 
     def tail(self, client: Client) -> str:
@@ -102,6 +116,9 @@ class JsonFormat:
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:
         return f'{tail[:-2]},"trace_id":"{trace_id}","span_id":"{span_id}"}}\n'
+
+    def with_command(self, tail: str, command: str) -> str:
+        return f'{tail[:-2]},"command":{_quoted(command[:TEXT_LIMIT])}}}\n'
 
     def note(self, note: Note) -> str:
         fields = [("level", note.level), ("event", note.event), ("message", note.message), *note.fields]
@@ -137,6 +154,8 @@ class HumanFormat:
         outcome = target.outcome
         if code := CODES.get(outcome):
             outcome = f"{outcome} ({code.title}; executed: {target.executed})"
+        elif outcome in _GIVEN and target.error:
+            outcome = f"{outcome} ({target.error})"
         return f"{level:<{_WIDEST_LEVEL}} {self._word(where)} {outcome} "
 
     def tail(self, client: Client) -> str:
@@ -144,6 +163,9 @@ class HumanFormat:
 
     def traced(self, tail: str, trace_id: str, span_id: str) -> str:
         return f"{tail[:-1]} trace_id={trace_id} span_id={span_id}\n"
+
+    def with_command(self, tail: str, command: str) -> str:
+        return f"{tail[:-1]} command={self._word(command, TEXT_LIMIT)}\n"
 
     def note(self, note: Note) -> str:
         message = one_line(self._redact(note.message), TEXT_LIMIT)

@@ -31,8 +31,18 @@ from trunkline.core.errors import (
     STEP_TIMEOUT,
     UNKNOWN_TOOL,
 )
-from trunkline.runs.run_events import AgentReady, ModelRetried, StepEnded, StepStarted, ToolCallEnded, ToolCallStarted
+from trunkline.runs.progress import Progress
+from trunkline.runs.run_events import (
+    AgentReady,
+    ModelRetried,
+    StepEnded,
+    StepStarted,
+    ToolCallEnded,
+    ToolCallStarted,
+    as_json,
+)
 from trunkline.sources.plugin.section import PluginSection
+from trunkline.telemetry.redact import Redactor
 from trunkline.wire import plugin_v1 as wire
 from trunkline.workflow.document import PluginTools, Proxy
 from trunkline.workflow.load import load_workflow_text
@@ -132,17 +142,63 @@ async def test_a_model_works_with_the_built_in_tools_in_the_steps_folder_and_eve
     assert {tree["tool.call.Read"], tree["tool.call.Bash"]} == {"step.ask"}
 
 
-def span_tree(file: Path) -> dict[str, str]:
-    """Each span's name with that of its parent."""
-    found = [
+def spans_of(file: Path) -> list[dict[str, Any]]:
+    return [
         span
         for line in file.read_text().splitlines()
         for resource in json.loads(line)["resourceSpans"]
         for scope in resource["scopeSpans"]
         for span in scope["spans"]
     ]
+
+
+def span_tree(file: Path) -> dict[str, str]:
+    """Each span's name with that of its parent."""
+    found = spans_of(file)
     names = {span["spanId"]: span["name"] for span in found}
     return {span["name"]: names.get(span.get("parentSpanId", ""), "") for span in found}
+
+
+async def test_the_log_has_the_names_and_sources_of_a_steps_tools_as_their_spans_have_them(tmp_path: Path) -> None:
+    log, spans = tmp_path / "log.jsonl", tmp_path / "spans.jsonl"
+    settings = settings_in(tmp_path)
+    telemetry = TelemetrySettings(exporter="file", endpoint=str(spans))
+    settings = replace(settings, gateway=settings.gateway.replace(telemetry=telemetry))
+    proxy = "{enable: true, plugin_tools: [{plugin: jobs, expose: [echo]}]}"
+    uses = (Use("jobs_echo", {"text": "hi"}), Use("Read", {"path": "missing.txt"}))
+    async with model_saying(calls(*uses), says("ok")) as model:
+        await run(tmp_path, model, proxy, plugins={"jobs": jobs()}, settings=settings, log_file=log)
+    names = ("tool.name", "tool.source", "error.type")
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    logged = {tuple(record.get(name) for name in names) for record in records if record["event"] == "call"}
+    of_calls = [span for span in spans_of(spans) if span["name"].startswith("tool.call.")]
+    said = [{one["key"]: one["value"].get("stringValue") for one in span["attributes"]} for span in of_calls]
+    assert logged == {tuple(attributes.get(name) for name in names) for attributes in said}
+    assert logged == {("jobs_echo", "plugin:jobs", None), ("Read", "builtin", "tool_error")}
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_what_bash_is_told_to_run_is_shown_only_where_that_was_asked_for(tmp_path: Path, on: bool) -> None:
+    log = tmp_path / "log.jsonl"
+    settings = settings_in(tmp_path)
+    logging = settings.gateway.log.replace(show_commands=on)
+    settings = replace(settings, gateway=settings.gateway.replace(log=logging))
+    command = f"echo \x1b[31mred; echo {KEY} \n: second line"
+    turns = (calls(Use("Bash", {"command": command}), Use("Glob", {"pattern": "*"})), says("ok"))
+    async with model_saying(*turns) as model:
+        ran = await run(tmp_path, model, "{enable: true}", settings=settings, log_file=log)
+    shown = "echo \x1b[31mred; echo *** \n: second line"
+    redact = Redactor([KEY])
+    told = [as_json(event, redact) for event in ran.of(ToolCallStarted)]
+    assert {event["tool"]: event.get("command") for event in told} == {"Bash": shown if on else None, "Glob": None}
+    progress = [line.strip() for event in ran.events for line in Progress(redact).lines(event)]
+    assert (r"Bash: echo \x1b[31mred; echo *** \n: second line" in progress) is on
+    assert any(line.startswith("Bash ok in") for line in progress)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [record.get("command") for record in records if record.get("tool") == "Bash"] == [shown if on else None]
+    assert ("second line" in log.read_text()) is on
+    assert "\x1b" not in log.read_text()
+    assert KEY not in log.read_text() + json.dumps(told)
 
 
 @pytest.mark.law

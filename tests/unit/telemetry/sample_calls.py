@@ -41,7 +41,7 @@ class LogFile:
     def __enter__(self) -> LogFile:
         self._file = self.path.open("wb")
         self.log = CallLog(stream_fd=self._file.fileno(), **self._options)
-        self.log.attach(self.events)
+        self.lines = self.log.attach(self.events)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -103,14 +103,14 @@ def test_a_name_of_any_length_gives_a_short_line_and_is_not_kept(tmp_path):
         for number in range(3):
             log.events.call_ended(ok(tool=f"{number}" * 1_000_000), 0.1)
     assert all(len(line) < 1000 for line in log.text_lines)
-    assert max(map(len, texts_held(log.log))) < 100_000
+    assert max(map(len, texts_held(log.lines))) < 100_000
 
 
 def test_ever_new_names_do_not_fill_memory(tmp_path):
     with LogFile(tmp_path / "log") as log:
         for number in range(6000):
             log.events.call_ended(ok(tool=f"tool{number}", caller=Caller(client=f"client{number}")), 0.1)
-    held = " ".join(texts_held(log.log))
+    held = " ".join(texts_held(log.lines))
     for name in ("tool", "client"):
         assert len(set(re.findall(rf"\b{name}\d+", held))) < 5000
     assert len(log.text_lines) == 6000

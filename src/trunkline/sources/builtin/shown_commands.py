@@ -1,0 +1,65 @@
+"""What Bash is told to run, for people who asked to see that: without secrets, and no longer than anybody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from trunkline.config.secret_values import SHORTEST_SECRET, secrets_in
+from trunkline.core.call import Call, Json
+from trunkline.sources.builtin.bash import Bash
+from trunkline.sources.builtin.section import BASH, BuiltinSection
+
+_NAMES: Final = next((item.name, *item.also) for item in Bash.parameters if item.name == "command")
+_HIDDEN: Final = "***"
+_LONGEST_SHOWN: Final = 2000
+_LONGEST_READ: Final = 4 * _LONGEST_SHOWN
+"""Secrets are looked for in more than is shown: half of one would not be recognised."""
+_CUT: Final = "…"
+
+
+class ShownCommands:
+    """`redact` knows the secrets of the configuration; those that stand in a command are known by their look and by the
+    names that they are given. `kind_of` tells the kind of a source."""
+
+    def __init__(self, kind_of: Callable[[str], str], redact: Callable[[str], str]) -> None:
+        self._kind_of = kind_of
+        self._redact = redact
+
+    def __call__(self, call: Call) -> str:
+        """The command that a call runs; empty where it runs none. Its lines stay lines."""
+        if call.tool != BASH or self._kind_of(call.source) != BuiltinSection.kind:
+            return ""
+        command = self._redact(_command_in(call.params)[:_LONGEST_READ])
+        shown = _without_secrets(command).strip()
+        return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 1] + _CUT
+
+
+class _Params(msgspec.Struct):
+    arguments: dict[str, msgspec.Raw] = {}
+
+
+def _command_in(params: Json) -> str:
+    try:
+        arguments = msgspec.json.decode(params, type=_Params).arguments
+        given = next((arguments[name] for name in _NAMES if name in arguments), None)
+        return "" if given is None else msgspec.json.decode(given, type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""  # the tool says what is wrong with its arguments
+
+
+def _without_secrets(command: str) -> str:
+    found = {_as_word(secret, command) for secret in secrets_in("", command)}
+    for secret in sorted(found, key=len, reverse=True):
+        command = command.replace(secret, _HIDDEN)
+    return command
+
+
+def _as_word(secret: str, command: str) -> str:
+    """Outside of quotes a value ends where the word does: `TOKEN=… git push`."""
+    if f'"{secret}' in command or f"'{secret}" in command:
+        return secret
+    first, *_ = secret.split() or [secret]
+    return first if len(first) >= SHORTEST_SECRET else secret

@@ -1,0 +1,87 @@
+"""What a call was and how it ended, in the words that its span and its line in the log share.
+
+Arguments, results, headers and servers' texts are never among them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from trunkline.core.call import Call, Failure, Json, RemoteError, Result
+from trunkline.telemetry.outcome import outcome_word
+
+TOOLS_CALL: Final = "tools/call"
+PROMPTS_GET: Final = "prompts/get"
+TOOL_ERROR: Final = "tool_error"
+_LOOKED_THROUGH: Final = 4096
+_FLAG: Final = b'"isError"'
+_FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
+
+What = tuple[str, str, str, str, str, str, str]
+"""Method, source, name, outcome, executed, the answer's number and the kind of error: what tells calls apart."""
+
+
+def what_of(call: Call, name: str) -> What:
+    """`name` is that of the tool, as callers know it."""
+    outcome = call.outcome
+    word = outcome_word(outcome)
+    if isinstance(outcome, Failure):
+        problem = outcome.problem
+        number = str(problem.code.jsonrpc)
+        return (call.method, call.source, name, word, problem.executed, number, word)
+    if isinstance(outcome, RemoteError):
+        number = _number_in(outcome.raw)
+        return (call.method, call.source, name, word, "", number, number or "error")
+    error = TOOL_ERROR if isinstance(outcome, Result) and call.method == TOOLS_CALL and tool_failed(outcome) else ""
+    return (call.method, call.source, name, word, "", "", error)
+
+
+def tool_failed(result: Result) -> bool:
+    """Whether the tool says that it failed. That stands at an end of a result: only there is looked, and only what
+    looks like it is read."""
+    raw = result.raw
+    if len(raw) <= 2 * _LOOKED_THROUGH:
+        seems = _seems_failed(bytes(raw))
+    else:
+        seems = _seems_failed(bytes(raw[-_LOOKED_THROUGH:])) or _seems_failed(bytes(raw[:_LOOKED_THROUGH]))
+    if not seems:
+        return False
+    try:
+        return msgspec.json.decode(raw, type=_ToolResult).is_error
+    except msgspec.MsgspecError:
+        return False
+
+
+def _seems_failed(text: bytes) -> bool:
+    at = text.find(_FLAG)  # many times as fast as the pattern
+    return at >= 0 and _FAILED.search(text, at) is not None
+
+
+def prompt_of(call: Call) -> str:
+    """The prompt that was asked for, by its server's own name."""
+    try:
+        return msgspec.json.decode(call.params, type=_Named).name
+    except msgspec.MsgspecError:
+        return ""
+
+
+def _number_in(error: Json) -> str:
+    try:
+        return str(msgspec.json.decode(error, type=_Error).code)
+    except msgspec.MsgspecError:
+        return ""
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Error(msgspec.Struct):
+    code: int
+
+
+class _ToolResult(msgspec.Struct, rename="camel"):
+    is_error: bool = False

@@ -1,0 +1,91 @@
+"""The line of a call in the log says of it what its span says, in the same words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.collector import attributes_of
+from tests.unit.router.fakes import OK
+from tests.unit.telemetry.traced_desk import TracedDesk
+
+from trunkline.core.call import Cached, Call, Failure, NeedsInput, Outcome, RemoteError, Result
+from trunkline.core.errors import DEADLINE, Problem
+from trunkline.router.options import NameRules
+from trunkline.telemetry.logs import CallLog
+
+FAILED = Result(b'{"content":[],"isError": true}')
+SHARED = ("tool.name", "tool.source", "error.type")
+OUTCOMES: list[Outcome] = [
+    OK,
+    FAILED,
+    Result(b'{"content":[],"isError":false}'),
+    Result(memoryview(b'{"content":[{"type":"text","text":"%b"}],"isError":true}' % (b"x" * 50_000))),
+    Cached(b"{}"),
+    Cached(b'{"isError":true}'),
+    NeedsInput(b"{}"),
+    RemoteError(b'{"code":-32602,"message":"no"}'),
+    Failure(Problem(code=DEADLINE, message="late", executed="unknown")),
+]
+
+
+class LoggedDesk(TracedDesk):
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder)
+        self._file = (folder / "log").open("wb")
+        self._log = CallLog(stream_fd=self._file.fileno(), **{"format": "json", **options})
+        self._log.attach(self.router.events).follow(self.router)
+
+    def lines(self) -> list[str]:
+        self._log.close()
+        self._file.close()
+        return Path(self._file.name).read_text().splitlines()
+
+
+def said_of_calls(desk: LoggedDesk) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """By the log and by spans: what both should say."""
+    records = [record for line in desk.lines() if (record := json.loads(line))["event"] == "call"]
+    spans = [attributes_of(span) for span in desk.spans]
+    logged = [{name: record.get(name) for name in SHARED} | {"outcome": record["outcome"]} for record in records]
+    traced = [{name: span.get(name) for name in SHARED} | {"outcome": span["trunkline.outcome"]} for span in spans]
+    return logged, traced
+
+
+@pytest.mark.parametrize("kind", ["builtin", "plugin", "mcp_stdio", "mcp_http", "app", "service"])
+async def test_a_call_has_the_same_outcome_name_source_and_error_in_both(tmp_path: Path, kind: str) -> None:
+    desk = LoggedDesk(tmp_path)
+    outcomes = iter(OUTCOMES)
+    desk.add("calc", "add", kind=kind).on_submit = lambda call: call.finish(next(outcomes))
+    for _ in OUTCOMES:
+        desk.call("calc.add")
+    desk.call("nothing.here")
+    logged, traced = said_of_calls(desk)
+    assert logged == traced
+    assert [line["error.type"] for line in logged[:4]] == [None, "tool_error", None, "tool_error"]
+    assert {line["tool.name"] for line in logged[:-1]} == {"calc_add"}
+    assert logged[-1] | {"tool.name": "nothing.here", "tool.source": None} == logged[-1]
+
+
+async def test_a_tool_that_is_renamed_has_its_new_name_from_then_on(tmp_path: Path) -> None:
+    desk = LoggedDesk(tmp_path)
+
+    def answer(call: Call) -> None:
+        call.finish(OK)
+
+    desk.add("calc", "add", kind="mcp_stdio").on_submit = answer
+    desk.call("calc_add")
+    desk.add("other", "add", kind="plugin", rules=NameRules(prefix="calculator")).on_submit = answer
+    desk.router.catalog.rename("bare", 64)
+    desk.call("calc.add")
+    logged, traced = said_of_calls(desk)
+    assert logged == traced
+    assert [line["tool.name"] for line in logged] == ["calc_add", "add"]
+
+
+async def test_people_see_that_a_tool_reported_a_failure(tmp_path: Path) -> None:
+    desk = LoggedDesk(tmp_path, format="human")
+    desk.add("calc", "add", kind="mcp_stdio").on_submit = lambda call: call.finish(FAILED)
+    desk.call("calc_add")
+    assert " calc.add ok (tool_error) " in desk.lines()[-1]
