@@ -81,6 +81,30 @@ def test_calls_whose_pieces_are_shuffled_into_each_other_are_told_apart(asked: l
     assert called(turn.turn(0)) == wanted(asked)
 
 
+@given(data=st.data(), thoughts=st.lists(st.text("abc \n", min_size=1, max_size=20), min_size=1, max_size=3))
+@steady
+def test_any_cut_of_signed_thoughts_gives_the_same_blocks(data: st.DataObject, thoughts: list[str]) -> None:
+    turn = TurnPieces()
+    for place, thought in enumerate(thoughts):
+        for piece in data.draw(cuts(thought.encode())):
+            said = {"type": "reasoning.text", "index": place, "text": piece.decode()}
+            turn.add({"choices": [{"delta": {"reasoning_details": [said], "thinking_blocks": [thinking(piece)]}}]})
+        signed = {"type": "reasoning.text", "index": place, "signature": str(place)}
+        last = {"type": "thinking", "thinking": "", "signature": str(place)}
+        turn.add({"choices": [{"delta": {"reasoning_details": [signed], "thinking_blocks": [last]}}]})
+    extra = turn.turn(0).extra
+    assert [(block["text"], block["signature"]) for block in extra["reasoning_details"]] == [
+        (thought, str(place)) for place, thought in enumerate(thoughts)
+    ]
+    assert [(block["thinking"], block["signature"]) for block in extra["thinking_blocks"]] == [
+        (thought, str(place)) for place, thought in enumerate(thoughts)
+    ]
+
+
+def thinking(piece: bytes) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": piece.decode(), "signature": None}
+
+
 @given(
     garbage=st.recursive(
         st.none() | st.booleans() | st.integers() | texts,
@@ -90,6 +114,13 @@ def test_calls_whose_pieces_are_shuffled_into_each_other_are_told_apart(asked: l
                 st.sampled_from(
                     [
                         "choices",
+                        "reasoning_details",
+                        "thinking_blocks",
+                        "provider_specific_fields",
+                        "extra_content",
+                        "type",
+                        "signature",
+                        "data",
                         "delta",
                         "message",
                         "tool_calls",

@@ -27,6 +27,11 @@ def listed(value: object) -> Sequence[Any]:
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()
 
 
+def entries(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list."""
+    return [mapping(entry) for entry in listed(value)]
+
+
 def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 

@@ -10,15 +10,24 @@ from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Integer, JsonSchema, Shape, Text
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Scalar, Table
-from trunkline.core.errors import BAD_VALUE, MISSING_KEY, MODEL_KEY
+from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
 from trunkline.sources.sections import McpHttpSection, wrong_with_url
 from trunkline.workflow.document import Options
+from trunkline.workflow.model_key import (
+    BASE_URL,
+    OPENAI_URL,
+    USUAL_KEY,
+    carry_credential,
+    is_openai,
+    stays_here,
+    usual_key,
+)
 from trunkline.workflow.reader import WorkflowReader
-from trunkline.workflow.shapes import OPENAI_COMPATIBLE, FromEnvironment, KeyReference, TemplateText
+from trunkline.workflow.shapes import OPENAI_COMPATIBLE, FromEnvironment, KeyReference, KeyVariable, TemplateText
 from trunkline.workflow.template import Template
 from trunkline.workflow.unsupported import WorkflowSection
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
+_KEYS: Final = ("api_key", "api_key_env")
 _HOTTEST: Final = 2.0
 _HEADERS: Final[Shape[Mapping[str, str]]] = McpHttpSection.declared["headers"].shape
 
@@ -55,7 +64,13 @@ class ServerKeys(ModelKeys):
         doc="Where the server answers; without it `OPENAI_BASE_URL`, then OpenAI's own",
     )
     api_key: str = key(
-        KeyReference(), default="", doc="The key as `${NAME}`; without it `OPENAI_API_KEY`, if that is set", secret=True
+        KeyReference(),
+        default="",
+        doc="The key as `${NAME}`; without it `OPENAI_API_KEY`, if that is set and the server is OpenAI's",
+        secret=True,
+    )
+    api_key_env: str = key(
+        KeyVariable(), default="", doc="The same by the variable's name alone, without `${}`", secret=True
     )
     headers: Mapping[str, str] = key(
         FromEnvironment(_HEADERS, NOTHING), default=NOTHING, doc="Further headers; `${NAME}` is a variable", secret=True
@@ -77,14 +92,11 @@ def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowRea
     keys = read_section(ServerKeys, written, reader)
     environ = reader.environ
     model = keys.model or _model_of(environ, at, reader)
-    base_url = keys.base_url or environ.get("OPENAI_BASE_URL", "") or OPENAI_URL
-    api_key = keys.api_key
-    if not isinstance(written, Table) or written.get("api_key") is None:
-        api_key = _usual_key(environ, base_url, at, reader)
+    base_url = keys.base_url or environ.get(BASE_URL, "") or OPENAI_URL
     return Options(
         model=model,
         base_url=base_url,
-        api_key=api_key,
+        api_key=_key_of(keys, written, base_url, at, reader),
         headers=keys.headers,
         max_turns=keys.max_turns,
         max_tokens=keys.max_tokens,
@@ -103,11 +115,27 @@ def _model_of(environ: Mapping[str, str], at: Node, reader: WorkflowReader) -> T
     return None
 
 
-def _usual_key(environ: Mapping[str, str], base_url: str, at: Node, reader: WorkflowReader) -> str:
-    """A server of one's own may want no key; OpenAI's does."""
-    usual = environ.get("OPENAI_API_KEY", "")
-    if not usual and base_url == OPENAI_URL:
-        message = "No key is given for OpenAI's server"
-        reader.warn(MODEL_KEY, at, message, "set `OPENAI_API_KEY`, or name another server with `base_url`")
-        reader.lacks(message)
+def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: WorkflowReader) -> str:
+    """The key that the step names, and no other in its place; else the usual one, if it is for this server."""
+    named = [name for name in _KEYS if isinstance(written, Table) and written.get(name) is not None]
+    if len(named) > 1:
+        raise reader.error(BAD_VALUE, at, "`api_key` and `api_key_env` both name the key", "leave one of them out")
+    if named:
+        return keys.api_key or keys.api_key_env
+    if carry_credential(keys.headers):
+        return ""
+    usual = usual_key(reader.environ, keys.base_url)
+    if not usual:
+        _warn_about_no_key(base_url, at, reader)
     return usual
+
+
+def _warn_about_no_key(base_url: str, at: Node, reader: WorkflowReader) -> None:
+    """OpenAI's server wants a key. One of the user's own may want none, but a key that is set and not sent is said."""
+    if is_openai(base_url):
+        message = "No key is given for OpenAI's server"
+        reader.warn(MODEL_KEY, at, message, f"set `{USUAL_KEY}`, or name another server with `base_url`")
+        reader.lacks(message)
+    elif reader.environ.get(USUAL_KEY) and not stays_here(base_url):
+        hint = "name its key with `api_key_env: NAME`; where it wants none, nothing is missing"
+        reader.warn(KEY_NOT_SENT, at, f"`{USUAL_KEY}` is not sent to this server, and no key is named for it", hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Span
@@ -33,6 +33,7 @@ OPENAI_COMPATIBLE: Final = "openai_compatible"
 PROVIDERS: Final = ("claude", "codex", "gemini", "opencode", OPENAI_COMPATIBLE)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VARIABLE_NAME: Final = re.compile(r"([A-Z_][A-Z0-9_]{0,63})\Z")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
@@ -224,12 +225,15 @@ class FromEnvironment(Shape[T], Generic[T]):
 class KeyReference(Shape[str]):
     """A secret, which the file may only refer to: `${NAME}`."""
 
+    written_as: ClassVar[str] = "${NAME}"
+    name: ClassVar[re.Pattern[str]] = _VARIABLE
+
     def read(self, node: Node, reader: Reader) -> str:
         if not isinstance(node, Scalar) or node.kind == "null":
-            raise reader.wrong_type(node, "a reference like `${NAME}`")
-        match = _VARIABLE.match(node.text)
+            raise reader.wrong_type(node, f"a reference like `{self.written_as}`")
+        match = self.name.match(node.text)
         if match is None:
-            hint = "keep it in the environment, and write `${NAME}` with the variable's name"
+            hint = f"keep it in the environment, and write `{self.written_as}` with the variable's name"
             raise reader.error(LITERAL_SECRET, node, "A key is not written into a file, but referred to", hint)
         key = own(reader).environ.get(match[1], "")
         if not key:
@@ -239,4 +243,11 @@ class KeyReference(Shape[str]):
         return key
 
     def schema(self) -> JsonSchema:
-        return {"type": "string", "pattern": _VARIABLE.pattern.replace(r"\Z", "$")}
+        return {"type": "string", "pattern": self.name.pattern.replace(r"\Z", "$")}
+
+
+class KeyVariable(KeyReference):
+    """A secret by the name of its variable alone. What does not look like such a name may be the secret itself."""
+
+    written_as: ClassVar[str] = "NAME"
+    name: ClassVar[re.Pattern[str]] = _VARIABLE_NAME

@@ -4,6 +4,7 @@ wants to see."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -170,6 +171,16 @@ def _typeless(call: Call) -> Iterator[Delta]:
     yield {"index": call["index"], "function": {"arguments": call["function"]["arguments"]}}
 
 
+def _with_arguments(call: Call, arguments: str) -> Delta:
+    return {**call, "function": {**call["function"], "arguments": arguments}}
+
+
+def _with_raw_breaks(arguments: str) -> str:
+    """As a model writes JSON that does not escape what it must: line breaks and tabs in texts are themselves."""
+    raw = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
+    return re.sub(r"\\.", lambda found: raw.get(found[0], found[0]), arguments)
+
+
 def _with_object(call: Call) -> Delta:
     return {**call, "function": {**call["function"], "arguments": json.loads(call["function"]["arguments"])}}
 
@@ -186,6 +197,8 @@ STYLES: dict[str, Callable[[Call], Iterator[Delta]]] = {
     "sameindex": lambda call: iter([{**call, "index": 0}]),
     "noid": lambda call: iter([_without(call, "id")]),
     "objargs": lambda call: iter([_with_object(call)]),
+    "twice": lambda call: _continued(_with_arguments(call, json.dumps(call["function"]["arguments"]))),
+    "rawbreaks": lambda call: _continued(_with_arguments(call, _with_raw_breaks(call["function"]["arguments"]))),
 }
 """As seen from OpenAI, llama.cpp and vLLM; Ollama; Gemini's endpoint; DashScope; SGLang; gateways; Gemini's endpoint;
-gateways before Ollama; vLLM without ids; gateways before Ollama."""
+gateways before Ollama; vLLM without ids; gateways before Ollama; and two ways of models to write arguments."""

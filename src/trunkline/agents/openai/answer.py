@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Final, cast
 
+from trunkline.agents.json_lines import entries, mapping, text
 from trunkline.agents.openai.conversed import ModelTurn
-from trunkline.agents.openai.deltas import Json, TurnPieces, entries, mapping, text
+from trunkline.agents.openai.deltas import TurnPieces
+from trunkline.agents.openai.thoughts import LIMIT_CHARACTERS, Json, TooManyThoughts
 from trunkline.wire.pieces import Pieces
 from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
 
@@ -80,6 +82,10 @@ class AnswerReader:
     def begun(self) -> bool:
         return self._pieces.begun
 
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return self._pieces.tokens
+
     def turn(self, number: int) -> ModelTurn:
         return self._pieces.turn(number)
 
@@ -103,7 +109,10 @@ class AnswerReader:
             if chunk is None:
                 raise Unreadable("a piece of the answer is not a JSON object")
             _refuse_error(chunk)
-            self._pieces.add(chunk)
+            try:
+                self._pieces.add(chunk)
+            except TooManyThoughts:
+                raise Oversized(f"its thoughts have more than {LIMIT_CHARACTERS:,} characters") from None
             if self._pieces.finish_reason == _ERROR:
                 raise ServerError("the server gave up in the middle of the answer", 0)
 
@@ -129,12 +138,22 @@ def _failure(chunk: Json) -> ServerError:
 
 
 def said_in(value: object) -> str:
-    """The message in what a server answers instead of a turn."""
+    """The message in what a server answers instead of a turn, and what stood behind it where it only passes that on."""
     if found := entries(value):  # Google's way
         return said_in(found[0])
     answer = mapping(value)
     error = answer.get("error")
+    passed_on = _passed_on(mapping(mapping(error).get("metadata")) or mapping(answer.get("metadata")))
     for place in (mapping(error).get("message"), error, answer.get("message"), answer.get("detail")):
         if text(place):
-            return text(place)
+            return text(place) + passed_on
     return json.dumps(value) if value else ""
+
+
+def _passed_on(metadata: Json) -> str:
+    """What OpenRouter got from the provider that it asked: JSON or its text, or just words."""
+    raw = metadata.get("raw")
+    inner = mapping(raw) or mapping(_json(text(raw).encode(errors="replace")))
+    said = said_in(inner) if inner else text(raw)
+    provider = text(metadata.get("provider_name"))
+    return ": ".join(("", *filter(None, (provider, said)))) if said else ""

@@ -25,7 +25,7 @@ from trunkline.agents.openai.retries import (
 )
 from trunkline.agents.openai.toolbox import ToolOffer
 from trunkline.agents.openai.wording import Wording
-from trunkline.agents.said import Retried, Said
+from trunkline.agents.said import Retried, Said, Spent
 from trunkline.config.secret_values import secrets_in
 from trunkline.links.child_output import beginning, harmless
 from trunkline.links.http_client import HttpPool
@@ -54,6 +54,8 @@ class Asking:
         self._head = head_of(endpoint, self._target)
         given = {"url": endpoint.base_url, "api_key": endpoint.api_key, **endpoint.headers}
         self._redact = Redactor(secrets_in("", given, from_outside=True))
+        self.spent = Spent(0, 0)
+        """By all turns, also by those that broke off, as far as their server said."""
         self._pool = HttpPool(self._target, connect_timeout_s=patience.connect_s, limit_bytes=patience.turn_bytes)
 
     async def close(self) -> None:
@@ -112,6 +114,20 @@ class Asking:
 
     async def _read(self, incoming: Incoming, number: int) -> ModelTurn:
         reader = AnswerReader(self._patience.event_bytes)
+        try:
+            turn = await self._whole(reader, incoming, number)
+        except BaseException:
+            if any(reader.tokens):
+                self._spend(*reader.tokens)
+            raise
+        self._spend(*reader.tokens)
+        return turn
+
+    def _spend(self, input_tokens: int, output_tokens: int) -> None:
+        self.spent = Spent(self.spent.input_tokens + input_tokens, self.spent.output_tokens + output_tokens)
+        self._on_said(self.spent)
+
+    async def _whole(self, reader: AnswerReader, incoming: Incoming, number: int) -> ModelTurn:
         try:
             await self._fill(reader, incoming)
         except ServerError as error:

@@ -9,12 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call that the model wants. `arguments` is what it wrote, JSON or not; `extra` goes back as it came."""
+    """A call that the model wants. `arguments` is a JSON object as it was meant, else what the model wrote; `extra` and
+    what its `function` had besides go back as they came."""
 
     id: str
     name: str
     arguments: str
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    function_extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,39 +9,24 @@ continue is complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final, cast
 
+from trunkline.agents.json_lines import entries, mapping, text
+from trunkline.agents.openai.arguments import object_in
 from trunkline.agents.openai.conversed import ModelTurn, ToolCall
 from trunkline.agents.openai.json_object import ObjectEnd
 from trunkline.agents.openai.request import sendable
-
-_ECHOED: Final = ("extra_content", "reasoning_content")
-"""Google's servers want their signature of a thought again, DeepSeek's the thought itself."""
-
-Json = Mapping[str, Any]
-
-
-def mapping(value: object) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def entries(value: object) -> list[Json]:
-    return [mapping(entry) for entry in cast("list[object]", value)] if isinstance(value, list) else []
-
-
-def text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+from trunkline.agents.openai.thoughts import OF_CALLS, OF_MESSAGES, Json, Thoughts
 
 
 class _Call:
-    __slots__ = ("_arguments", "_end", "extra", "id", "index", "name")
+    __slots__ = ("_arguments", "_end", "id", "index", "name", "of_function", "thoughts")
 
     def __init__(self, call_id: str, index: int | None) -> None:
         self.id = call_id
         self.index = index
         self.name = ""
-        self.extra: dict[str, Any] = {}
+        self.thoughts = Thoughts(OF_CALLS)
+        self.of_function = Thoughts(OF_CALLS)
         self._arguments: list[str] = []
         self._end = ObjectEnd()
 
@@ -61,7 +46,8 @@ class _Call:
     def add(self, piece: Json) -> None:
         function = mapping(piece.get("function"))
         self.name = self.name or text(function.get("name"))
-        self.extra |= {name: piece[name] for name in _ECHOED if piece.get(name)}
+        self.thoughts.add(piece)
+        self.of_function.add(function)
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             self._arguments.append(arguments)
@@ -80,7 +66,7 @@ class TurnPieces:
         self._by_id: dict[str, _Call] = {}
         self._latest: dict[int | None, _Call] = {}
         """By index; of all calls under None."""
-        self._extra: dict[str, Any] = {}
+        self._thoughts = Thoughts(OF_MESSAGES)
         self._usage: Json = {}
         self.finish_reason = ""
         self.begun = False
@@ -99,7 +85,7 @@ class TurnPieces:
         delta = mapping(choice.get("delta")) or self._whole(choice)
         self._said += _texts(delta.get("content"))
         self._refusal += _texts(delta.get("refusal"))
-        self._add_extra(delta)
+        self._thoughts.add(delta)
         pieces = entries(delta.get("tool_calls"))
         if legacy := mapping(delta.get("function_call")):
             pieces.append({"index": 0, "function": legacy})
@@ -112,13 +98,11 @@ class TurnPieces:
     def _whole(self, choice: Json) -> Json:
         """The message of a server that does not stream. Some that do say all of it once more at the end."""
         streamed = self._calls or any(self._said) or any(self._refusal)
-        return {} if streamed else mapping(choice.get("message"))
-
-    def _add_extra(self, delta: Json) -> None:
-        for name in _ECHOED:
-            value, before = delta.get(name), self._extra.get(name)
-            if value:
-                self._extra[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
+        message = mapping(choice.get("message"))
+        if streamed or not message:
+            return {}
+        self._thoughts = Thoughts(OF_MESSAGES)
+        return message
 
     def _call_of(self, piece: Json, touched: set[_Call]) -> _Call:
         """`touched` are the calls of the same chunk: of two entries with a name, neither continues the other."""
@@ -147,26 +131,34 @@ class TurnPieces:
         begun = name and call.name and (name != call.name or call.has_arguments)
         return None if call.id or begun else call
 
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Those of the request and of the answer, as far as the server has said."""
+        return _count(self._usage, "prompt_tokens"), _count(self._usage, "completion_tokens")
+
     def turn(self, number: int) -> ModelTurn:
         said = "".join(self._said) or "".join(self._refusal)
+        input_tokens, output_tokens = self.tokens
         return ModelTurn(
             text=sendable(said),
             calls=tuple(self._finished(call, number, place) for place, call in enumerate(self._calls)),
             finish_reason=self.finish_reason,
-            extra=self._extra,
-            input_tokens=_count(self._usage, "prompt_tokens"),
-            output_tokens=_count(self._usage, "completion_tokens"),
+            extra=self._thoughts.whole(),
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
         )
 
     def _finished(self, call: _Call, number: int, place: int) -> ToolCall:
         """A made-up id has nine letters and digits: what the strictest server takes. A call whose id another has got
         since needs one too."""
         own = call.id if self._by_id.get(call.id) is call else ""
+        written = sendable(call.arguments)
         return ToolCall(
             id=sendable(own) or f"tl{number % 1000:03d}{place % 10000:04d}",
             name=sendable(call.name),
-            arguments=sendable(call.arguments),
-            extra=call.extra,
+            arguments=object_in(written) or written,
+            extra=call.thoughts.whole(),
+            function_extra=call.of_function.whole(),
         )
 
 
@@ -192,4 +184,4 @@ def _texts(content: object) -> list[str]:
 
 def _count(usage: Json, name: str) -> int:
     value = usage.get(name)
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,4 +1,5 @@
-"""Whether text that arrives in pieces is a whole JSON object by now, without reading any of it twice."""
+"""Whether text that arrives in pieces is a whole JSON object by now, without reading any of it twice. One that is
+encoded once more, as a JSON string, counts too."""
 
 from __future__ import annotations
 
@@ -7,14 +8,17 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from trunkline.agents.openai.arguments import object_in
+from trunkline.agents.openai.request import sendable
+
 _OUTSIDE: Final = re.compile(r'[{}\[\]"]')
 _INSIDE: Final = re.compile(r'["\\]')
 """What ends a string, or takes the character after it along."""
 
 
 class ObjectEnd:
-    """Looks for the bracket that closes the first one. Only what it ends is parsed, and only once: what is broken there
-    stays broken, whatever follows."""
+    """Looks for what closes the first bracket, or the first string. Only what it ends is parsed, and only once: what is
+    broken there stays broken, whatever follows."""
 
     __slots__ = ("_broken", "_depth", "_escaped", "_in_string", "_looked_at", "_whole")
 
@@ -51,6 +55,8 @@ class ObjectEnd:
             match found.group():
                 case '"':
                     self._in_string = not self._in_string
+                    if not self._in_string and not self._depth:
+                        return at
                 case "\\":
                     self._escaped = at == len(piece)
                     at += 1
@@ -64,6 +70,9 @@ class ObjectEnd:
 
 
 def _is_object(text: str) -> bool:
+    """Also one with `NaN` in it, of which the model is told later."""
+    if object_in(sendable(text)) is not None:
+        return True
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):

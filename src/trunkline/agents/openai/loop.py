@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
+from trunkline.agents.last_words import not_an_answer
 from trunkline.agents.openai.asking import Asking
 from trunkline.agents.openai.conversed import Conversed, ModelTurn, ToolCall
 from trunkline.agents.openai.endpoint import PATIENCE, Endpoint, Patience
@@ -17,11 +20,13 @@ from trunkline.agents.openai.request import (
     user_message,
 )
 from trunkline.agents.openai.toolbox import Toolbox, ToolOffer
-from trunkline.agents.said import Answered, Offered, Said, Spent, Spoke
+from trunkline.agents.said import Answered, Offered, Said, Spoke
 from trunkline.core.errors import MODEL_LOOP, MODEL_REFUSED, MODEL_STREAM, TURN_LIMIT, Code, GatewayError, Problem
 
 CALLS_AT_ONCE: Final = 64
-_ANNOUNCED: Final = frozenset({"tool_calls", "function_call"})
+_ANNOUNCED: Final = frozenset({"tool_calls", "function_call", "tool_use"})
+_PREFIX: Final = re.compile(r"(?:functions|default_api)[.:](.+)", re.DOTALL)
+_NUMBER: Final = re.compile(r":\d{1,4}\Z")
 _SHOWN_CHARACTERS: Final = 200
 
 
@@ -48,8 +53,6 @@ class _Conversation:
         self._asking = asking
         self._toolbox = toolbox
         self._on_said = on_said
-        self._input_tokens = 0
-        self._output_tokens = 0
         self._calls = 0
 
     async def go_on(self, prompt: str) -> Conversed:
@@ -57,9 +60,11 @@ class _Conversation:
         self._on_said(Offered(tuple(offer.name for offer in self._toolbox.offers())))
         for number in range(self._max_turns):
             offers = self._toolbox.offers()
-            turn = await self._asking.turn(number, messages, offers)
-            self._count(turn)
+            known = frozenset(offer.name for offer in offers)
+            turn = _with_names(await self._asking.turn(number, messages, offers), known)
+            self._calls += len(turn.calls)
             _refuse_unusable(turn)
+            _refuse_no_answer(turn, known)
             if not turn.calls:
                 return self._over(turn, number + 1)
             if turn.text:
@@ -72,18 +77,12 @@ class _Conversation:
             "Raise `options.max_turns`, or give the model a smaller task",
         )
 
-    def _count(self, turn: ModelTurn) -> None:
-        self._input_tokens += turn.input_tokens
-        self._output_tokens += turn.output_tokens
-        self._calls += len(turn.calls)
-        self._on_said(Spent(self._input_tokens, self._output_tokens))
-
     def _over(self, turn: ModelTurn, turns: int) -> Conversed:
         self._on_said(Answered(turn.text))
         return Conversed(
             text=turn.text,
-            input_tokens=self._input_tokens,
-            output_tokens=self._output_tokens,
+            input_tokens=self._asking.spent.input_tokens,
+            output_tokens=self._asking.spent.output_tokens,
             turns=turns,
             calls=self._calls,
         )
@@ -115,6 +114,30 @@ class _Conversation:
         if arguments is None:
             return f"Error: the arguments are not a JSON object: {call.arguments[:_SHOWN_CHARACTERS]}"
         return (await self._toolbox.call(call.name, arguments)).text
+
+
+def _with_names(turn: ModelTurn, known: Collection[str]) -> ModelTurn:
+    """The turn with tools called by the names that they have."""
+    if all(call.name in known for call in turn.calls):
+        return turn
+    return replace(turn, calls=tuple(replace(call, name=_meant(call.name, known)) for call in turn.calls))
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """Some models put the name of the group before that of the tool, as their templates do, and the number of the call
+    behind it."""
+    bare = name.strip()
+    if (prefixed := _PREFIX.fullmatch(bare)) is not None:
+        bare = prefixed[1]
+    return next((meant for meant in (name, bare, _NUMBER.sub("", bare)) if meant in known), name)
+
+
+def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
+    if turn.calls:
+        return
+    problem = not_an_answer("the model", turn.text, lambda name: _meant(name, known) in known, thought=bool(turn.extra))
+    if problem is not None:
+        raise GatewayError(problem)
 
 
 def _refuse_unusable(turn: ModelTurn) -> None:

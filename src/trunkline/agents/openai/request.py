@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from trunkline.agents.openai.arguments import object_in
 from trunkline.agents.openai.conversed import ModelTurn, ToolCall
 from trunkline.agents.openai.endpoint import Endpoint
 from trunkline.agents.openai.toolbox import ToolOffer
@@ -67,10 +68,23 @@ def request_bytes(target: Target, head: Sequence[tuple[bytes, bytes]], body: byt
 def body_of(
     endpoint: Endpoint, messages: Sequence[Message], offers: Sequence[ToolOffer], wording: Wording = _USUAL
 ) -> bytes:
+    if wording.untold:
+        messages = [_without(message, wording.untold) for message in messages]
     body: dict[str, Any] = {"model": endpoint.model, "messages": messages, **wording.options(endpoint)}
     if offers:  # an empty list is refused by most servers
         body |= {"tools": [_tool(offer) for offer in offers], "tool_choice": "auto"}
     return msgspec.json.encode(body)
+
+
+def _without(message: Message, names: Set[str]) -> Message:
+    """The message, its calls and their functions without these members."""
+    return {
+        name: [_without(call, names) for call in value]
+        if name == "tool_calls"
+        else (_without(value, names) if name == "function" else value)
+        for name, value in message.items()
+        if name not in names
+    }
 
 
 def _tool(offer: ToolOffer) -> dict[str, Any]:
@@ -95,8 +109,8 @@ def assistant_message(turn: ModelTurn) -> Message:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     """Arguments that are no object are left out: servers read them again, and some fail on them."""
-    arguments = call.arguments if arguments_of(call) is not None else "{}"
-    function = {"name": call.name, "arguments": arguments or "{}"}
+    arguments = arguments_of(call) or b"{}"
+    function = {**_echoed(call.function_extra), "name": call.name, "arguments": arguments.decode()}
     return {**_echoed(call.extra), "id": call.id, "type": "function", "function": function}
 
 
@@ -118,12 +132,10 @@ def tool_message(call: ToolCall, text: str) -> Message:
 
 def arguments_of(call: ToolCall) -> bytes | None:
     """The arguments as a JSON object, where they are one; none at all are an empty one."""
-    text = call.arguments.strip().encode() or b"{}"
-    try:
-        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return text
+    if not call.arguments.strip():
+        return b"{}"
+    found = object_in(call.arguments)
+    return None if found is None else found.encode()
 
 
 def sendable(text: str) -> str:

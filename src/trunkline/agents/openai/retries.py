@@ -17,10 +17,11 @@ PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 52
 """Statuses that say nothing against the request."""
 NO_QUOTA: Final = b"insufficient_quota"
 """OpenAI answers 429 for that too, and it does not pass."""
+_KEY: Final = "Check the key: `api_key` in `options` of the step; OPENAI_API_KEY is sent to OpenAI's own servers only"
 _HINTS: Final = {
     400: "Check `model` and the other `options` of the step",
-    401: "Check the key: `api_key` in the `options` of the step, or OPENAI_API_KEY",
-    403: "Check the key: `api_key` in the `options` of the step, or OPENAI_API_KEY",
+    401: _KEY,
+    403: _KEY,
     404: "Check `base_url`, most often it ends with `/v1`, and `model`",
     429: "Wait, or raise the limits of this key at its provider",
 }

@@ -77,6 +77,12 @@ def test_whole_calls_with_neither_id_nor_index_are_told_apart() -> None:
     assert len({call.id for call in apart.calls}) == 2
 
 
+def test_whole_calls_that_are_encoded_twice_or_have_raw_breaks_are_told_apart() -> None:
+    twice, raw = json.dumps('{"n": 1}'), '{"n": "a\nb"}'
+    turn = turn_of(*(delta(tool_calls=[call("A", arguments)]) for arguments in (twice, twice, raw, raw)))
+    assert called(turn) == [("A", {"n": 1}), ("A", {"n": 1}), ("A", {"n": "a\nb"}), ("A", {"n": "a\nb"})]
+
+
 def test_calls_without_anything_but_their_name_are_as_many_as_there_are_in_a_chunk() -> None:
     turn = turn_of(delta(tool_calls=[call("A", ""), call("A", "")]))
     assert called(turn) == [("A", {}), ("A", {})]
