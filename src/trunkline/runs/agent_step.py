@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from trunkline.agents import PROVIDERS
-from trunkline.agents.said import Retried, Said, Spoke
+from trunkline.agents.said import Retried, Said, Spent, Spoke
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import GatewayError
@@ -19,6 +19,7 @@ from trunkline.runs.model_step import run_model
 from trunkline.runs.program_step import ProgramSteps
 from trunkline.runs.run_events import AgentReady, ModelRetried, ModelSpoke, Tell
 from trunkline.runs.run_telemetry import RunTelemetry
+from trunkline.runs.step_costs import StepCosts
 from trunkline.runs.step_gateway import StepGateway
 from trunkline.runs.step_result import StepResult
 from trunkline.runs.step_settings import settings_of_step
@@ -34,6 +35,7 @@ class AgentSteps:
         plugins: Mapping[str, SourceSection],
         telemetry: RunTelemetry,
         tell: Tell,
+        costs: StepCosts,
         *,
         children: Children,
         environ: Mapping[str, str],
@@ -45,6 +47,7 @@ class AgentSteps:
         self._plugins = plugins
         self._telemetry = telemetry
         self._tell = tell
+        self._costs = costs
         self._environ = environ
         state_dir = settings.gateway.state_dir
         self._programs = ProgramSteps(children, home=home, environ=environ, state_dir=state_dir)
@@ -114,5 +117,7 @@ class AgentSteps:
     def _said(self, task: AgentTask, said: Said) -> None:
         if isinstance(said, Spoke) and said.text.strip():
             self._tell(ModelSpoke(step=task.name, text=said.text))
+        elif isinstance(said, Spent):
+            self._costs.spend(said)
         elif isinstance(said, Retried):
             self._tell(ModelRetried(step=task.name, attempt=said.attempt, most=said.most, reason=said.reason))

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
 
+from trunkline.agents.said import Spent
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED, TOO_MANY_STEPS, GatewayError, Problem
 from trunkline.runs.agent_task import mode_of
 from trunkline.runs.interrupt import Interrupt
 from trunkline.runs.run_events import (
     RunEnded,
-    RunEvent,
     RunStarted,
     Status,
     StepEnded,
     StepStarted,
     Tell,
-    ToolCallEnded,
 )
+from trunkline.runs.step_costs import StepCosts
 from trunkline.runs.step_result import StepResult, Values
 from trunkline.workflow.condition import Facts
 from trunkline.workflow.document import AgentState, CommandState, TerminalState, Workflow
@@ -29,22 +29,6 @@ MOST_STEPS: Final = 1000
 Step = AgentState | CommandState
 RunStep = Callable[[Step, Values], Coroutine[Any, Any, StepResult]]
 """Runs one step to its end. Cancelling it ends the step, and everything that it started, within a few seconds."""
-
-
-class ToolCalls:
-    """Counts the calls of each step as they end: those of one that is interrupted count too."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def hear(self, event: RunEvent) -> None:
-        if isinstance(event, ToolCallEnded):
-            self._count += 1
-
-    def taken(self) -> int:
-        """Those since the last time."""
-        count, self._count = self._count, 0
-        return count
 
 
 @dataclass(slots=True)
@@ -60,12 +44,12 @@ class Executor:
     time, so that only the end of this process ends it."""
 
     def __init__(
-        self, workflow: Workflow, run_step: RunStep, tell: Tell, tool_calls: ToolCalls, interrupt: Interrupt
+        self, workflow: Workflow, run_step: RunStep, tell: Tell, costs: StepCosts, interrupt: Interrupt
     ) -> None:
         self._workflow = workflow
         self._run_step = run_step
         self._tell = tell
-        self._tool_calls = tool_calls
+        self._costs = costs
         self._interrupt = interrupt
         self._outputs: dict[str, str] = {}
         self._exit_codes: dict[str, int] = {}
@@ -101,10 +85,10 @@ class Executor:
         result = await self._attempt(state, values)
         if self._interrupt.signal:
             result = replace(result, problem=_interrupted(state, self._interrupt.signal))
-        tool_calls = self._tool_calls.taken()
-        self._take(state, result, tool_calls)
+        tool_calls, tokens = self._costs.taken()
+        self._take(state, result, tool_calls, tokens)
         following = "" if self._interrupt.signal else self._next(state, result, values)
-        self._tell(_ended(state, result, monotonic() - started_at, tool_calls, following))
+        self._tell(_ended(state, result, monotonic() - started_at, tool_calls, tokens, following))
         return result, following
 
     async def _attempt(self, state: Step, values: Values) -> StepResult:
@@ -116,14 +100,14 @@ class Executor:
             self.stuck = not (task.done() or await self._interrupt.ended_in_time(task))
         return StepResult() if self.stuck else _result_of(task, state)
 
-    def _take(self, state: Step, result: StepResult, tool_calls: int) -> None:
+    def _take(self, state: Step, result: StepResult, tool_calls: int, tokens: Spent) -> None:
         self._outputs = {**self._outputs, state.name: result.output}
         self._exit_codes[state.name] = result.exit_status
         self._last_output, self._last_problem = result.output, result.problem
         self._sums.steps += 1
         self._sums.tool_calls += tool_calls
-        self._sums.input_tokens += result.input_tokens
-        self._sums.output_tokens += result.output_tokens
+        self._sums.input_tokens += tokens.input_tokens
+        self._sums.output_tokens += tokens.output_tokens
 
     def _next(self, state: Step, result: StepResult, values: Values) -> str:
         facts = Facts(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
@@ -179,7 +163,9 @@ def _started(state: Step) -> StepStarted:
     )
 
 
-def _ended(state: Step, result: StepResult, seconds: float, tool_calls: int, following: str) -> StepEnded:
+def _ended(
+    state: Step, result: StepResult, seconds: float, tool_calls: int, tokens: Spent, following: str
+) -> StepEnded:
     problem = result.problem
     status: Status = "success" if problem is None else "failure"
     if problem is not None and problem.code is STEP_INTERRUPTED:
@@ -189,8 +175,8 @@ def _ended(state: Step, result: StepResult, seconds: float, tool_calls: int, fol
         status=status,
         seconds=seconds,
         tool_calls=tool_calls,
-        input_tokens=result.input_tokens,
-        output_tokens=result.output_tokens,
+        input_tokens=tokens.input_tokens,
+        output_tokens=tokens.output_tokens,
         output=result.output,
         problem=problem,
         next=following,

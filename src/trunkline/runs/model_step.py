@@ -31,7 +31,7 @@ async def run_model(task: AgentTask, gateway: StepGateway | None, on_said: Calla
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], Retried):
             raise GatewayError(task.too_late(f"its model could not be reached: {last[0].reason}")) from None
         raise
-    return StepResult(output=conversed.text, input_tokens=conversed.input_tokens, output_tokens=conversed.output_tokens)
+    return StepResult(output=conversed.text)
 
 
 def endpoint_of(task: AgentTask) -> Endpoint:

@@ -68,8 +68,6 @@ class ProgramSteps:
             output=result.output,
             # the agent's own time is what was left of the step's, and only that one is written anywhere
             problem=task.too_late(result.unreached) if timed_out else result.problem,
-            input_tokens=result.input_tokens,
-            output_tokens=result.output_tokens,
         )
 
     async def _job(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from trunkline.runs.agent_task import mode_of
 from trunkline.runs.run_events import RunEnded
+from trunkline.runs.step_costs import StepCosts
 from trunkline.runs.step_result import StepResult
 from trunkline.telemetry.span import Span, Value
 from trunkline.telemetry.tracing import Tracer
@@ -27,14 +28,12 @@ class StepSpan:
         self.span.set("step.status", "success" if result.problem is None else "failure")
         if result.problem is not None:
             self.span.fail(result.problem.code.id, result.problem.message)
-        if result.input_tokens or result.output_tokens:
-            self.span.set("gen_ai.usage.input_tokens", result.input_tokens)
-            self.span.set("gen_ai.usage.output_tokens", result.output_tokens)
 
 
 class RunSpans:
-    def __init__(self, tracer: Tracer | None, workflow: Workflow) -> None:
+    def __init__(self, tracer: Tracer | None, workflow: Workflow, costs: StepCosts) -> None:
         self._tracer = tracer
+        self._costs = costs
         self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=_named(workflow))
 
     @contextmanager
@@ -51,6 +50,10 @@ class RunSpans:
             span.fail(_INTERRUPTED)
             raise
         finally:
+            tokens = self._costs.tokens
+            if tokens.input_tokens or tokens.output_tokens:
+                span.set("gen_ai.usage.input_tokens", tokens.input_tokens)
+                span.set("gen_ai.usage.output_tokens", tokens.output_tokens)
             span.end()
 
     def ended(self, ended: RunEnded) -> None:

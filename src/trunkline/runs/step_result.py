@@ -27,8 +27,6 @@ class StepResult:
 
     output: str = ""
     problem: Problem | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
     exit_code: int | None = None
     """Of a command that ended by itself, or by a signal (128 and its number, as shells say it)."""
 

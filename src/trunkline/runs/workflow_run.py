@@ -18,11 +18,12 @@ from trunkline.links.children import Children
 from trunkline.runs.agent_step import AgentSteps
 from trunkline.runs.agent_task import AgentTask
 from trunkline.runs.command_step import CommandSteps
-from trunkline.runs.executor import Executor, Step, ToolCalls
+from trunkline.runs.executor import Executor, Step
 from trunkline.runs.interrupt import listening
 from trunkline.runs.run_events import RunEnded, RunEvent, Tell
 from trunkline.runs.run_spans import RunSpans, StepSpan
 from trunkline.runs.run_telemetry import RunTelemetry
+from trunkline.runs.step_costs import StepCosts
 from trunkline.runs.step_result import StepResult, Values
 from trunkline.telemetry.redact import Redactor
 from trunkline.telemetry.safe_text import one_line
@@ -64,15 +65,15 @@ async def run_workflow(
     with listening() as interrupt:
         telemetry = RunTelemetry(settings, tell, redact=redact, log_file=place.log_file, environ=place.environ)
         telemetry.record(told)
-        tool_calls = ToolCalls()
+        costs = StepCosts()
 
         def tell_all(event: RunEvent) -> None:
-            tool_calls.hear(event)
+            costs.hear(event)
             telemetry.hear(event)
             tell(event)
 
-        steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all)
-        executor = Executor(workflow, steps.run, tell_all, tool_calls, interrupt)
+        steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all, costs)
+        executor = Executor(workflow, steps.run, tell_all, costs, interrupt)
         try:
             ended = await executor.run(inputs)
             steps.spans.ended(ended)
@@ -105,16 +106,18 @@ class _Steps:
         place: RunPlace,
         telemetry: RunTelemetry,
         tell: Tell,
+        costs: StepCosts,
     ) -> None:
         self._place = place
         self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
         self._commands = CommandSteps(place.environ, settings, telemetry.warn)
-        self.spans = RunSpans(telemetry.tracer, workflow)
+        self.spans = RunSpans(telemetry.tracer, workflow, costs)
         self._agents = AgentSteps(
             settings,
             plugins,
             telemetry,
             tell,
+            costs,
             children=self._children,
             environ=place.environ,
             home=place.home,

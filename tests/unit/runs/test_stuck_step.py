@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED
-from trunkline.runs.executor import Executor, Step, ToolCalls
+from trunkline.runs.executor import Executor, Step
 from trunkline.runs.interrupt import Interrupt
 from trunkline.runs.run_events import RunEnded, RunEvent
+from trunkline.runs.step_costs import StepCosts
 from trunkline.runs.step_result import StepResult, Values
 from trunkline.workflow.document import CommandState, Workflow
 from trunkline.workflow.template import Template
@@ -38,7 +39,7 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
                 continue
         return StepResult()
 
-    executor = Executor(one_step(), deaf, told.append, ToolCalls(), interrupt)
+    executor = Executor(one_step(), deaf, told.append, StepCosts(), interrupt)
     ended = await executor.run({})
     assert executor.stuck
     assert (ended.status, ended.problem and ended.problem.code) == ("interrupted", STEP_INTERRUPTED)
@@ -50,7 +51,7 @@ async def test_a_step_that_fails_for_a_reason_of_ours_is_a_failed_step() -> None
     async def broken(step: Step, values: Values) -> StepResult:
         raise RuntimeError("a bug")
 
-    ended = await Executor(one_step(), broken, lambda _: None, ToolCalls(), Interrupt()).run({})
+    ended = await Executor(one_step(), broken, lambda _: None, StepCosts(), Interrupt()).run({})
     assert (ended.status, ended.problem and ended.problem.code) == ("failure", INTERNAL)
 
 
@@ -65,7 +66,7 @@ async def test_whoever_runs_a_workflow_can_end_it_and_its_step() -> None:
         return StepResult()
 
     run = asyncio.get_running_loop().create_task(
-        Executor(one_step(), slow, lambda _: None, ToolCalls(), Interrupt()).run({})
+        Executor(one_step(), slow, lambda _: None, StepCosts(), Interrupt()).run({})
     )
     await asyncio.sleep(0)
     await asyncio.sleep(0)
