@@ -14,7 +14,7 @@ from tests.support.child_trees import survivors
 from tests.support.hostile_git import BIN, plant_repository
 from tests.support.models.anthropic import ANTHROPIC
 from tests.support.models.script import Use, calls
-from tests.support.peers.programs import SDK
+from tests.support.peers.programs import PINNED, SDK
 from tests.support.plugin_rig import JOBS, jobs_entry
 from tests.support.waiting import at_most, until
 
@@ -104,7 +104,7 @@ def make_hostile(stage: AgentStage) -> None:
     stage.project_file("market/evil/.claude-plugin/plugin.json", plugin)
     market = {"name": "evil", "owner": {"name": "e"}, "plugins": [{"name": "evil", "source": "./evil"}]}
     stage.project_file("market/.claude-plugin/marketplace.json", market)
-    stage.project_file("CLAUDE.md", "memory-of-the-repository @secret.txt")
+    stage.project_file("CLAUDE.md", "instructions-of-the-project @secret.txt")
     stage.project_file(".env", "ANTHROPIC_BASE_URL=http://127.0.0.1:1\n")
     stage.project_file("bunfig.toml", 'preload = ["./evil.ts"]\n')
     stage.project_file("evil.ts", f'require("fs").writeFileSync("{folder}/mark-bun", "")')
@@ -142,6 +142,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
     assert marks(tmp_path) == set()
     first = str(run.model.asked[0].body)
     assert "/repo-command with @secret.txt" in first
+    assert "instructions-of-the-project @secret.txt" in first
     assert [word for word in (SECRET, "memory-of-", "repo-skill", "user-agent") if word in first] == []
     assert (run.changed, run.temporary, run.model.unknown) == ({}, [], [])
     run.recorded(Read="Read", Bash="Bash")
@@ -164,9 +165,11 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
         mcp_proxy=exposing("jobs", "echo", intercept_builtins=False),
     )
     run.succeeded()
-    servers = {tool for tool in run.offered if tool.startswith("mcp__") and tool not in named("jobs_echo")}
-    assert {tool.split("__")[1] for tool in servers} == {"own", "approved"}
-    assert sorted(set(run.offered) - servers) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])
+    assert set(named("jobs_echo")) < set(run.offered)
+    if PINNED:  # a newer one may list few tools, and have the others searched
+        servers = {tool for tool in run.offered if tool.startswith("mcp__") and tool not in named("jobs_echo")}
+        assert {tool.split("__")[1] for tool in servers} == {"own", "approved"}
+        assert sorted(set(run.offered) - servers) == sorted([*NATIVE, *RESOURCES, *named("jobs_echo")])
     assert (run.model.result(0).text, run.model.result(1).text) == ("by way of the plugin", "native")
     assert {"user-SessionStart", "user-PreToolUse"} <= marks(tmp_path)
     first = str(run.model.asked[0].body)
@@ -174,7 +177,8 @@ async def test_beside_its_own_tools_everything_of_the_users_stays_and_no_file_ch
         word for word in ("memory-of-the-user", "memory-of-the-repository", "user-skill") if word not in first
     ] == []
     run.kept_files()
-    assert [path for path in run.changed if not path.startswith("home-/.cache/")] == []
+    kept = ("home-/.cache/",) if PINNED else ("home-/.cache/", "home-/.claude/plugins/store/")
+    assert [path for path in run.changed if not path.startswith(kept)] == []
     assert run.span("tool.call.jobs_echo").attributes["tool.source"] == "plugin:jobs"
     assert run.span("tool.call.jobs_echo").parent == run.span("step.work").id
     assert run.calls() == ["echo"]

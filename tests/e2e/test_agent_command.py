@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agent_kinds import CODEX, GEMINI, OPENCODE, claude, settle
 from tests.support.agent_runs import BUILTINS, DONE, AgentKind, folders_left, mark, marks, wrapper
 from tests.support.agent_sessions import Session, SessionStage, Started
 from tests.support.child_trees import survivors
 from tests.support.commands import Terminal
-from tests.support.models.anthropic import ANTHROPIC
-from tests.support.models.chat import CHAT
-from tests.support.models.gemini import GEMINI as GEMINI_API
-from tests.support.models.responses import RESPONSES
 from tests.support.models.script import Turn, Use, calls
 from tests.support.peers.programs import PINNED, SDK, StdioPeer
 from tests.support.processes import read_process
@@ -30,15 +27,6 @@ from trunkline.links.run_folder import PREFIX
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 
-KEY = "not-a-key"
-CLAUDE = AgentKind(
-    "claude",
-    ANTHROPIC,
-    lambda url: {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
-)
-CODEX = AgentKind("codex", RESPONSES, lambda _: {"MODEL_KEY": KEY})
-GEMINI = AgentKind("gemini", GEMINI_API, lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": KEY})
-OPENCODE = AgentKind("opencode", CHAT, lambda url: {"SCRIPTED_URL": url})
 SERVER_TOOLS = [f"books_{tool}" for tool in ("add", "blob", "fail", "grow", "hold", "numbers", "picture", "refuse")] + [
     "books_whoami",
     "books_work",
@@ -52,15 +40,6 @@ def ours(tool: str, **arguments: Any) -> Use:
 
 def named(*tools: str) -> list[str]:
     return sorted(f"mcp__trunkline-run__{tool}" for tool in tools)
-
-
-def claude(folder: Path, **keys: Any) -> SessionStage:
-    """A user who has been through Claude Code's first questions."""
-    stage = SessionStage(folder, CLAUDE, **keys)
-    projects = {str(stage.project): {"hasTrustDialogAccepted": True}}
-    state = {"hasCompletedOnboarding": True, "customApiKeyResponses": {"approved": [KEY]}, "projects": projects}
-    stage.home_file(".claude.json", state)
-    return stage
 
 
 def recorded(session: Session, *tools: str) -> None:
@@ -103,41 +82,23 @@ async def test_beside_its_own_tools_claude_has_those_of_the_configuration_alone(
     session.left_nothing()
 
 
-def settle_codex(stage: SessionStage) -> None:
-    provider = 'name = "scripted"\nbase_url = "http://model.example/v1"\nenv_key = "MODEL_KEY"\n'
-    chosen = 'model = "gpt-5.5"\nmodel_provider = "scripted"\n'
-    stage.home_file(".codex/config.toml", f"{chosen}[model_providers.scripted]\n{provider}")
-
-
-def settle_gemini(stage: SessionStage) -> None:
-    stage.home_file(".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
-
-
-def settle_opencode(stage: SessionStage) -> None:
-    options = {"baseURL": "{env:SCRIPTED_URL}/v1", "apiKey": KEY}
-    mine = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"large": {}}}
-    stage.home_file(".config/opencode/opencode.json", {"model": "mine/large", "provider": {"mine": mine}})
-
-
 @pytest.mark.parametrize(
-    ("kind", "settle", "args", "prefix", "more"),
+    ("kind", "args", "prefix", "more"),
     [
-        (CODEX, settle_codex, ["exec", "--skip-git-repo-check"], "mcp__trunkline_run/", RESOURCES),
-        (GEMINI, settle_gemini, ["-m", "gemini-2.5-pro", "-p"], "mcp_trunkline-run_", ()),
-        (OPENCODE, settle_opencode, ["run"], "trunkline-run_", ()),
+        (CODEX, ["exec", "--skip-git-repo-check"], "mcp__trunkline_run/", RESOURCES),
+        (GEMINI, ["-m", "gemini-2.5-pro", "-p"], "mcp_trunkline-run_", ()),
+        (OPENCODE, ["run"], "trunkline-run_", ()),
     ],
     ids=["codex", "gemini", "opencode"],
 )
 async def test_the_others_have_the_built_in_tools_alone(
     tmp_path: Path,
     kind: AgentKind,
-    settle: Callable[[SessionStage], None],
     args: list[str],
     prefix: str,
     more: tuple[str, ...],
 ) -> None:
-    stage = SessionStage(tmp_path, kind)
-    settle(stage)
+    stage = settle(SessionStage(tmp_path, kind))
     use = calls(Use(f"{prefix}Bash", {"command": "echo $((6 * 7))"}))
     session = await stage.session(use, args=[*args, "Do as planned"])
     assert (session.status, DONE in session.stdout) == (0, True), session.stderr

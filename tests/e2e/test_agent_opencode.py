@@ -101,7 +101,8 @@ def make_hostile(stage: AgentStage) -> None:
     stage.project_file(".opencode/command/planted.md", f"!`{mark(folder, 'repo-command')}`\n")
     for place in (".opencode/skill", ".claude/skills"):
         stage.project_file(f"{place}/planted/SKILL.md", "---\nname: planted\ndescription: planted-skill\n---\nDo.\n")
-    for name in ("AGENTS.md", "CLAUDE.md", "NOTES.md"):
+    stage.project_file("AGENTS.md", "instructions-of-the-project @secret.txt")
+    for name in ("CLAUDE.md", "NOTES.md"):
         stage.project_file(name, "memory-of-the-repository")
     stage.project_file(".env", "SCRIPTED_URL=http://127.0.0.1:1\nOPENCODE_PURE=0\n")
     stage.project_file("bunfig.toml", 'preload = ["./plugin.js"]\n')
@@ -159,6 +160,7 @@ async def test_an_isolated_run_has_our_tools_alone_and_nothing_of_the_repository
     first = str(run.model.asked[0].body)
     assert "/planted with @secret.txt" in first
     assert str(stage.project) in first
+    assert "instructions-of-the-project @secret.txt" in first
     assert [word for word in (SECRET, "memory-of-", "planted-skill", "planted-agent") if word in first] == []
     kept_files(run)
     run.recorded(Bash="Bash", Read="Read", echo="jobs_echo")

@@ -17,6 +17,12 @@ PROVIDERS: Final[dict[str, str]] = {
 """Where each agent is that is a program of its own; loaded only when it is run."""
 
 
+def instruction_files(name: str) -> tuple[str, ...]:
+    """Files of a project that tell an agent how to work there; the first that is there counts. A model without a
+    program has the one that all share."""
+    return provider_of(name).instructions if name in PROVIDERS else ("AGENTS.md",)
+
+
 def provider_of(name: str) -> Provider:
     """The provider of this name, which is in the table."""
     module, _, attribute = PROVIDERS[name].partition(":")

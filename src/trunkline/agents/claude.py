@@ -13,10 +13,14 @@ from trunkline.agents.claude_output import ClaudeReader
 from trunkline.agents.json_lines import mapping, object_of
 from trunkline.agents.plan import SERVER, Asked, Home, Plan, Wants
 from trunkline.agents.precautions import precautions
+from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 _PREFIX: Final = f"mcp__{SERVER}__"
 _MCP_FILE: Final = "mcp.json"
 _SETTINGS_FILE: Final = "settings.json"
+_TOLD_FILE: Final = "told.md"
+_ADDED: Final = "--append-system-prompt"
+_ADDED_FILE: Final = "--append-system-prompt-file"
 _CONFIG: Final = "claude"
 _TEMPORARY: Final = "tmp"
 _CONNECT_MS: Final = "60000"
@@ -55,6 +59,7 @@ class Claude:
     program = "claude"
     install = "npm install -g @anthropic-ai/claude-code"
     verified = frozenset({"2.1.197"})
+    instructions = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
     result_chars = 50_000
 
     def is_ours(self, tool: str, /) -> bool:
@@ -71,6 +76,8 @@ class Claude:
         env = _environment(asked)
         config, _ = _places(asked.home.folder, asked.home.environ)
         files = {_MCP_FILE: _servers(asked), f"{_CONFIG}/{_STATE}": _state(asked)}
+        if told := _told(asked):
+            files[_TOLD_FILE] = told
         links: dict[str, Path] = {}
         if asked.mode == "intercept":
             files[_SETTINGS_FILE] = _login_settings(asked, env)
@@ -108,6 +115,8 @@ def _places(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 def _argv(asked: Asked, options: tuple[str, ...]) -> tuple[str, ...]:
     """What the user gave comes first, so that ours counts where both say something."""
     given, end, rest = _split(asked.args)
+    if _ours(asked):
+        given, _ = _without_addition(given)
     headless = () if asked.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
     return (asked.program, *given, *headless, *options, *_wishes(asked), *end, *rest)
 
@@ -138,8 +147,48 @@ def _unattended(asked: Asked) -> bool:
 
 def _wishes(asked: Asked) -> tuple[str, ...]:
     model = ("--model", asked.model) if asked.model else ()
-    told = ("--append-system-prompt", asked.mitigation) if asked.mitigation else ()
+    told = (_ADDED_FILE, str(asked.run / _TOLD_FILE)) if _told(asked) else ()
     return (*model, *told)
+
+
+def _told(asked: Asked) -> str:
+    """What is added to the system prompt, where we have something to add: in a file, as an argument may not be long."""
+    if not (ours := _ours(asked)):
+        return ""
+    given, _, _ = _split(asked.args)
+    _, theirs = _without_addition(given)
+    return "\n\n".join(filter(None, [theirs, ours]))
+
+
+def _ours(asked: Asked) -> str:
+    return "\n\n".join(filter(None, [asked.mitigation, asked.instructions]))
+
+
+def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The user's arguments without an addition of their own to the system prompt, and that: Claude Code takes only one.
+    Raises GatewayError for one in a file, which is not read here."""
+    kept: list[str] = []
+    added = ""
+    words = iter(args)
+    for word in words:
+        if word == _ADDED_FILE or word.startswith(f"{_ADDED_FILE}="):
+            raise GatewayError(_two_additions())
+        if word == _ADDED:
+            added = next(words, "")
+        elif word.startswith(f"{_ADDED}="):
+            added = word.partition("=")[2]
+        else:
+            kept.append(word)
+    return tuple(kept), added
+
+
+def _two_additions() -> Problem:
+    return Problem(
+        code=AGENT_FAILED,
+        message=f"`{_ADDED_FILE}` cannot be used together with what Trunkline adds to the system prompt",
+        where="claude",
+        hint=f"use `{_ADDED}`, or turn the project's instructions off with `--no-instructions`",
+    )
 
 
 def _prompt(asked: Asked) -> str:
@@ -175,6 +224,7 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
             "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
+            "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
             "CLAUDE_CODE_DISABLE_CRON": "1",
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ from trunkline.agents.workplace import (
 _PREFIX: Final = f"mcp_{SERVER}_"
 _OWN: Final = ".gemini"
 _SETTINGS: Final = "settings.json"
+_MEMORY: Final = "GEMINI.md"
+_IMPORT: Final = re.compile(r"(?<!\S)@")
 _POLICY: Final = "policy.toml"
 _HOME: Final = "home"
 _TMP: Final = "tmp"
@@ -56,6 +59,7 @@ class Gemini:
     program = "gemini"
     install = "npm install -g @google/gemini-cli"
     verified = frozenset({"0.61.0"})
+    instructions = (_MEMORY, "AGENTS.md")
     result_chars = RESULT_CHARACTERS
 
     def is_ours(self, tool: str, /) -> bool:
@@ -102,7 +106,7 @@ def _isolated(asked: Asked) -> Plan:
             **WORKPLACE_FILES,
             _POLICY: _RULES,
             f"{WORKPLACE}/{_OWN}/.env": "" if asked.model_url else variables,
-            f"{WORKPLACE}/GEMINI.md": whereabouts(asked),
+            f"{WORKPLACE}/{_MEMORY}": _without_imports(whereabouts(asked)),
             f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(asked, own / _SETTINGS),
         },
         folders=(WORKPLACE, *WORKPLACE_FOLDERS, _TMP),
@@ -131,6 +135,11 @@ def _additive(asked: Asked) -> Plan:
         links=links,
         stdin=_told(asked),
     )
+
+
+def _without_imports(text: str) -> str:
+    """For `@path`, Gemini would put in that file of the folder it is started in, where the user's variables are."""
+    return _IMPORT.sub(r"\\@", text)
 
 
 def _home(home: Path, environ: Mapping[str, str]) -> Path:

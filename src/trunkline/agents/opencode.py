@@ -47,6 +47,7 @@ class OpenCode:
     program = "opencode"
     install = "npm install -g opencode-ai"
     verified = frozenset({"1.18.33"})
+    instructions = ("AGENTS.md", "CLAUDE.md")
     result_chars = RESULT_CHARACTERS
 
     def is_ours(self, tool: str, /) -> bool:

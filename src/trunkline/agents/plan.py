@@ -69,6 +69,8 @@ class Asked:
     server: ToolServer | None = None
     mitigation: str = ""
     """What the agent is told besides its prompt, where its own tools may be left; empty where they are not."""
+    instructions: str = ""
+    """What the project tells every agent, where this one is to be given that."""
     args: tuple[str, ...] = ()
     model_url: str = ""
     """Where a trial run's model is: a server of ours on loopback, which takes any key. Empty in a real run."""

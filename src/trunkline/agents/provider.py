@@ -40,6 +40,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def instructions(self) -> tuple[str, ...]:
+        """Files of a project that tell this agent how to work there; the first that is there counts."""
+        ...
+
+    @property
     def result_chars(self) -> int:
         """The longest text of a result that reaches the model whole."""
         ...

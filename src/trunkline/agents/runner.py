@@ -26,7 +26,7 @@ from trunkline.links.overdue import first_of
 from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0
-_ANSWER_S: Final = 20.0
+_ANSWER_S: Final = 60.0
 _COMPLAINT_CHARACTERS: Final = 2048
 
 
@@ -49,6 +49,7 @@ class Job:
     server: ToolServer | None
     timeout_s: float
     mitigation: str = ""
+    instructions: str = ""
     args: tuple[str, ...] = ()
     model_url: str = ""
     """Where the model of a trial is; empty in a real run."""
@@ -125,6 +126,7 @@ class AgentRunner:
                 model=job.model,
                 server=job.server,
                 mitigation=job.mitigation,
+                instructions=job.instructions,
                 args=job.args,
                 model_url=job.model_url,
             )

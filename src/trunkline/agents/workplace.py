@@ -29,4 +29,4 @@ def whereabouts(asked: Asked) -> str:
         f"The project you work on is the folder {asked.project}. Your tools work there: relative paths are relative to"
         " it, and absolute paths have to lie in it. The folder that you were started in is empty and of no use.\n"
     )
-    return f"{asked.mitigation}\n\n{place}" if asked.mitigation else place
+    return "\n\n".join(filter(None, [asked.mitigation, place, asked.instructions]))

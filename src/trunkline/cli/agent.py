@@ -47,6 +47,11 @@ class _AgentCommand(click.Command):
     help="Append a JSON line for every call to this file; without it to one in the state folder.",
 )
 @SHOW_COMMANDS
+@click.option(
+    "--no-instructions",
+    is_flag=True,
+    help="Do not give it the project's `AGENTS.md`, `CLAUDE.md` or `GEMINI.md`.",
+)
 def agent(
     provider: str,
     args: tuple[str, ...],
@@ -54,6 +59,7 @@ def agent(
     config: Path | None,
     log_file: Path | None,
     show_commands: bool,
+    no_instructions: bool,
 ) -> None:
     """Run AGENT (claude, codex, gemini or opencode) in this terminal and folder, with our tools.
 
@@ -69,7 +75,8 @@ def agent(
 
     mode: Mode = "additive" if additive else "intercept"
     _refuse_undoing(provider, args, mode)
-    asked = _asked(provider, args, mode, _settings(config, mode, show_commands=show_commands))
+    settings = _settings(config, mode, show_commands=show_commands)
+    asked = _asked(provider, args, mode, settings, instructions=not no_instructions)
     try:
         end = _run(asked, log_file)
     except GatewayError as error:
@@ -113,7 +120,7 @@ def _defaults() -> Settings:
     return Settings(Path("trunkline.yaml").absolute(), GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
 
 
-def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings) -> SessionAsked:
+def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool) -> SessionAsked:
     from trunkline.agents.arguments import works_alone
     from trunkline.runs.agent_session import SessionAsked
 
@@ -127,6 +134,7 @@ def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings)
         folder=Path.cwd(),
         home=Path.home(),
         environ=os.environ,
+        instructions=instructions,
     )
 
 

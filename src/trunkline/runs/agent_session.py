@@ -25,6 +25,7 @@ from trunkline.links.foreground import run_in_foreground
 from trunkline.links.run_folder import RunFolder
 from trunkline.runs.agent_door import AgentDoor
 from trunkline.runs.isolation import Isolation, judge
+from trunkline.runs.project_instructions import project_instructions
 from trunkline.runs.run_telemetry import RunTelemetry
 from trunkline.runs.step_gateway import StepGateway
 from trunkline.runs.step_settings import settings_of_session
@@ -48,6 +49,8 @@ class SessionAsked:
     folder: Path
     home: Path
     environ: Mapping[str, str]
+    instructions: bool = True
+    """Whether an isolated agent is given those of the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,8 @@ class AgentSession:
         isolation = await self._isolation(installed, gateway, folder.path / "t")
         for warning in isolation.warnings:
             self._telemetry.warn(self._asked.provider, warning)
-        job = await self._job(gateway, folder.path / "a", self._stack, self._asked.args, isolation.mitigation)
+        job = await self._job(gateway, folder.path / "a", self._stack, self._asked.args)
+        job = replace(job, mitigation=isolation.mitigation, instructions=self._instructions())
         assert self._door is not None
         self._door.when_listed(self._tell_listed)
         plan = await self._runner.prepare(self._provider, installed, job)
@@ -114,6 +118,13 @@ class AgentSession:
 
     def _tell_listed(self) -> None:
         self._telemetry.events.note("info", "tools_listed", self._asked.provider)
+
+    def _instructions(self) -> str:
+        asked = self._asked
+        if asked.mode != "intercept" or not asked.instructions:
+            return ""
+        redact, warn = self._telemetry.redact, partial(self._telemetry.warn, asked.provider)
+        return project_instructions(asked.folder, self._provider.instructions, asked.settings, redact, warn)
 
     # -- the tools ------------------------------------------------------------------------------------------------
 
@@ -151,9 +162,7 @@ class AgentSession:
         tracer.calls_of(self._caller.principal, span)
         self._stack.callback(tracer.calls_of, self._caller.principal, None)
 
-    async def _job(
-        self, gateway: StepGateway, part: Path, stack: AsyncExitStack, args: tuple[str, ...] = (), mitigation: str = ""
-    ) -> Job:
+    async def _job(self, gateway: StepGateway, part: Path, stack: AsyncExitStack, args: tuple[str, ...] = ()) -> Job:
         """What the agent is started with, and the door to its tools, which is open as long as `stack` is."""
         run = part / "run"
         make_private_folder(run)
@@ -167,7 +176,6 @@ class AgentSession:
             run=run,
             server=await self._door.open(),
             timeout_s=_ENDLESS_S,
-            mitigation=mitigation,
             args=args,
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
-from trunkline.agents import PROVIDERS
+from trunkline.agents import PROVIDERS, instruction_files
 from trunkline.agents.said import Retried, Said, Spent, Spoke
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
@@ -17,6 +18,7 @@ from trunkline.runs.agent_task import AgentTask
 from trunkline.runs.call_watch import CallWatch
 from trunkline.runs.model_step import run_model
 from trunkline.runs.program_step import ProgramSteps
+from trunkline.runs.project_instructions import project_instructions
 from trunkline.runs.run_events import AgentReady, ModelRetried, ModelSpoke, Tell
 from trunkline.runs.run_telemetry import RunTelemetry
 from trunkline.runs.step_costs import StepCosts
@@ -64,10 +66,11 @@ class AgentSteps:
 
     async def _run(self, task: AgentTask, watch: CallWatch) -> StepResult:
         async with AsyncExitStack() as stack:
+            instructions = self._instructions(task)
             if task.state.provider not in PROVIDERS:
                 gateway = await self._gateway(task, watch, stack)
                 self._ready(task, gateway, "")
-                return await run_model(task, gateway, lambda said: self._said(task, said))
+                return await run_model(task, gateway, lambda said: self._said(task, said), instructions)
             folder = self._programs.folder(task)
             stack.callback(folder.remove)
             gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
@@ -76,6 +79,7 @@ class AgentSteps:
                 folder.path,
                 gateway,
                 lambda said: self._said(task, said),
+                instructions=instructions,
                 warn=lambda problem: self._telemetry.warn(task.name, problem),
                 ready=lambda version: self._ready(task, gateway, version),
             )
@@ -108,6 +112,14 @@ class AgentSteps:
         async with task.in_time():
             await gateway.start()
         return gateway
+
+    def _instructions(self, task: AgentTask) -> str:
+        """What the project tells an agent that does not look for it by itself."""
+        if task.mode != "intercept" or not task.state.options.instructions:
+            return ""
+        names = instruction_files(task.state.provider)
+        redact, warn = self._telemetry.redact, partial(self._telemetry.warn, task.name)
+        return project_instructions(task.folder, names, self._settings, redact, warn)
 
     def _ready(self, task: AgentTask, gateway: StepGateway | None, version: str) -> None:
         tools = () if gateway is None else gateway.tools()

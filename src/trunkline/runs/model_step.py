@@ -15,7 +15,9 @@ from trunkline.runs.step_result import StepResult
 from trunkline.runs.toolbox import NO_TOOLS, RouterToolbox
 
 
-async def run_model(task: AgentTask, gateway: StepGateway | None, on_said: Callable[[Said], None]) -> StepResult:
+async def run_model(
+    task: AgentTask, gateway: StepGateway | None, on_said: Callable[[Said], None], instructions: str
+) -> StepResult:
     """Cancelling this ends the conversation, and the calls that are under way."""
     endpoint = endpoint_of(task)
     last: list[Said] = []
@@ -26,12 +28,17 @@ async def run_model(task: AgentTask, gateway: StepGateway | None, on_said: Calla
 
     try:
         async with task.in_time():
-            conversed = await converse(endpoint, task.prompt, _toolbox(gateway), heard)
+            conversed = await converse(endpoint, _told(task.prompt, instructions), _toolbox(gateway), heard)
     except GatewayError as error:
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], Retried):
             raise GatewayError(task.too_late(f"its model could not be reached: {last[0].reason}")) from None
         raise
     return StepResult(output=conversed.text)
+
+
+def _told(prompt: str, instructions: str) -> str:
+    """One message: not every model takes another one before it."""
+    return f"{instructions}\n{prompt}" if instructions else prompt
 
 
 def endpoint_of(task: AgentTask) -> Endpoint:

@@ -49,6 +49,7 @@ class ProgramSteps:
         gateway: StepGateway | None,
         on_said: Callable[[Said], None],
         *,
+        instructions: str,
         warn: Warn,
         ready: Ready,
     ) -> StepResult:
@@ -61,7 +62,7 @@ class ProgramSteps:
             for warning in isolation.warnings:
                 warn(warning)
             ready(installed.version)
-            job = replace(job, mitigation=isolation.mitigation, timeout_s=task.left_s)
+            job = replace(job, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
             result = await self._runner.run(provider, installed, job, door, on_said)
         timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
         return StepResult(

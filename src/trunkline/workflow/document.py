@@ -43,9 +43,11 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`options` of an agent. All but `model` are for `openai_compatible` alone."""
+    """`options` of an agent. All but the first two are for `openai_compatible` alone."""
 
     model: Template | None = None
+    instructions: bool = True
+    """Whether an agent without tools of its own is told what the project tells every agent."""
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     """The key itself, which its reference in the file stood for."""

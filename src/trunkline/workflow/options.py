@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from trunkline.config.secrets import warn_about_secrets
 from trunkline.config.section import key, read_section
-from trunkline.config.shapes import Integer, JsonSchema, Shape, Text
+from trunkline.config.shapes import Boolean, Integer, JsonSchema, Shape, Text
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Scalar, Table
 from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
@@ -53,6 +53,9 @@ class ModelKeys(WorkflowSection):
     model: Template | None = key(
         TemplateText(), default=None, doc="The model; without it the program's own choice, or `OPENAI_MODEL`"
     )
+    instructions: bool = key(
+        Boolean(), default=True, doc="Whether an isolated agent is given the project's `AGENTS.md` or its like"
+    )
 
 
 class ServerKeys(ModelKeys):
@@ -86,7 +89,8 @@ def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowRea
     """The options of one agent. `at` is where something is reported that is not written; raises Invalid."""
     written: Node = node if node is not None else Table(at.span)
     if provider != OPENAI_COMPATIBLE:
-        return Options(model=read_section(ModelKeys, written, reader).model)
+        of_program = read_section(ModelKeys, written, reader)
+        return Options(model=of_program.model, instructions=of_program.instructions)
     if isinstance(written, Table):
         warn_about_secrets(Table(written.span, [e for e in written.entries if e.key.text == "headers"]), reader)
     keys = read_section(ServerKeys, written, reader)
@@ -95,6 +99,7 @@ def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowRea
     base_url = keys.base_url or environ.get(BASE_URL, "") or OPENAI_URL
     return Options(
         model=model,
+        instructions=keys.instructions,
         base_url=base_url,
         api_key=_key_of(keys, written, base_url, at, reader),
         headers=keys.headers,

@@ -45,6 +45,7 @@ class FakeAgent:
     program = "fake-agent"
     install = "make fake-agent"
     verified = frozenset({"1.2.3"})
+    instructions = ("AGENTS.md",)
     result_chars = 1000
 
     def __init__(self, script: str = ANSWER, wants: Wants | None = None, **plan_keys: Any) -> None:

@@ -12,6 +12,7 @@ from tests.unit.agents.golden import HOME, PROJECT, asked, assert_golden
 from trunkline.agents.claude import PROVIDER
 from trunkline.agents.provider import Provider
 from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
+from trunkline.core.errors import AGENT_FAILED, GatewayError
 
 CLAUDE: Provider = PROVIDER
 CONFIG = HOME / ".claude"
@@ -53,6 +54,24 @@ def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
 def test_the_plan_with_every_wish_and_nothing_of_the_users_is_as_written_down() -> None:
     keys = {"model": "opus", "mitigation": "Use only these tools.", "model_url": "http://127.0.0.1:9"}
     assert_golden("claude-intercept-wishes", CLAUDE.plan(asked(CLAUDE, "intercept", **keys)))
+
+
+@pytest.mark.parametrize("given", [("--append-system-prompt", "Be brief."), ("--append-system-prompt=Be brief.",)])
+def test_what_a_person_adds_to_the_system_prompt_comes_before_what_the_project_says(given: tuple[str, ...]) -> None:
+    keys = {"prompt": None, "args": ("-p", *given, "--", "-hello"), "instructions": "The word is plover."}
+    plan = CLAUDE.plan(asked(CLAUDE, "intercept", **keys))
+    assert plan.files["told.md"] == "Be brief.\n\nThe word is plover."
+    assert [word for word in plan.argv if "append-system-prompt" in word] == ["--append-system-prompt-file"]
+    alone = CLAUDE.plan(asked(CLAUDE, "intercept", **(keys | {"instructions": ""})))
+    assert given == alone.argv[2 : 2 + len(given)]
+
+
+def test_a_file_that_a_person_adds_to_the_system_prompt_is_refused_where_we_add_something() -> None:
+    keys: dict[str, Any] = {"prompt": None, "args": ("--append-system-prompt-file", "mine.md")}
+    assert "mine.md" in CLAUDE.plan(asked(CLAUDE, "intercept", **keys)).argv
+    with pytest.raises(GatewayError) as caught:
+        CLAUDE.plan(asked(CLAUDE, "intercept", **keys, instructions="The word is plover."))
+    assert caught.value.problem.code is AGENT_FAILED
 
 
 def test_its_folder_may_be_elsewhere_and_its_login_stays_there() -> None:

@@ -53,9 +53,9 @@ shell_tool = true
 trust_level = "trusted"
 """
 USER: dict[str, Any] = {
-    "texts": {"config": CONFIG},
+    "texts": {"config": CONFIG, "AGENTS.md": "Be kind."},
     "answers": {"models": CATALOG},
-    "present": frozenset({OWN / "auth.json", OWN / "AGENTS.md", OWN / "sessions"}),
+    "present": frozenset({OWN / "auth.json", OWN / "sessions"}),
 }
 
 
@@ -71,6 +71,19 @@ def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "args": ("resume", "--last", "--", "-hello"), **USER}
     assert_golden(f"codex-{mode}-person", CODEX.plan(asked(CODEX, mode, **keys)))
+
+
+def test_what_the_user_tells_every_agent_comes_before_what_the_project_says() -> None:
+    told = {"instructions": "The word is plover."}
+    for texts, text in (
+        ({}, "The word is plover."),
+        ({"AGENTS.md": "Be kind."}, "Be kind.\n\nThe word is plover."),
+        ({"AGENTS.md": "Be kind.", "AGENTS.override.md": "Be quick."}, "Be quick.\n\nThe word is plover."),
+        ({"AGENTS.md": "Be kind.", "AGENTS.override.md": " "}, "Be kind.\n\nThe word is plover."),
+    ):
+        user = {**USER, "texts": {"config": CONFIG, **texts}}
+        assert CODEX.plan(asked(CODEX, "intercept", **(user | told))).files["codex/AGENTS.md"] == text
+    assert "codex/AGENTS.md" not in CODEX.plan(asked(CODEX, "intercept", **(USER | {"texts": {}}))).files
 
 
 def test_the_plan_of_a_trial_of_another_version_is_as_written_down() -> None:

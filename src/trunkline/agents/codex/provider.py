@@ -22,8 +22,10 @@ _MACHINE: Final = {
     "managed": Path("/etc/codex/managed_config.toml"),
 }
 """Settings of the whole machine, which Codex reads whatever its own folder is."""
-_KEPT: Final = ("AGENTS.md", "AGENTS.override.md", "auth.json", "auth.lock")
-"""The user's login, and what the user tells every agent: text."""
+_LOGIN: Final = ("auth.json", "auth.lock")
+_OVERRIDE: Final = "AGENTS.override.md"
+_AGENTS: Final = "AGENTS.md"
+"""In the user's folder, what the user tells every agent; in a project, what that tells it. The former counts more."""
 _SESSIONS: Final = "sessions"
 _SETTINGS: Final = "config.toml"
 _UNATTENDED: Final = (("exec",), ("e",))
@@ -47,6 +49,7 @@ _ISOLATED: Final[dict[str, Any]] = {
     "check_for_update_on_startup": False,
     "include_permissions_instructions": False,
     "notify": [],
+    "project_doc_max_bytes": 0,
     "sandbox_mode": "read-only",
     "skills.bundled.enabled": False,
     "skills.include_instructions": False,
@@ -68,6 +71,7 @@ class Codex:
     program = "codex"
     install = "npm install -g @openai/codex"
     verified = frozenset({"0.166.0"})
+    instructions = (_OVERRIDE, _AGENTS)
     result_chars = _RESULT_CHARS
 
     def is_ours(self, tool: str, /) -> bool:
@@ -76,9 +80,9 @@ class Codex:
     def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
         own = _own_folder(home, environ)
         return Wants(
-            texts={"config": own / _SETTINGS, **_MACHINE},
+            texts={"config": own / _SETTINGS, **{name: own / name for name in (_OVERRIDE, _AGENTS)}, **_MACHINE},
             answers={"models": ("debug", "models", "--bundled")},
-            links=tuple(own / name for name in (*_KEPT, _SESSIONS, _SETTINGS)),
+            links=tuple(own / name for name in (*_LOGIN, _SESSIONS, _SETTINGS)),
         )
 
     def plan(self, asked: Asked, /) -> Plan:
@@ -118,7 +122,11 @@ def _isolated(asked: Asked, settings: Settings) -> Plan:
         ),
         env={"CODEX_HOME": str(own), "TMPDIR": str(asked.run / "tmp")} | precautions(asked.home.environ),
         unset=_ELSEWHERE,
-        files={f"{_OWN}/{_SETTINGS}": settings.for_model()} | ({_CATALOG: catalog} if catalog else {}),
+        files={
+            f"{_OWN}/{_SETTINGS}": settings.for_model(),
+            **({_CATALOG: catalog} if catalog else {}),
+            **({f"{_OWN}/{_AGENTS}": told} if (told := _instructions(asked)) else {}),
+        },
         folders=("tmp",),
         links={f"{_OWN}/{path.name}": path for path in sorted(_linked(asked))},
         stdin=asked.prompt or "",
@@ -134,8 +142,16 @@ def _without_servers(asked: Asked) -> dict[str, Any]:
 def _linked(asked: Asked) -> Iterator[Path]:
     """Codex writes through these links: a login that it renews is not lost. A trial needs none, and gets none."""
     own = _own_folder(asked.home.folder, asked.home.environ)
-    names = () if asked.model_url else _KEPT if asked.prompt is not None else (*_KEPT, _SESSIONS)
+    names = () if asked.model_url else _LOGIN if asked.prompt is not None else (*_LOGIN, _SESSIONS)
     return (own / name for name in names if own / name in asked.home.present)
+
+
+def _instructions(asked: Asked) -> str:
+    """What Codex finds in its own folder: the user's instructions, and then the project's. In a project it would itself
+    read any file that a link of this name leads to."""
+    texts = asked.home.texts
+    users = "" if asked.model_url else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
+    return "\n\n".join(filter(None, [users, asked.instructions]))
 
 
 def _features_off(asked: Asked) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ async def try_out(runner: AgentRunner, provider: Provider, installed: Installed,
     """Start the agent as `job` would, but for its prompt and its model. Nothing of it is left afterwards."""
     model = TrialModel()
     await model.start()
-    trial = replace(job, prompt=_PROMPT, timeout_s=_TRIAL_S, model_url=model.url)
+    trial = replace(job, prompt=_PROMPT, instructions="", timeout_s=_TRIAL_S, model_url=model.url)
     run = asyncio.get_running_loop().create_task(runner.run(provider, installed, trial, None, _nobody))
     try:
         await first_of([run, model.offered], _TRIAL_S)

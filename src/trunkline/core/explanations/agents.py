@@ -121,6 +121,11 @@ _AGENTS: Final = {
         ("the agent was updated", "an old version is installed"),
         ("use a version that docs/agents says is verified", "use claude or openai_compatible where it must be certain"),
     ),
+    "TL619": Explanation(
+        "The program of the agent is there, but did not say its version in time, so it was not started.",
+        ("the machine is busy", "its folder is on a slow disk or network", "its launcher waits for something"),
+        ("run its command with `--version` in a terminal and see what it does", "try again when the machine is idle"),
+    ),
     "TL620": Explanation(
         "The server of the model cannot be reached, or refuses the request, also after the retries that make sense.",
         (
@@ -176,6 +181,20 @@ _AGENTS: Final = {
         (
             "name the key of this server in the step: `api_key_env: NAME`, or `api_key: ${NAME}`",
             "nothing where the server wants no key; `unset OPENAI_API_KEY` gets rid of the warning",
+        ),
+    ),
+    "TL628": Explanation(
+        "An isolated agent is given the project's instructions (`AGENTS.md`, `CLAUDE.md` or `GEMINI.md`) as text that "
+        "Trunkline reads. This file was not given, or only its beginning was.",
+        (
+            "it is a link that leads out of the project's folder",
+            "it is not a regular file, or not UTF-8 text",
+            "it is larger than 64 KiB",
+        ),
+        (
+            "replace the link by a copy of what it should say",
+            "turn instructions off: `instructions: false` in the step's `options`, or `--no-instructions` of "
+            "`trunkline agent`",
         ),
     ),
 }
