@@ -1,4 +1,4 @@
-"""`.awf/plugins.yaml` beside a configuration file: the plugins that AWF knows, each read as a source of ours.
+"""`.awf/plugins.yaml` beside a configuration file: the plugins and MCP servers in it, each read as a source of ours.
 
 It is AWF's file, so a key that only AWF knows is a warning. Relative paths start at the folder the file is in.
 """
@@ -31,10 +31,17 @@ from trunkline.core.errors import (
     UNKNOWN_KEY,
 )
 
-_KIND: Final = "plugin"
+_PLUGIN: Final = "plugin"
 _PLUGINS: Final = "plugins"
-_OURS: Final = ("command", "path", "args", "env", "cwd", "config", "enabled")
-_MANIFEST: Final = "plugin.yaml"
+_TYPE: Final = "type"
+_MCP: Final = "mcp"
+_OURS: Final[Mapping[str, tuple[str, ...]]] = {
+    _PLUGIN: ("command", "path", "args", "env", "cwd", "config", "enabled"),
+    "mcp_stdio": ("command", "args", "env", "cwd", "enabled"),
+    "mcp_http": ("url", "headers", "enabled"),
+}
+"""The keys of each kind, under the names that its section of ours has for them."""
+MANIFEST: Final = "plugin.yaml"
 _PREFIX: Final = "awf-plugin-"
 
 
@@ -125,31 +132,52 @@ def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Conta
     """The name that it has as a source."""
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
-    _report_unknown(entry.value, _OURS, reader)
+    kind = _kind_of(entry, entry.value, reader)
+    _report_unknown(entry.value, (*_OURS[kind], _TYPE), reader)
     if entry.key.text in taken:
         message = f"`{entry.key.text}` is a source of the configuration file too, which is used instead"
         reader.warn(DUPLICATE_KEY, entry.key, message)
         return entry.key.text
-    table = Table(entry.value.span, _translated(entry, entry.value, reader))
+    table = Table(entry.value.span, _translated(entry, entry.value, kind, reader))
     name = name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
     enabled = reader.peek(table.get("enabled")).lower() != "false"
-    sources.add(name, _KIND, entry.key, table, enabled=enabled)
+    sources.add(name, kind, entry.key, table, enabled=enabled)
     return name
 
 
-def _translated(entry: Entry, plugin: Table, reader: Reader) -> list[Entry]:
+def _kind_of(entry: Entry, plugin: Table, reader: Reader) -> str:
+    node = plugin.get(_TYPE)
+    if node is None:
+        return _PLUGIN
+    written = Text(may_be_empty=False).read(node, reader)
+    if written in (_PLUGIN, "grpc"):
+        return _PLUGIN
+    if written != _MCP:
+        hint = f"write `{_MCP}` for an MCP server, and nothing for a plugin"
+        raise reader.error(BAD_VALUE, node, f"The type `{written}` is not known", hint)
+    return "mcp_http" if _one_of(entry, plugin, "command", "url", reader) == "url" else "mcp_stdio"
+
+
+def _one_of(entry: Entry, plugin: Table, one: str, other: str, reader: Reader) -> str:
+    """Which of the two it has. Raises Invalid where that is none, or both."""
+    second = plugin.get(other)
+    if plugin.get(one) is None and second is None:
+        raise reader.error(MISSING_KEY, entry.key, f"Missing key `{one}` or `{other}`")
+    if plugin.get(one) is not None and second is not None:
+        message = f"`{one}` and `{other}` exclude each other"
+        raise reader.error(CONFLICTING_KEYS, second, message, "remove one of them")
+    return one if second is None else other
+
+
+def _translated(entry: Entry, plugin: Table, kind: str, reader: Reader) -> list[Entry]:
     """The entries of a section of ours that say the same."""
-    command, path = plugin.get("command"), plugin.get("path")
-    if command is None and path is None:
-        raise reader.error(MISSING_KEY, entry.key, "Missing key `command` or `path`")
-    if command is not None and path is not None:
-        message = "`command` and `path` exclude each other"
-        raise reader.error(CONFLICTING_KEYS, path, message, "remove one of them")
+    if kind == _PLUGIN:
+        _one_of(entry, plugin, "command", "path", reader)
     return [
         under("command", item, _program(item.value, reader)) if item.key.text == "path" else item
         for item in plugin.entries
-        if item.key.text in _OURS
+        if item.key.text in _OURS[kind]
     ]
 
 
@@ -157,18 +185,18 @@ def _program(node: Node, reader: Reader) -> Scalar:
     """The program at a path: the file itself, or the binary in the folder of a plugin."""
     path = FilePath().read(node, reader)
     if path.is_dir():
-        program = _program_in(path)
+        program = program_in(path)
         if program is None:
-            message = f"The folder holds no plugin: it needs a `{_MANIFEST}` and a program `{_expected(path)[0]}`"
+            message = f"The folder holds no plugin: it needs a `{MANIFEST}` and a program `{_expected(path)[0]}`"
             reader.obstacle(BAD_VALUE, node, message)
             return Scalar(node.span, "text", reader.absent())
         path = program
     return Scalar(node.span, "text", str(path).replace("${", "$${"))
 
 
-def _program_in(folder: Path) -> Path | None:
+def program_in(folder: Path) -> Path | None:
     """AWF's rule: the binary is called after its folder. Where it is not, the only program there must be meant."""
-    if not (folder / _MANIFEST).is_file():
+    if not (folder / MANIFEST).is_file():
         return None
     for name in _expected(folder):
         if _is_program(folder / name):

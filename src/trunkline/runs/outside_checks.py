@@ -9,7 +9,7 @@ from typing import Final
 
 from trunkline.agents import provider_of
 from trunkline.agents.installed import find_installed
-from trunkline.config.sources import SourceSection, ToolSelection, Unready
+from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.config.tree import Scalar
 from trunkline.core.errors import (
@@ -17,6 +17,8 @@ from trunkline.core.errors import (
     PROXY_PROVIDER,
     PROXY_UNKNOWN_OPERATION,
     PROXY_UNKNOWN_PLUGIN,
+    PROXY_UNKNOWN_SOURCE,
+    SOURCE_NOT_USABLE,
     GatewayError,
 )
 from trunkline.links.children import Children
@@ -24,6 +26,7 @@ from trunkline.router.options import NameRules
 from trunkline.runs.isolation import DOUBTED
 from trunkline.runs.plugins import PLUGIN, Plugins
 from trunkline.runs.probing import Probed, probe_plugins
+from trunkline.runs.step_settings import obstacle_of
 from trunkline.workflow.load import LoadedWorkflow
 from trunkline.workflow.proxy import ProxyUse, source_name
 
@@ -45,6 +48,7 @@ async def check_outside(
         if plugins is None:
             return
         _check_plugins(loaded, plugins)
+        _check_sources(loaded, plugins)
         wanted = _wanted(loaded, plugins)
         if start_plugins and wanted:
             group.create_task(_check_operations(loaded, plugins, wanted, environ, redact))
@@ -56,14 +60,7 @@ async def check_outside(
 def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection]:
     """The plugins that can be asked, of those that the workflow exposes."""
     named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
-    return {source_name(name): found for name, found in named.items() if found is not None and not _obstacle(found)}
-
-
-def _obstacle(section: SourceSection) -> str:
-    """Why it cannot be started at all, or nothing."""
-    if not section.enabled:
-        return "it is switched off (`enabled: false`)"
-    return "; ".join(section.obstacles) if isinstance(section, Unready) else ""
+    return {source_name(name): found for name, found in named.items() if found is not None and not obstacle_of(found)}
 
 
 def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
@@ -73,8 +70,23 @@ def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
                 section = plugins.find(plugin.text)
                 if section is None:
                     _unknown_plugin(loaded, plugin, plugins)
-                elif obstacle := _obstacle(section):
+                elif obstacle := obstacle_of(section):
                     _not_checked(loaded, plugin, obstacle)
+
+
+def _check_sources(loaded: LoadedWorkflow, plugins: Plugins) -> None:
+    """Those that a step names: each is there, and can be started as far as files tell. None is started for that."""
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for source in use.sources:
+                section = plugins.sources.get(source.text)
+                if section is None:
+                    hint = hint_for(source.text, plugins.sources, "sources") or "declare it in the configuration file"
+                    message = f"There is no source `{source.text}`"
+                    loaded.report.error(PROXY_UNKNOWN_SOURCE, source.span, message, hint)
+                elif obstacle := obstacle_of(section):
+                    message = f"The source `{source.text}` cannot be started: {obstacle}"
+                    loaded.report.error(SOURCE_NOT_USABLE, source.span, message)
 
 
 def _each_once(use: ProxyUse) -> list[Scalar]:

@@ -1,4 +1,5 @@
-"""Which plugins a workflow may expose operations of: those of the configuration, and those of AWF's own file."""
+"""What a workflow may get tools of: the sources of the configuration, the plugins and servers of AWF's own file, and
+the plugins that AWF has installed."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.awf_plugins import read_awf_plugins
+from trunkline.config.installed_plugins import installed_plugins
 from trunkline.config.load import plugins_file
 from trunkline.config.reader import Referred
 from trunkline.config.report import FileProblem
@@ -17,18 +19,21 @@ from trunkline.sources import section_kinds
 from trunkline.workflow.proxy import source_name
 
 PLUGIN: Final = "plugin"
+_EXPOSED: Final = (PLUGIN, "mcp_stdio", "mcp_http")
+"""The kinds whose operations can be exposed one by one."""
 _FILE: Final = Path(".awf", "plugins.yaml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """`sections` are the plugins by name, also those that are disabled or lack something; `other_kinds` are the sources
-    that are no plugins, with their kinds. `renamed` are plugins of AWF's file whose names there cannot be names of
-    sources, with those that they have. `texts` are the files that `problems` are about; `referred` are the variables
-    that AWF's file refers to, with their values."""
+    """`sections` are the plugins and MCP servers by name, also those that are disabled or lack something; `other_kinds`
+    are the sources that are neither, with their kinds, and `sources` all that there are. `renamed` are plugins of AWF's
+    file whose names there cannot be names of sources, with those that they have. `texts` are the files that `problems`
+    are about; `referred` are the variables that AWF's file refers to, with their values."""
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     other_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: tuple[FileProblem, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -52,25 +57,34 @@ class Plugins:
 def plugin_sections(
     settings: Settings | None, workflow_path: Path, cwd: Path, *, environ: Mapping[str, str]
 ) -> Plugins:
-    """The plugins of our file, then those of AWF's; a name that both have is ours."""
+    """The sources of our file, then those of AWF's, then its installed plugins; a name belongs to the first that has
+    it."""
     sources: Mapping[str, SourceSection] = {} if settings is None else settings.sources
     kinds = {name: _kind_of(section) for name, section in sources.items()}
-    sections = {name: section for name, section in sources.items() if kinds[name] == PLUGIN}
-    others = {name: kind for name, kind in kinds.items() if kind != PLUGIN}
+    sections = {name: section for name, section in sources.items() if kinds[name] in _EXPOSED}
+    others = {name: kind for name, kind in kinds.items() if kind not in _EXPOSED}
+    installed = installed_plugins(environ, section_kinds())
     file = find_plugins_file(workflow_path, cwd)
     if file is None:
-        return Plugins(sections=sections, other_kinds=others)
+        sections = _without(others, {**installed, **sections})
+        return Plugins(sections=sections, other_kinds=others, sources={**sources, **sections})
     # beside our file it has been read already, and its plugins are not there twice
     read_before = settings is not None and file.resolve() == plugins_file(settings.path).resolve()
     found = read_awf_plugins(file, environ=environ, kinds=section_kinds(), taken=() if read_before else sources)
+    sections = _without(others, {**installed, **found.found, **sections})
     return Plugins(
-        sections={**found.found, **sections},
+        sections=sections,
         other_kinds=others,
+        sources={**sources, **sections},
         renamed=found.renamed,
         problems=found.problems,
         texts={str(file): found.text},
         referred=found.referred,
     )
+
+
+def _without(others: Mapping[str, str], sections: Mapping[str, SourceSection]) -> dict[str, SourceSection]:
+    return {name: section for name, section in sections.items() if name not in others}
 
 
 def find_plugins_file(workflow_path: Path, cwd: Path) -> Path | None:

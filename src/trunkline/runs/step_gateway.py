@@ -1,7 +1,7 @@
 """The gateway of one agent: started with what its step asks for, and good only once all of that is there.
 
-Nothing is dropped silently: a plugin that is down, an operation that is missing or two tools with one name end the step
-before its agent is started.
+Nothing is dropped silently: a plugin or another source that is down, an operation that is missing or two tools with one
+name end the step before its agent is started.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class StepGateway:
 
     def _unsettled(self) -> bool:
         states = {name: gate.health.state for name, gate in self.router.roster.servers().items()}
-        failed = any(states[name] not in _UP and states[name] != "starting" for name in self._wanted.operations)
+        failed = any(states[name] not in _UP and states[name] != "starting" for name in self._wanted.needed)
         return not failed and "starting" in states.values()
 
     def _health_changed(self, source: str, health: Health) -> None:
@@ -114,7 +114,8 @@ class StepGateway:
 
     def _not_up(self) -> list[Problem]:
         gates = self.router.roster.servers()
-        return [_down(name, gates[name]) for name in self._wanted.operations if gates[name].health.state not in _UP]
+        down = [name for name in self._wanted.needed if gates[name].health.state not in _UP]
+        return [_down("Plugin" if name in self._wanted.operations else "Source", name, gates[name]) for name in down]
 
     def _missing(self) -> list[Problem]:
         catalog = self.router.catalog
@@ -130,19 +131,19 @@ class StepGateway:
         return missing
 
     def _collisions(self) -> list[Problem]:
-        if not self._wanted.operations:
+        if not self._wanted.needed:
             return []
-        hint = "rename one of the plugins, or leave one of the operations out"
+        hint = "rename one of the plugins, give a source another `prefix`, or leave one of the tools out"
         return [
             Problem(code=PROXY_NAME_COLLISION, message=problem.message, hint=hint)
             for problem in self.router.catalog.collisions
         ]
 
 
-def _down(name: str, gate: Gate) -> Problem:
+def _down(what: str, name: str, gate: Gate) -> Problem:
     health = gate.health
     reason = health.reason or health.last_error or "it is not up after its start timeout"
-    message = f"Plugin `{name}` is {health.state}: {reason}"
+    message = f"{what} `{name}` is {health.state}: {reason}"
     return Problem(code=SOURCE_DOWN, message=message, source=name, hint=health.hint, stderr_tail=health.stderr_tail)
 
 

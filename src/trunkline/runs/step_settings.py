@@ -13,8 +13,16 @@ from trunkline.agents.plan import LONGEST_TOOL_NAME
 from trunkline.config.protect import most_protected
 from trunkline.config.sandbox import strictest
 from trunkline.config.settings import Settings
-from trunkline.config.sources import SourceSection, ToolSelection
-from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_PLUGIN, GatewayError, Problem
+from trunkline.config.sources import SourceSection, ToolSelection, Unready
+from trunkline.config.suggest import hint_for
+from trunkline.core.errors import (
+    PROXY_NAME_COLLISION,
+    PROXY_UNKNOWN_PLUGIN,
+    PROXY_UNKNOWN_SOURCE,
+    SOURCE_NOT_USABLE,
+    GatewayError,
+    Problem,
+)
 from trunkline.router.options import NameRules
 from trunkline.sources.builtin.section import BuiltinSection
 from trunkline.workflow.document import Proxy
@@ -25,23 +33,33 @@ BUILTIN: Final = "builtin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSettings:
-    """A gateway for one agent. `operations` are the tools that must be there, by source: without one of them the agent
-    is not started."""
+    """A gateway for one agent. `operations` are the tools that must be there, by source, and `sources` those that must
+    be up: without one of them the agent is not started."""
 
     settings: Settings
     operations: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    sources: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The sources that something is wanted of."""
+        return (*self.sources, *self.operations)
 
 
 def settings_of_step(base: Settings, proxy: Proxy, plugins: Mapping[str, SourceSection], folder: Path) -> StepSettings:
-    """What an `mcp_proxy` block asks for: the built-in tools at `folder` unless the agent keeps its own, and of each
-    plugin exactly the operations that are exposed. Raises GatewayError with the codes of `validate`."""
+    """What an `mcp_proxy` block asks for: the built-in tools at `folder` unless the agent keeps its own, the sources
+    that it names as they are configured, and of each plugin exactly the operations that are exposed. Raises
+    GatewayError with the codes of `validate`."""
     operations = _exposed(proxy, plugins)
+    known = {**base.sources, **plugins}
     sources: dict[str, SourceSection] = {}
     if proxy.intercept_builtins:
-        sources[_free_name(plugins)] = _builtin(base, folder)
+        sources[_free_name(known)] = _builtin(base, folder)
+    for name in proxy.sources:
+        sources[name] = _usable(name, known)
     for plugin, exposed in operations.items():
         sources[plugin] = _only(plugins[plugin], plugin, exposed)
-    return StepSettings(settings=_for_agent(base, sources), operations=operations)
+    return StepSettings(settings=_for_agent(base, sources), operations=operations, sources=proxy.sources)
 
 
 def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepSettings:
@@ -52,6 +70,24 @@ def settings_of_session(base: Settings, folder: Path, *, builtin: bool) -> StepS
         kept = {name: section for name, section in sources.items() if not isinstance(section, BuiltinSection)}
         sources = {_free_name(kept): _builtin(base, folder), **kept}
     return StepSettings(settings=_for_agent(base, sources))
+
+
+def obstacle_of(section: SourceSection) -> str:
+    """Why it cannot be started at all, or nothing."""
+    if not section.enabled:
+        return "it is switched off (`enabled: false`)"
+    return "; ".join(section.obstacles) if isinstance(section, Unready) else ""
+
+
+def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
+    if name not in known:
+        hint = hint_for(name, known, "sources") or "declare it under `sources:` in the configuration"
+        raise GatewayError(Problem(code=PROXY_UNKNOWN_SOURCE, message=f"No source `{name}` is declared", hint=hint))
+    obstacle = obstacle_of(known[name])
+    if obstacle:
+        message = f"The source `{name}` cannot be started: {obstacle}"
+        raise GatewayError(Problem(code=SOURCE_NOT_USABLE, message=message, source=name))
+    return known[name]
 
 
 def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:

@@ -39,6 +39,8 @@ class Proxy:
 
     intercept_builtins: bool = True
     plugin_tools: tuple[PluginTools, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Sources of the configuration, with all tools that it lets them show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class ProxyUse:
     intercepts: bool
     plugins: tuple[Scalar, ...]
     exposed: tuple[Exposed, ...]
+    sources: tuple[Scalar, ...] = ()
 
 
 class Place(Shape[Scalar]):
@@ -55,14 +56,17 @@ class PluginToolsKeys(ProxySection):
 
     called: ClassVar[str] = "An entry of `plugin_tools`"
 
-    plugin: Scalar = key(Place(), doc="The plugin: its name in `.awf/plugins.yaml` or under `sources`")
+    plugin: Scalar = key(Place(), doc="The plugin or MCP server: its name in `.awf/plugins.yaml` or under `sources`")
     expose: tuple[Scalar, ...] = key(ListOf(Place()), doc="The operations that become tools")
 
 
 class ProxyKeys(ProxySection):
     enable: bool = key(Boolean(), default=False, doc="Whether the agent gets its tools from Trunkline")
     intercept_builtins: bool = key(
-        Boolean(), default=True, doc="Whether ours replace the agent's own; `false` adds those of plugins only"
+        Boolean(), default=True, doc="Whether ours replace the agent's own; `false` only adds those named here"
+    )
+    sources: tuple[Scalar, ...] = key(
+        ListOf(Place()), default=(), doc="Sources of the configuration whose tools the agent gets as well"
     )
 
 
@@ -97,8 +101,10 @@ def read_proxy(
         intercepts=_flag(node, "intercept_builtins", default=True),
         plugins=tuple(entry.plugin for entry in entries),
         exposed=tuple(Exposed(entry.plugin, operation) for entry in entries for operation in entry.expose),
+        sources=_texts(node.get("sources")),
     )
     _check_names(use, reader)
+    _check_sources(use, reader)
     _check_not_empty(node, use, reader)
     return (None if keys is None else _proxy(keys, entries)), use
 
@@ -108,7 +114,8 @@ def _proxy(keys: ProxyKeys, entries: list[_Entry]) -> Proxy:
         PluginTools(plugin=source_name(entry.plugin.text), expose=tuple(operation.text for operation in entry.expose))
         for entry in entries
     )
-    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools)
+    sources = tuple(source.text for source in keys.sources)
+    return Proxy(intercept_builtins=keys.intercept_builtins, plugin_tools=tools, sources=sources)
 
 
 class _Entry(NamedTuple):
@@ -174,19 +181,40 @@ def _report_collision(node: Scalar, this: str, name: str, other: str, reader: Re
     )
 
 
+def _check_sources(use: ProxyUse, reader: Reader) -> None:
+    """All tools of a source, or some of them: each is named once, and in one of the two places."""
+    exposed = {source_name(plugin.text) for plugin in use.plugins}
+    seen: set[str] = set()
+    for source in use.sources:
+        if source.text in seen or source.text in exposed:
+            where = "twice" if source.text in seen else "in `sources` and in `plugin_tools`"
+            message = f"`{source.text}` is named {where}: each of its tools would be there twice"
+            reader.error(PROXY_NAME_COLLISION, source, message, "name it once")
+        seen.add(source.text)
+
+
 def _check_not_empty(table: Table, use: ProxyUse, reader: Reader) -> None:
-    if use.intercepts or not _exposes_nothing(table.get("plugin_tools")):
+    if use.intercepts or use.sources or not _exposes_nothing(table.get("plugin_tools")):
         return
+    if not _is_nothing(table.get("sources")):
+        return  # it cannot be read, which has been said
     place = next(entry.key for entry in table.entries if entry.key.text == "enable")
     message = "The proxy is enabled and has no tool to offer: `intercept_builtins` is `false`, and nothing is exposed"
-    reader.error(PROXY_EMPTY, place, message, "add `plugin_tools`, or leave out `intercept_builtins: false`")
+    hint = "add `plugin_tools` or `sources`, or leave out `intercept_builtins: false`"
+    reader.error(PROXY_EMPTY, place, message, hint)
 
 
 def _exposes_nothing(plugin_tools: Node | None) -> bool:
     """Whether that is what it says; something that cannot be read is reported elsewhere."""
     if isinstance(plugin_tools, Items):
         return all(_is_empty_entry(item) for item in plugin_tools.items)
-    return plugin_tools is None or (isinstance(plugin_tools, Scalar) and plugin_tools.kind == "null")
+    return _is_nothing(plugin_tools)
+
+
+def _is_nothing(node: Node | None) -> bool:
+    if isinstance(node, Items):
+        return not node.items
+    return node is None or (isinstance(node, Scalar) and node.kind == "null")
 
 
 def _is_empty_entry(item: Node) -> bool:

@@ -181,3 +181,39 @@ def test_secrets_in_a_plugins_settings_are_known(home: Path) -> None:
     )
     assert loaded.settings is not None
     assert loaded.settings.secrets({}) == {"hidden-one", "referred-1"}
+
+
+def test_mcp_servers_become_sources(home: Path) -> None:
+    loaded = load(
+        home,
+        """\
+plugins:
+  local: {type: mcp, command: ./server, args: [-v], env: {A: "${TOKEN}"}, cwd: data}
+  remote: {type: mcp, url: "https://mcp.example/mcp", headers: {Authorization: "Bearer ${TOKEN}"}, enabled: false}
+  plain: {type: grpc, command: plugin}
+""",
+        environ={"TOKEN": "t"},
+    )
+    assert [problem for problem in loaded.problems if problem.severity == "error"] == []
+    found = sources(loaded)
+    local, remote = found["local"], found["remote"]
+    assert (local.kind, local.args, local.env) == ("mcp_stdio", ("-v",), {"A": "t"})
+    assert (local.command, local.cwd) == (str(home / ".awf" / "server"), home / ".awf" / "data")
+    assert (remote.kind, remote.url, remote.enabled) == ("mcp_http", "https://mcp.example/mcp", False)
+    assert remote.headers == {"Authorization": "Bearer t"}
+    assert isinstance(found["plain"], PluginSection)
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ("{type: mcp}", "TL105"),
+        ("{type: mcp, command: x, url: 'http://h/'}", "TL113"),
+        ("{type: mcpp, command: x}", "TL104"),
+        ("{type: mcp, url: 'http://h/', header: {}}", "TL102"),
+        ("{type: mcp, url: nowhere}", "TL104"),
+    ],
+)
+def test_mistakes_about_mcp_servers_are_told(home: Path, entry: str, code: str) -> None:
+    loaded = load(home, f"plugins:\n  a: {entry}\n")
+    assert [(problem.code.id, problem.severity) for problem in loaded.problems] == [(code, "error")]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.processes import alive
-from tests.support.servers import Records
+from tests.support.servers import Records, StdioFaults
 
 from trunkline.agents import provider_of
 from trunkline.runs.checking import Checked, check_read, read_files
@@ -245,3 +245,47 @@ async def test_a_step_that_leaves_the_agent_its_own_tools_is_not_warned_of_them(
 async def test_other_providers_have_no_warning(tmp_path: Path, provider: str) -> None:
     checked = await check(write(tmp_path, workflow(provider=provider)))
     assert f"{PROXY}UNSUPPORTED_PROVIDER" not in [problem.code.id for problem in checked.problems]
+
+
+async def test_sources_are_checked_against_the_configuration_and_not_started(tmp_path: Path) -> None:
+    text = workflow().replace("plugin_tools: []", "sources: [here, idle, lacks, heer]")
+    here = Records(tmp_path, "here")
+    command = {"kind": "mcp_stdio", "command": "touch", "args": [str(here.journal)]}
+    sources = {"here": command, "idle": {**command, "enabled": False}, "lacks": {**command, "command": "${NOPE}"}}
+    config = tmp_path / "trunkline.yaml"
+    config.write_text(yaml.safe_dump({"sources": sources}))
+    (tmp_path / "w.yaml").write_text(text)
+    checked = await check(tmp_path, config=config)
+    problems = [problem for problem in checked.problems if problem.step == "a"]
+    assert [problem.code.id for problem in problems] == ["TL609", "TL609", f"{PROXY}UNKNOWN_SOURCE"]
+    assert problems[-1].hint == "did you mean `here`?"
+    assert not here.journal.exists()
+
+
+async def test_an_mcp_server_of_awfs_file_has_its_tools_exposed_one_by_one(tmp_path: Path) -> None:
+    server = StdioFaults(tmp_path, "books")
+    command, *args = server.command
+    text = workflow("{plugin: books, expose: [echo, ecoh]}")
+    checked = await check(write(tmp_path, text, books={"type": "mcp", "command": command, "args": args}))
+    [problem] = checked.problems
+    assert (problem.code.id, problem.hint) == (f"{PROXY}UNKNOWN_OPERATION", "did you mean `echo`?")
+    assert not server.pids()
+
+
+async def test_plugins_that_awf_has_installed_are_found_behind_those_that_are_declared(tmp_path: Path) -> None:
+    installed = tmp_path / ".local" / "share" / "awf" / "plugins"
+    for name in ("jobs", "books"):
+        folder = installed / f"awf-plugin-{name}"
+        folder.mkdir(parents=True)
+        (folder / "plugin.yaml").write_text(f"name: {name}\nversion: 1.0.0\n")
+        program = folder / f"awf-plugin-{name}"
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} {JOBS}\n")
+        program.chmod(0o755)
+    gone = installed / "gone"
+    gone.mkdir()
+    (gone / "plugin.yaml").write_text("name: gone\n")
+    text = workflow("{plugin: jobs, expose: [echo]}", "{plugin: books, expose: [echo]}", "{plugin: gone, expose: [x]}")
+    checked = await check(write(tmp_path, text, jobs={"command": "/does/not/exist"}))
+    assert [problem.code.id for problem in checked.problems] == ["TL605", "TL605"]
+    assert ["`jobs`" in problem.message for problem in checked.problems] == [True, False]
+    assert ["`gone`" in problem.message for problem in checked.problems] == [False, True]

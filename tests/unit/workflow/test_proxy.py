@@ -134,3 +134,27 @@ def test_a_block_is_looked_at_even_where_its_step_is_wrong() -> None:
     )
     assert sorted(codes(loaded)) == ["TL104", "TL601", KEY]
     assert [use.plugins[0].text for use in loaded.uses] == ["p"]
+
+
+def test_sources_of_the_configuration_are_named() -> None:
+    loaded = load("{enable: true, intercept_builtins: false, sources: [github, files]}")
+    assert codes(loaded) == []
+    assert proxy(loaded) == Proxy(intercept_builtins=False, sources=("github", "files"))
+    (use,) = loaded.uses
+    assert [source.text for source in use.sources] == ["github", "files"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "code"),
+    [
+        ("[]", EMPTY),
+        ("[a, a]", COLLISION),
+        ("[a.b], plugin_tools: [{plugin: a_b, expose: [x]}]", ""),
+        ("[p], plugin_tools: [{plugin: p, expose: [x]}]", COLLISION),
+        ("[{name: a}]", "TL103"),
+        ("a", "TL103"),
+    ],
+)
+def test_a_source_is_named_once_and_some_are(sources: str, code: str) -> None:
+    loaded = load(f"{{enable: true, intercept_builtins: false, sources: {sources}}}")
+    assert codes(loaded) == [code] * bool(code)
