@@ -54,6 +54,17 @@ def test_a_workflow_with_the_example_plugin_is_fine_and_a_slip_is_found(tmp_path
     assert unasked.returncode == 0
 
 
+def test_a_key_that_is_set_and_not_sent_is_told_before_and_at_a_run(tmp_path: Path) -> None:
+    options = "{model: m, base_url: 'https://models.invalid/v1'}"
+    step = f"{{type: agent, provider: openai_compatible, prompt: x, timeout: 1s, options: {options}}}"
+    (tmp_path / "w.yaml").write_text(f"name: key\nstates:\n  initial: ask\n  ask: {step}\n")
+    key = PATH | {"OPENAI_API_KEY": "sk-for-openai-alone"}
+    checked = trunkline("validate", "w.yaml", cwd=tmp_path, env=key)
+    ran = trunkline("run", "w.yaml", cwd=tmp_path, env=key)
+    assert (checked.returncode, ran.returncode) == (0, 1)
+    assert all("warning TL627" in done.stderr for done in (checked, ran))
+
+
 @pytest.mark.law
 def test_a_plugin_that_cannot_start_is_told_to_programs_and_nothing_is_left(tmp_path: Path) -> None:
     broken, working = FaultyPlugin(tmp_path, "units", exit=3), Records(tmp_path, "jobs")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from trunkline.agents.plan import Mode
 from trunkline.agents.provider import Provider
-from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Used
-from trunkline.core.errors import NATIVE_TOOL, TOOLS_NOT_LISTED, Problem
+from trunkline.agents.said import Answered, Complained, Looped, Offered, Retried, Said, Spent, Used
+from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_NOT_LISTED, Problem
 
 
 class Hearing:
@@ -19,6 +19,7 @@ class Hearing:
         self._mode = mode
         self._on_said = on_said
         self._reader = provider.reader()
+        self._offered_tools: tuple[str, ...] = ()
         self._problem: Problem | None = None
         self._fault: Exception | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -33,6 +34,10 @@ class Hearing:
         if self._fault is not None:
             raise self._fault
         return self._problem
+
+    def offers(self, tool: str) -> bool:
+        """Whether its model has a tool of this name, as far as is known."""
+        return tool in self._offered_tools or (self._mode != "native" and self._provider.is_ours(tool))
 
     def line(self, line: str) -> None:
         if self.stopped.done():
@@ -50,9 +55,12 @@ class Hearing:
             self.retried = said if isinstance(said, Retried) else None
         match said:
             case Offered(tools):
+                self._offered_tools = tools
                 self._offered(tools)
             case Used(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(tool):
                 self._stop(native_tool(self._provider.name, "used", (tool,)))
+            case Looped():
+                self._stop(looped(self._provider.name))
             case Answered(text):
                 self.answer = text
             case Spent():
@@ -84,6 +92,15 @@ def native_tool(agent: str, what: str, tools: tuple[str, ...]) -> Problem:
         message=f"`{agent}` {what} tools of its own: {names}",
         where=agent,
         hint="use a version that is verified, or `intercept_builtins: false` if its own tools may stay",
+    )
+
+
+def looped(agent: str) -> Problem:
+    return Problem(
+        code=MODEL_LOOP,
+        message=f"the model of `{agent}` announces tool calls again and again, and makes none",
+        where=agent,
+        hint="start its server with the tool parser of this model, or use another model",
     )
 
 

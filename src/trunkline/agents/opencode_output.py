@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from trunkline.agents.json_lines import count, mapping, object_of, text
-from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Looped, Said, Spent, Spoke, Used
 
 _REFUSALS: Final = (
     "Model tried to call unavailable tool",
@@ -17,6 +17,8 @@ _REFUSALS: Final = (
 _NO_TOOL: Final = "invalid"
 """Called in place of a tool that there is not, or whose arguments are wrong: it only says so."""
 _MORE_TO_COME: Final = "tool-calls"
+_MOST_EMPTY: Final = 3
+"""Steps in a row that end with calls and have none."""
 
 
 class OpenCodeReader:
@@ -26,6 +28,8 @@ class OpenCodeReader:
         self._is_ours = is_ours
         self._words: list[str] = []
         self._spent = Spent(0, 0)
+        self._called = False
+        self._empty_steps = 0
 
     def line(self, line: str, /) -> Iterator[Said]:
         event = object_of(line)
@@ -33,11 +37,14 @@ class OpenCodeReader:
         match event.get("type"):
             case "step_start":
                 self._words.clear()
+                self._called = False
             case "text" if words := text(part.get("text")):
                 self._words.append(words)
                 yield Spoke(words)
-            case "tool_use" if not self._is_ours(name := text(part.get("tool"))):
-                yield Used(name, ran=name != _NO_TOOL and not _refused(mapping(part.get("state"))))
+            case "tool_use":
+                self._called = True
+                if not self._is_ours(name := text(part.get("tool"))):
+                    yield Used(name, ran=name != _NO_TOOL and not _refused(mapping(part.get("state"))))
             case "step_finish":
                 yield from self._finished(part)
             case "error":
@@ -56,6 +63,10 @@ class OpenCodeReader:
         yield self._spent
         if part.get("reason") != _MORE_TO_COME:
             yield Answered("\n".join(self._words))
+            return
+        self._empty_steps = 0 if self._called else self._empty_steps + 1
+        if self._empty_steps == _MOST_EMPTY:
+            yield Looped()
 
 
 def _refused(state: Mapping[str, Any]) -> bool:

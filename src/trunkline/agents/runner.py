@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from trunkline.agents.asking import ask_program
 from trunkline.agents.hearing import Hearing, not_listed
 from trunkline.agents.installed import Installed
+from trunkline.agents.last_words import not_an_answer
 from trunkline.agents.plan import Asked, Home, Mode, Plan, ToolServer
 from trunkline.agents.process import AgentProcess
 from trunkline.agents.provider import Provider
@@ -217,7 +218,8 @@ class AgentRunner:
             return replace(not_listed(agent, "ended without having asked for its tools"), stderr_tail=tail)
         if hearing.answer is None:
             return self._failed(agent, process, "ended without an answer" + _after(self._unreached(hearing)))
-        return None
+        problem = not_an_answer(f"`{agent}`", hearing.answer, hearing.offers)
+        return None if problem is None else replace(problem, where=agent)
 
     def _failed(self, agent: str, process: AgentProcess, what: str) -> Problem:
         tail = str(process.stderr)

@@ -52,10 +52,15 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class Looped:
+    """Its model says again and again that it calls tools, and calls none: the agent would ask it for ever."""
+
+
+@dataclass(frozen=True, slots=True)
 class Complained:
     """The agent says that it failed, and why."""
 
     message: str
 
 
-Said = Offered | Used | Spoke | Answered | Spent | Retried | Complained
+Said = Offered | Used | Spoke | Answered | Spent | Retried | Looped | Complained

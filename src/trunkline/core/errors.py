@@ -75,6 +75,7 @@ NAME_COLLISION: Final = _code("TL210", "two tools want one name", exit=0)
 TOOL_NOT_USABLE: Final = _code("TL211", "definition of a tool cannot be used", exit=0)
 DEFINITION_CHANGED: Final = _code("TL212", "definition of a tool changed", exit=0)
 HIDDEN_CHARACTERS: Final = _code("TL213", "hidden characters in a name or description", exit=0)
+SOURCE_STARTING: Final = _code("TL214", "server is still starting", exit=0)
 
 # 3xx call: what went wrong with one request
 UNKNOWN_TOOL: Final = _code("TL301", "unknown tool or server", jsonrpc=-32602, http=404)

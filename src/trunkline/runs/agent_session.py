@@ -27,12 +27,10 @@ from trunkline.runs.agent_door import AgentDoor
 from trunkline.runs.isolation import Isolation, judge
 from trunkline.runs.project_instructions import project_instructions
 from trunkline.runs.run_telemetry import RunTelemetry
-from trunkline.runs.step_gateway import StepGateway
+from trunkline.runs.step_gateway import PATIENCE_S, StepGateway
 from trunkline.runs.step_settings import settings_of_session
 from trunkline.telemetry.span import Span, Value
 
-_PATIENCE_S: Final = 20.0
-"""For servers that start. Those that take longer are there later, where the agent asks again for its tools."""
 _ENDLESS_S: Final = 1e9
 _TOOLS_OF_ITS_OWN: Final = "use a version that is verified, or `--additive` if its own tools may stay"
 
@@ -142,7 +140,8 @@ class AgentSession:
         self._stack.push_async_callback(gateway.close)
         self._telemetry.follow(asked.provider, gateway.router, gateway.command_of)
         self._trace(gateway)
-        await gateway.start(_PATIENCE_S)
+        # servers that take longer are there later, where the agent asks again for its tools
+        await gateway.start(PATIENCE_S)
         return gateway
 
     def _trace(self, gateway: StepGateway) -> None:

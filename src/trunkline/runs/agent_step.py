@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from trunkline.agents import PROVIDERS, instruction_files
 from trunkline.agents.said import Retried, Said, Spent, Spoke
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
-from trunkline.core.errors import GatewayError
+from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
 from trunkline.links.children import Children
 from trunkline.links.protection.started_files import started_files
 from trunkline.runs.agent_task import AgentTask
@@ -109,8 +110,11 @@ class AgentSteps:
             stack.callback(tracer.calls_of, task.caller.principal, None)
         self._telemetry.follow(task.name, gateway.router, gateway.command_of)
         watch.attach(events, gateway.router, gateway.command_of)
-        async with task.in_time():
-            await gateway.start()
+        try:
+            async with task.in_time():
+                await gateway.start()
+        except GatewayError as error:
+            raise GatewayError(_with_what_starts(error.problem, gateway.starting()), error.details) from None
         return gateway
 
     def _instructions(self, task: AgentTask) -> str:
@@ -133,3 +137,11 @@ class AgentSteps:
             self._costs.spend(said)
         elif isinstance(said, Retried):
             self._tell(ModelRetried(step=task.name, attempt=said.attempt, most=said.most, reason=said.reason))
+
+
+def _with_what_starts(problem: Problem, starting: tuple[str, ...]) -> Problem:
+    """Of a step whose time ended before its tools were there, what it waited for."""
+    if problem.code is not STEP_TIMEOUT or not starting:
+        return problem
+    waited_for = ", ".join(f"`{name}`" for name in starting)
+    return replace(problem, message=f"{problem.message}; still starting: {waited_for}")

@@ -16,6 +16,7 @@ from trunkline.core.errors import (
     PROXY_NAME_COLLISION,
     PROXY_UNKNOWN_OPERATION,
     SOURCE_DOWN,
+    SOURCE_STARTING,
     GatewayError,
     Problem,
 )
@@ -27,6 +28,8 @@ from trunkline.router.gate import Gate
 from trunkline.runs.step_settings import StepSettings
 
 _UP: Final = frozenset({"ready", "degraded"})
+PATIENCE_S: Final = 20.0
+"""For servers that start, before those that still do are named."""
 _SPARE_S: Final = 5.0
 """Over what the slowest source may take by its own settings, which then says itself what is wrong."""
 
@@ -63,15 +66,14 @@ class StepGateway:
         """Returns once everything that is wanted is there; raises GatewayError where something is not.
 
         What is there but not wanted, as in a session, is waited for no longer than `patience_s`; without it, as long as
-        its own settings say."""
+        its own settings say. What takes longer than most is named."""
         self._events.health.append(self._health_changed)
         self._gateway.start()
-        try:
-            async with Within(self._longest_start_s() if patience_s is None else patience_s):
-                await self._settled()
-        except TimeoutError:
-            pass  # whatever still starts is said to be missing below
-        self._check()
+        left_s = self._longest_start_s() if patience_s is None else patience_s
+        if not await self._settled_within(min(left_s, PATIENCE_S)) and left_s >= PATIENCE_S:
+            self._name_what_starts()
+            await self._settled_within(left_s - PATIENCE_S)
+        self._check()  # whatever is wanted and still starts is said to be missing there
 
     async def close(self) -> None:
         if self._health_changed in self._events.health:
@@ -91,11 +93,26 @@ class StepGateway:
     def _longest_start_s(self) -> float:
         return max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S
 
-    async def _settled(self) -> None:
-        """Until nothing starts any more, or something that is wanted failed."""
-        while self._unsettled():
-            self._news.clear()
-            await self._news.wait()
+    def starting(self) -> tuple[str, ...]:
+        gates = self.router.roster.servers()
+        return tuple(name for name, gate in gates.items() if gate.health.state == "starting")
+
+    def _name_what_starts(self) -> None:
+        for name in self.starting():
+            hint = "see what it does at its start; `start_timeout` says how long that may take"
+            message = f"Server `{name}` is still starting after {PATIENCE_S:g} s"
+            self._events.note("warning", "source_starting", message, source=name, code=SOURCE_STARTING.id, hint=hint)
+
+    async def _settled_within(self, limit_s: float) -> bool:
+        """Wait until nothing starts any more, or something that is wanted failed, but not longer than this."""
+        try:
+            async with Within(limit_s):
+                while self._unsettled():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _unsettled(self) -> bool:
         states = {name: gate.health.state for name, gate in self.router.roster.servers().items()}

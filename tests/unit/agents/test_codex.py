@@ -239,6 +239,14 @@ def test_a_run_from_its_first_line_to_its_last() -> None:
     assert said == [Spoke("I shall read it."), Spoke("It says hello."), Spent(20, 10), Answered("It says hello.")]
 
 
+def test_what_was_said_before_a_call_is_no_answer() -> None:
+    before = item("completed", type="agent_message", text="I shall read it.")
+    call = item("started", **CALL, result=None, error=None, status="in_progress")
+    ended = json.dumps({"type": "turn.completed", "usage": USAGE})
+    assert read(before, call, ended)[-1] == Answered("")
+    assert read(ended) == [Spent(20, 10), Answered("")]
+
+
 def test_a_connection_that_is_tried_again_is_no_failure_and_a_failed_turn_is() -> None:
     failure = "unexpected status 401 Unauthorized: Unknown error"
     again = json.dumps({"type": "error", "message": "Reconnecting... 2/5 (unexpected status 404 Not Found)"})

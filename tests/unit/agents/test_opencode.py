@@ -11,7 +11,7 @@ from tests.unit.agents.golden import HOME, asked, assert_golden
 
 from trunkline.agents.opencode import PROVIDER
 from trunkline.agents.provider import Provider
-from trunkline.agents.said import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.agents.said import Answered, Complained, Looped, Said, Spent, Spoke, Used
 from trunkline.core.errors import GatewayError
 
 OPENCODE: Provider = PROVIDER
@@ -147,6 +147,13 @@ def test_its_answer_is_what_it_said_in_its_last_step() -> None:
         *(finished("tool-calls"), start, event("text", type="text", text="All done"), finished("stop")),
     )
     assert said == [Spoke("Let me see"), Spent(15, 5), Spoke("All done"), Spent(30, 10), Answered("All done")]
+
+
+def test_a_model_that_announces_calls_three_times_and_makes_none_goes_in_a_circle() -> None:
+    start, empty = event("step_start", type="step-start"), finished("tool-calls")
+    assert Looped() not in read(start, empty, start, empty)
+    assert Looped() not in read(start, empty, start, empty, start, used("trunkline-run_Read", "completed"), empty)
+    assert read(start, empty, start, empty, start, empty).count(Looped()) == 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,15 @@ from tests.unit.links.scripted_server import run_on
 from trunkline.agents.plan import Wants
 from trunkline.agents.runner import AgentResult, AgentRunner, Job
 from trunkline.agents.said import Offered, Said, Spoke
-from trunkline.core.errors import AGENT_FAILED, NATIVE_TOOL, STEP_TIMEOUT, TOOLS_NOT_LISTED, GatewayError
+from trunkline.core.errors import (
+    AGENT_FAILED,
+    NATIVE_TOOL,
+    NO_ANSWER,
+    STEP_TIMEOUT,
+    TOOLS_NOT_LISTED,
+    WRITTEN_CALL,
+    GatewayError,
+)
 from trunkline.links.children import Children
 
 PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
@@ -128,6 +136,15 @@ async def test_a_bad_end_or_no_answer_is_a_failure(tmp_path: Path) -> None:
             result = await stage.run(FakeAgent(PRINT + script))
             assert result.problem is not None, script
             assert (result.problem.code, result.status) == (AGENT_FAILED, status), script
+
+
+async def test_what_is_no_answer_of_its_model_is_none_of_its_own(tmp_path: Path) -> None:
+    call = '<tool_call>{"name": "ours_Read", "arguments": {}}</tool_call>'
+    async with stage_in(tmp_path) as stage:
+        for said, code in (("", NO_ANSWER), (" \n", NO_ANSWER), (call, WRITTEN_CALL), (f"`{call}`", None)):
+            result = await stage.run(FakeAgent(f"{PRINT}out(say='Hm'); out(answer={said!r})"))
+            assert (result.problem and result.problem.code) is code, said
+            assert (result.output, result.status) == (said, 0)
 
 
 @pytest.mark.law

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.support.models.chat import CHAT
+from tests.support.models.chat_server import ChatServer
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.runs import Ran, run_text, settings_in
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
@@ -288,6 +289,17 @@ async def test_a_model_that_takes_too_long_is_left_alone_at_the_steps_timeout(tm
     assert problem_of(ran).code is STEP_TIMEOUT
 
 
+async def test_a_step_whose_time_ends_before_its_tools_are_there_names_what_still_starts(tmp_path: Path) -> None:
+    slow = PluginSection(command="/bin/sleep", args=("600",), start_timeout=300.0)
+    proxy = "{enable: true, plugin_tools: [{plugin: slow, expose: [x]}]}"
+    async with model_saying(says("never")) as model:
+        ran = await run(tmp_path, model, proxy, plugins={"slow": slow}, timeout="1s")
+    problem = problem_of(ran)
+    assert problem.code is STEP_TIMEOUT
+    assert "`slow`" in problem.message
+    assert model.asked == []
+
+
 async def test_a_call_that_fails_is_told_to_the_model_and_counted(tmp_path: Path) -> None:
     async with model_saying(calls(Use("Read", {"path": "gone"}), Use("Nothing")), says("ok")) as model:
         ran = await run(tmp_path, model, "{enable: true}")
@@ -304,6 +316,28 @@ async def test_a_key_that_is_not_there_ends_the_step_before_anything_is_started(
         ran = await run_text(tmp_path, text, environ={"PATH": "/usr/bin:/bin"})
     assert problem_of(ran).code is MODEL_KEY
     assert model.asked == []
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ("", None),
+        (", api_key_env: MODEL_KEY", f"Bearer {KEY}"),
+        (', api_key: "${MODEL_KEY}"', f"Bearer {KEY}"),
+        (", headers: {api-key: '${MODEL_KEY}'}", None),
+    ],
+)
+async def test_the_key_for_openai_is_not_sent_to_another_server(tmp_path: Path, options: str, sent: str | None) -> None:
+    async with ChatServer([says("hi")]) as server:
+        step = f"""{{type: agent, provider: openai_compatible, prompt: hi,
+            options: {{base_url: "{server.url}", model: m {options}}}}}"""
+        environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-for-openai-alone", "MODEL_KEY": KEY}
+        ran = await run_text(tmp_path, f"{{name: keys, states: {{initial: ask, ask: {step}}}}}", environ=environ)
+    assert ran.end.status == "success"
+    [received] = server.received
+    assert received.headers.get("authorization") == sent
+    assert "sk-for-openai-alone" not in str(received)
 
 
 @pytest.mark.slow

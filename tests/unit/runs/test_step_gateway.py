@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.runs import settings_in
-from tests.support.waiting import START_WAIT_S
+from tests.support.waiting import START_WAIT_S, at_most
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import SourceSection
@@ -90,6 +91,42 @@ async def test_a_session_has_every_source_and_the_built_in_tools_where_the_agent
     relaxed = replace(base, sources={"down": sources["down"]})
     async with started(settings_of_session(relaxed, tmp_path, builtin=True)) as gateway:
         assert gateway.tools() == BUILT_IN  # what is down stops nothing
+
+
+SLOW = McpStdioSection(command=sys.executable, args=("-c", "import time; time.sleep(600)"), prefix="slow")
+
+
+@pytest.mark.parametrize("patience_s", [None, 0.3])
+async def test_a_server_that_is_still_starting_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float | None
+) -> None:
+    monkeypatch.setattr("trunkline.runs.step_gateway.PATIENCE_S", 0.3)
+    monkeypatch.setattr("trunkline.runs.step_gateway._SPARE_S", 0.1)
+    settings = settings_in(tmp_path / "x", {"slow": SLOW.replace(start_timeout=at_most(1))})
+    events, noted = Events(), []
+    events.noted.append(noted.append)
+    wanted = settings_of_session(settings, tmp_path, builtin=True)
+    gateway = StepGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
+    try:
+        await gateway.start(patience_s)
+        assert set(BUILT_IN) <= set(gateway.tools())
+    finally:
+        await gateway.close()
+    [note] = [note for note in noted if note.event == "source_starting"]
+    assert (note.level, dict(note.fields)["source"], dict(note.fields)["code"]) == ("warning", "slow", "TL214")
+    assert "`slow`" in note.message
+
+
+async def test_a_server_that_starts_in_time_is_not_named(tmp_path: Path) -> None:
+    events, noted = Events(), []
+    events.noted.append(noted.append)
+    wanted = settings_of_step(settings_in(tmp_path / "x"), Proxy(), {}, tmp_path)
+    gateway = StepGateway(wanted, events, caller=Caller(principal="step:a"), environ=os.environ, redact=str)
+    try:
+        await gateway.start()
+    finally:
+        await gateway.close()
+    assert [note for note in noted if note.event == "source_starting"] == []
 
 
 def test_a_plugin_may_be_called_as_the_built_in_source_is(tmp_path: Path) -> None:

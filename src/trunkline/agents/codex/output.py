@@ -19,11 +19,12 @@ _AGAIN: Final = re.compile(r"Reconnecting\.\.\. (\d{1,6})/(\d{1,6})(?: \((.*)\))
 
 
 class CodexReader:
-    """Calls that were refused are not among the events; what is begun has not been refused."""
+    """Calls that were refused are not among the events; what is begun has not been refused. What the model said since
+    its last call is its answer."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
-        self._last_words: str | None = None
+        self._begun: set[str] = set()
+        self._last_words = ""
 
     def line(self, line: str, /) -> Iterator[Said]:
         event = object_of(line)
@@ -33,8 +34,7 @@ class CodexReader:
             case "turn.completed":
                 usage = mapping(event.get("usage"))
                 yield Spent(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
-                if self._last_words is not None:
-                    yield Answered(self._last_words)
+                yield Answered(self._last_words)
             case "error" if again := _AGAIN.match(text(event.get("message"))):
                 yield Retried(int(again[1]), int(again[2]), again[3] or "no answer")
             case "turn.failed":
@@ -47,14 +47,14 @@ class CodexReader:
         if kind == "agent_message" and done:
             self._last_words = text(item.get("text"))
             yield Spoke(self._last_words)
-        elif kind not in _NO_TOOL and not _is_ours(item):
-            yield from self._own_tool(kind, item)
+        elif kind not in _NO_TOOL and (number := text(item.get("id"))) not in self._begun:
+            self._begun.add(number)
+            self._last_words = ""
+            yield from self._used(kind, item)
 
-    def _own_tool(self, kind: str, item: Mapping[str, Any]) -> Iterator[Said]:
-        """Each is told of once, as soon as it is begun."""
-        number = text(item.get("id"))
-        if number not in self._told:
-            self._told.add(number)
+    def _used(self, kind: str, item: Mapping[str, Any]) -> Iterator[Said]:
+        """A tool of its own, which is told of once, as soon as it is begun."""
+        if not _is_ours(item):
             server, tool = text(item.get("server")), text(item.get("tool"))
             yield Used(f"{server}/{tool}" if server else tool or kind, ran=item.get("status") != "declined")
 

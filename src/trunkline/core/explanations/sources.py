@@ -150,4 +150,10 @@ SOURCES: Final = {
             "disable the server if you do not know why they are there, or have its author take them out",
         ),
     ),
+    "TL214": Explanation(
+        "A session or a step of a workflow waits for its tools, and this server has not come up for 20 seconds. A "
+        "session begins without it, and has its tools once it is up; a step waits for as long as `start_timeout` says.",
+        ("it downloads something first, as `npx` and `uvx` do", "it waits for another server, or for a login"),
+        ("start it by itself and see what it does", "set `start_timeout` of the server for how long it may take"),
+    ),
 }
