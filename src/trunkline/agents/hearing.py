@@ -8,7 +8,7 @@ from collections.abc import Callable
 from trunkline.agents.plan import Mode
 from trunkline.agents.provider import Provider
 from trunkline.agents.said import Answered, Complained, Looped, Offered, Retried, Said, Spent, Used
-from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_NOT_LISTED, Problem
+from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_LOST, TOOLS_NOT_LISTED, Problem
 
 
 class Hearing:
@@ -24,6 +24,8 @@ class Hearing:
         self._fault: Exception | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answer: str | None = None
+        self.answered_at = 0.0
+        """When that was, by the loop's clock."""
         self.complaint = ""
         self.spent = Spent(0, 0)
         self.retried: Retried | None = None
@@ -62,7 +64,7 @@ class Hearing:
             case Looped():
                 self._stop(looped(self._provider.name))
             case Answered(text):
-                self.answer = text
+                self.answer, self.answered_at = text, self.stopped.get_loop().time()
             case Spent():
                 self.spent = said
             case Complained(message):
@@ -110,4 +112,17 @@ def not_listed(agent: str, what: str) -> Problem:
         message=f"`{agent}` {what}, so what it says counts for nothing",
         where=agent,
         hint="use a version that is verified; what it wrote to stderr may tell more",
+    )
+
+
+def tools_lost(agent: str, tools: tuple[str, ...]) -> Problem:
+    """`tools` are those whose calls were under way."""
+    names = ", ".join(f"`{tool}`" for tool in dict.fromkeys(tools))
+    return Problem(
+        code=TOOLS_LOST,
+        message=f"The program by which `{agent}` reaches its tools ended in the middle of a call of {names}, which was "
+        "cancelled: how far it came is not known",
+        where=agent,
+        hint="was `mcp-serve` killed? The end of the system's log tells, for example of too little memory",
+        executed="unknown",
     )

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from trunkline.agents.asking import ask_program
-from trunkline.agents.hearing import Hearing, not_listed
+from trunkline.agents.hearing import Hearing, not_listed, tools_lost
 from trunkline.agents.installed import Installed
 from trunkline.agents.last_words import not_an_answer
 from trunkline.agents.plan import Asked, Home, Mode, Plan, ToolServer
@@ -31,11 +31,24 @@ _ANSWER_S: Final = 60.0
 _COMPLAINT_CHARACTERS: Final = 2048
 
 
+class Loss(Protocol):
+    """Tools that were being called when the way to them ended, and when that was. `came_back`: there is one again."""
+
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def came_back(self) -> bool: ...
+
+
 class Witness(Protocol):
     """Whoever gives out our tools."""
 
     @property
     def listed(self) -> bool: ...
+    @property
+    def cut_off(self) -> Loss: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +79,7 @@ class AgentResult:
     output_tokens: int
     problem: Problem | None
     seconds: float
+    warnings: tuple[Problem, ...] = ()
     unreached: str = ""
     """That its model could not be reached at the end, and why; empty where it could."""
 
@@ -100,16 +114,20 @@ class AgentRunner:
         process = await self._start(provider, plan, job, hearing)
         try:
             problem = await self._wait(process, hearing, witness, provider, job, started_at)
+            loss = None if witness is None else witness.cut_off  # later ones are our doing
         finally:
             await process.end()
+        problem = problem or self._verdict(provider.name, process, hearing, witness)
+        problem, warnings = _after_loss(loss, problem, provider.name, hearing)
         status = process.exited.result() if process.exited.done() else 0
         return AgentResult(
             output=hearing.answer or "",
             status=status,
             input_tokens=hearing.spent.input_tokens,
             output_tokens=hearing.spent.output_tokens,
-            problem=problem or self._verdict(provider.name, process, hearing, witness),
+            problem=problem,
             seconds=monotonic() - started_at,
+            warnings=warnings,
             unreached=self._unreached(hearing),
         )
 
@@ -235,6 +253,18 @@ class AgentRunner:
 
     def _shown(self, text: str) -> str:
         return harmless(text, self._redact)[:_COMPLAINT_CHARACTERS]
+
+
+def _after_loss(
+    loss: Loss | None, problem: Problem | None, agent: str, hearing: Hearing
+) -> tuple[Problem | None, tuple[Problem, ...]]:
+    """What the run comes to, and what to warn of. One that went on without its tools has failed, whatever it said."""
+    if loss is None or not loss.tools or (problem is None and loss.at >= hearing.answered_at):
+        return problem, ()
+    lost = tools_lost(agent, loss.tools)
+    if problem is None and not loss.came_back:
+        return lost, ()
+    return problem, (replace(lost, severity="warning"),)
 
 
 def _after(reason: str) -> str:

@@ -7,6 +7,7 @@ import json
 import secrets
 import select
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -30,6 +31,16 @@ _MISREADS_JSON: Final = b'"gemini-cli'
 """How the name of a client begins that takes a text for more than a text."""
 _PLACE: Final = "TMPDIR"
 """What decides where the socket is, for people who cannot have it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """The tools whose calls were under way when a client was gone all at once, and when that was last. `came_back` says
+    whether a client has asked for the tools since."""
+
+    tools: tuple[str, ...] = ()
+    at: float = 0.0
+    came_back: bool = False
 
 
 class PrivateDoor:
@@ -57,6 +68,7 @@ class PrivateDoor:
         self.listed = False
         """Whether a client was given a list with tools in it."""
         self.on_listed: Callable[[], None] | None = None
+        self.cut_off = CutOff()
         self._path = path
         self._listener: Listener | None = None
         self._clients: dict[_PrivateClient, asyncio.Task[None]] = {}
@@ -89,7 +101,11 @@ class PrivateDoor:
         task.add_done_callback(lambda _: self._clients.pop(client))
         return client.protocol
 
+    def note_cut_off(self, tools: tuple[str, ...]) -> None:
+        self.cut_off = CutOff((*self.cut_off.tools, *tools), self._loop.time())
+
     def note_listed(self, result: Result) -> None:
+        self.cut_off = replace(self.cut_off, came_back=True)
         if not self.listed and json.loads(bytes(result.raw)).get("tools"):
             self.listed = True
             if self.on_listed is not None:
@@ -106,8 +122,15 @@ class _PrivateClient(LineClient):
         self.protocol = _SocketWire(lines, limit_bytes=self._door.limit_bytes)
         return self.protocol
 
+    async def serve(self) -> None:
+        await self.pipes.serve()
+        tools = self._conversation.calls.tools()
+        if tools and not self.stopped and self.protocol.is_gone():
+            self._door.note_cut_off(tools)
+        await self._finish()
+
     def _request(self, message: Message, answer: Answer) -> None:
-        if message.method == _LISTING and not self._door.listed:
+        if message.method == _LISTING:
             answer = _ListingAnswer(answer, self._door.note_listed)
         elif message.method == _CALLING:
             answer = self._fitting(answer)
@@ -145,6 +168,10 @@ class _SocketWire(LineWire, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.output_closed()
+
+    def is_gone(self) -> bool:
+        """Whether nobody is at the other end any more."""
+        return self._is_gone()
 
     def _is_gone(self) -> bool:
         """After the end of its messages, a client that is gone looks like one that waits, but for this."""

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from trunkline.agents.plan import ToolServer
-from trunkline.doors.private import PrivateDoor
+from trunkline.doors.private import CutOff, PrivateDoor
 from trunkline.links.pump import serve_command
 from trunkline.runs.step_gateway import StepGateway
 
@@ -40,6 +40,11 @@ class AgentDoor:
     @property
     def listed(self) -> bool:
         return self._door.listed
+
+    @property
+    def cut_off(self) -> CutOff:
+        """Calls that were under way when the agent's tool server was gone all at once."""
+        return self._door.cut_off
 
     def when_listed(self, then: Callable[[], None]) -> None:
         """Do this once the agent asks for its tools."""

@@ -20,6 +20,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.state import make_private_folder
 from trunkline.core.call import Caller
 from trunkline.core.errors import NATIVE_TOOL, GatewayError, Problem
+from trunkline.doors.private import CutOff
 from trunkline.links.children import Children
 from trunkline.links.foreground import run_in_foreground
 from trunkline.links.run_folder import RunFolder
@@ -78,6 +79,11 @@ class AgentSession:
     def listed(self) -> bool:
         """Whether the agent has asked for its tools."""
         return self._door is not None and self._door.listed
+
+    @property
+    def cut_off(self) -> CutOff:
+        """Calls that were under way when its tool server was gone all at once."""
+        return CutOff() if self._door is None else self._door.cut_off
 
     async def prepare(self) -> Prepared:
         """Everything but the agent itself. Raises GatewayError where it may not, or cannot, be started."""

@@ -64,6 +64,8 @@ class ProgramSteps:
             ready(installed.version)
             job = replace(job, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
             result = await self._runner.run(provider, installed, job, door, on_said)
+        for warning in result.warnings:
+            warn(warning)
         timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
         return StepResult(
             output=result.output,

@@ -11,10 +11,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from trunkline.agents.hearing import not_listed
+from trunkline.agents.hearing import not_listed, tools_lost
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_folder, make_private_folder
 from trunkline.core.errors import BAD_VALUE, TOOLS_NOT_LISTED, GatewayError, Problem
+from trunkline.doors.private import CutOff
 from trunkline.links.children import Children
 from trunkline.runs.agent_session import AgentSession, Prepared, SessionAsked
 from trunkline.runs.interrupt import INTERRUPTED
@@ -24,6 +25,8 @@ from trunkline.runs.session_signals import SessionSignals, interrupted, listenin
 from trunkline.telemetry.redact import Redactor
 
 _CLOSE_S: Final = 10.0
+_LEAVING_S: Final = 2.0
+"""From when the tools of an agent are gone until it has ended, where it is just leaving."""
 _LOG: Final = "agent.log"
 _LONGEST_LOG_BYTES: Final = 16 << 20
 
@@ -86,7 +89,7 @@ async def _whole(
     try:
         with signals.agent_has_terminal(works_alone=asked.headless):
             code = await signals.unless_interrupted(session.run(), name)
-        end = _judged(asked, code, session.listed, signals)
+        end = _judged(asked, code, session, signals)
     except GatewayError as error:
         end = SessionEnd(status=error.problem.code.exit or 1, problem=error.problem)
     signals.agent_ended(end.status)
@@ -96,13 +99,13 @@ async def _whole(
     return end
 
 
-def _judged(asked: SessionAsked, code: int, listed: bool, signals: SessionSignals) -> SessionEnd:
+def _judged(asked: SessionAsked, code: int, session: AgentSession, signals: SessionSignals) -> SessionEnd:
     """An agent without a person at it that was interrupted may say 0, and one without our tools may, too."""
     status = code if code >= 0 else 128 - code
     if asked.headless and signals.pressed:
         return SessionEnd(status=INTERRUPTED, problem=interrupted(asked.provider, "SIGINT"))
-    if listed:
-        return SessionEnd(status=status)
+    if session.listed:
+        return _after_loss(asked, status, session.cut_off)
     if asked.headless and status == 0:
         return SessionEnd(status=1, problem=not_listed(asked.provider, "ended without having asked for its tools"))
     message = f"`{asked.provider}` ended before it asked for its tools"
@@ -110,6 +113,18 @@ def _judged(asked: SessionAsked, code: int, listed: bool, signals: SessionSignal
         status=status,
         problem=Problem(code=TOOLS_NOT_LISTED, message=message, where=asked.provider, severity="warning"),
     )
+
+
+def _after_loss(asked: SessionAsked, status: int, loss: CutOff) -> SessionEnd:
+    """An agent that works by itself and goes on without its tools may say 0. In a conversation, whoever leaves it in
+    the middle of a call cuts that off, too."""
+    mattered = asked.headless or asyncio.get_running_loop().time() - loss.at > _LEAVING_S
+    if not loss.tools or not mattered:
+        return SessionEnd(status=status)
+    problem = tools_lost(asked.provider, loss.tools)
+    if asked.headless and status == 0 and not loss.came_back:
+        return SessionEnd(status=1, problem=problem)
+    return SessionEnd(status=status, problem=replace(problem, severity="warning"))
 
 
 async def _close(signals: SessionSignals, session: AgentSession, children: Children, telemetry: RunTelemetry) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import stat
 from collections.abc import AsyncIterator, Callable
@@ -26,10 +27,13 @@ from trunkline.core.errors import (
     NATIVE_TOOL,
     NO_ANSWER,
     STEP_TIMEOUT,
+    TOOLS_LOST,
     TOOLS_NOT_LISTED,
     WRITTEN_CALL,
+    Code,
     GatewayError,
 )
+from trunkline.doors.private import CutOff
 from trunkline.links.children import Children
 
 PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
@@ -46,6 +50,7 @@ FAMILY = PRINT + (
 @dataclass
 class Witness:
     listed: bool = True
+    cut_off: CutOff = field(default_factory=CutOff)
 
 
 @dataclass
@@ -145,6 +150,27 @@ async def test_what_is_no_answer_of_its_model_is_none_of_its_own(tmp_path: Path)
             result = await stage.run(FakeAgent(f"{PRINT}out(say='Hm'); out(answer={said!r})"))
             assert (result.problem and result.problem.code) is code, said
             assert (result.output, result.status) == (said, 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "loss", "code", "warned"),
+    [
+        ("out(answer='Done.')", CutOff(("Bash",), at=1.0), TOOLS_LOST, []),
+        ("out(answer='Done.')", CutOff(("Bash",), at=1.0, came_back=True), None, [TOOLS_LOST]),
+        ("out(answer='Done.')", CutOff(("Bash",), at=math.inf), None, []),
+        ("sys.exit(3)", CutOff(("Bash",), at=1.0), AGENT_FAILED, [TOOLS_LOST]),
+        ("out(answer='Done.')", CutOff(came_back=True), None, []),
+    ],
+    ids=["went on without", "got them back", "was done before", "failed of it", "no loss"],
+)
+async def test_one_that_loses_its_tools_in_a_call_has_failed_unless_it_got_them_back(
+    tmp_path: Path, script: str, loss: CutOff, code: Code | None, warned: list[Code]
+) -> None:
+    async with stage_in(tmp_path) as stage:
+        stage.witness = Witness(cut_off=loss)
+        result = await stage.run(FakeAgent(PRINT + script))
+    assert (result.problem.code if result.problem else None) is code
+    assert [(warning.code, warning.severity) for warning in result.warnings] == [(one, "warning") for one in warned]
 
 
 @pytest.mark.law

@@ -19,7 +19,7 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
-from trunkline.doors.private import PrivateDoor
+from trunkline.doors.private import CutOff, PrivateDoor
 
 LIMIT = 20_000_000
 STEP = "step:review"
@@ -351,3 +351,59 @@ async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     await door.close()
     house.server.close()
     house.desk.router.roster.close()
+
+
+@both_loops
+@pytest.mark.parametrize("wrapped", [dict, modern])
+def test_it_knows_which_calls_were_cut_off_when_a_client_is_gone_all_at_once(
+    loop_factory: Loop, tmp_path: Path, wrapped: Any
+) -> None:
+    async def main() -> None:
+        async with run(tmp_path) as here:
+            here.source.on_submit = lambda call: None  # never answered
+            agent = await here.agent()
+            if wrapped is dict:
+                agent.send(INITIALIZE)
+                await agent.next()
+            agent.send(wrapped(call(1)))
+            await until(lambda: here.house.desk.router.in_flight == 1, "the call is under way")
+            agent.writer.transport.abort()
+            await until(lambda: here.door.cut_off.tools == ("t",), "it is noticed")
+            assert not here.door.cut_off.came_back
+            other = await here.agent()
+            other.send(modern({"id": 1, "method": "tools/list"}))
+            await other.next()
+            assert here.door.cut_off.came_back
+
+    run_on(loop_factory, main())
+
+
+@both_loops
+@pytest.mark.parametrize("how", ["answered", "taken back", "closed politely", "the door closes"])
+def test_no_call_is_cut_off_where_its_client_knows_what_became_of_it(
+    loop_factory: Loop, tmp_path: Path, how: str
+) -> None:
+    async def main() -> None:
+        async with run(tmp_path) as here:
+            begun: list[Call] = []
+            here.source.on_submit = lambda call: begun.append(call) or None
+            agent = await here.agent()
+            agent.send(modern(call(1)))
+            await until(lambda: bool(begun), "the call is under way")
+            if how == "answered":
+                begun[0].finish(OK)
+                await agent.next()
+            elif how == "taken back":
+                agent.send({"method": "notifications/cancelled", "params": {"requestId": 1}})
+                await until(lambda: begun[0].done, "it is taken back")
+            elif how == "closed politely":
+                agent.writer.write_eof()
+                begun[0].finish(OK)
+                await agent.next()
+            else:
+                await here.door.close()
+            agent.writer.transport.abort()
+            await until(lambda: not len(here.door), "it is gone")
+            assert here.door.cut_off == CutOff()
+
+    run_on(loop_factory, main())

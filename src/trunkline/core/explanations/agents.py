@@ -197,6 +197,13 @@ _AGENTS: Final = {
             "`trunkline agent`",
         ),
     ),
+    "TL629": Explanation(
+        "The program by which the agent reaches its tools (`mcp-serve`) was gone while a call was under way. The call "
+        "was cancelled. An agent that then went on without its tools counts as failed, whatever it said; where it got "
+        "them back, this is a warning.",
+        ("somebody or something killed the program", "the machine ran out of memory"),
+        ("look into the system's log", "run the step again, once you know how far the cancelled call came"),
+    ),
 }
 
 _PROXY: Final = {

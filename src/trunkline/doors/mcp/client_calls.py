@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from trunkline.core.call import Call
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
 from trunkline.links.contained import contained
 
@@ -40,6 +41,10 @@ class ClientCalls:
 
     def remove(self, key: Hashable) -> None:
         self._calls.pop(key, None)
+
+    def tools(self) -> tuple[str, ...]:
+        """The tools that are being called, by their servers' names for them."""
+        return tuple(call.tool for call in self._calls.values() if isinstance(call, Call) and call.tool)
 
     def cancel(self, key: Hashable, why: str) -> bool:
         call = self._calls.get(key)
