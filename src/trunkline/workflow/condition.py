@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -29,23 +29,12 @@ _TOKEN: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[+-]?\d{1,300}(?:\.\d{1,300})?\Z", re.ASCII)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _FIELDS: Final[Mapping[str, Literal["Output", "ExitCode"]]] = {
     "Output": "Output",
     "output": "Output",
     "ExitCode": "ExitCode",
     "exit_code": "ExitCode",
-}
-_EQUAL: Final = ("==", "!=")
-_ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_TEXT: Final[Mapping[str, Callable[[str, str], bool]]] = {
-    "contains": operator.contains,
-    "startsWith": str.startswith,
-    "endsWith": str.endswith,
 }
 _FUNCTIONS: Final = {"contains": "contains", "has_prefix": "startsWith", "has_suffix": "endsWith"}
 _AND: Final = ("and", "&&")
@@ -53,6 +42,7 @@ _OR: Final = ("or", "||")
 _NOT: Final = ("not", "!")
 
 Value = str | float | bool
+Compare = Callable[[Value, Value], bool]
 
 
 class ConditionFault(ValueError):
@@ -85,93 +75,52 @@ class NameInCondition(Reference):
 # -- what a condition is made of --------------------------------------------------------------------------------------
 
 
-class _Node:
-    """Most have a value that says whether they hold."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of a condition. `plain` are values, which can be compared; `decides` what holds or does not."""
 
-    def value(self, facts: Facts) -> Value:
-        raise NotImplementedError
-
-    def holds(self, facts: Facts) -> bool:
-        return self.value(facts) is True
-
-
-@dataclass(frozen=True)
-class _Literal(_Node):
-    written: Value
-
-    def value(self, facts: Facts) -> Value:
-        return self.written
-
-
-@dataclass(frozen=True)
-class _Input(_Node):
-    name: str
-
-    def value(self, facts: Facts) -> Value:
-        return facts.inputs[self.name]
+    value: Callable[[Facts], Value]
+    plain: bool = False
+    decides: bool = True
 
     def holds(self, facts: Facts) -> bool:
-        return facts.inputs[self.name].lower() == "true"
+        value = self.value(facts)
+        return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
-@dataclass(frozen=True)
-class _OfState(_Node):
-    state: str
-    field: Literal["Output", "ExitCode"]
+def _literal(value: Value) -> _Part:
+    return _Part(lambda _: value, plain=True, decides=isinstance(value, bool))
 
-    def value(self, facts: Facts) -> Value:
-        if self.state not in facts.exit_codes:
+
+def _input(name: str) -> _Part:
+    """By itself it holds where it is `true`."""
+    return _Part(lambda facts: facts.inputs[name], plain=True)
+
+
+def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Part:
+    def value(facts: Facts) -> Value:
+        if state not in facts.exit_codes:
             raise NotRun
-        return facts.outputs.get(self.state, "") if self.field == "Output" else facts.exit_codes[self.state]
+        return facts.outputs.get(state, "") if field == "Output" else facts.exit_codes[state]
+
+    return _Part(value, plain=True, decides=False)
 
 
-@dataclass(frozen=True)
-class _Not(_Node):
-    inner: _Node
-
-    def value(self, facts: Facts) -> Value:
-        return not self.inner.holds(facts)
+def _not(part: _Part) -> _Part:
+    return _Part(lambda facts: not part.holds(facts))
 
 
-@dataclass(frozen=True)
-class _All(_Node):
-    parts: tuple[_Node, ...]
-
-    def value(self, facts: Facts) -> Value:
-        return all(part.holds(facts) for part in self.parts)
+def _compared(left: _Part, sign: str, right: _Part) -> _Part:
+    compare = _COMPARED[sign]
+    return _Part(lambda facts: compare(left.value(facts), right.value(facts)))
 
 
-@dataclass(frozen=True)
-class _Any(_Node):
-    parts: tuple[_Node, ...]
+def _among(left: _Part, items: Sequence[_Part]) -> _Part:
+    def value(facts: Facts) -> Value:
+        found = left.value(facts)
+        return any(_equal(found, item.value(facts)) for item in items)
 
-    def value(self, facts: Facts) -> Value:
-        return any(part.holds(facts) for part in self.parts)
-
-
-@dataclass(frozen=True)
-class _Compare(_Node):
-    left: _Node
-    sign: str
-    right: _Node
-
-    def value(self, facts: Facts) -> Value:
-        left, right = self.left.value(facts), self.right.value(facts)
-        if self.sign in _TEXT:
-            return _TEXT[self.sign](_as_text(left), _as_text(right))
-        if self.sign in _EQUAL:
-            return _equal(left, right) is (self.sign == "==")
-        return _ordered(left, self.sign, right)
-
-
-@dataclass(frozen=True)
-class _In(_Node):
-    left: _Node
-    among: tuple[_Node, ...]
-
-    def value(self, facts: Facts) -> Value:
-        left = self.left.value(facts)
-        return any(_equal(left, item.value(facts)) for item in self.among)
+    return _Part(value)
 
 
 def _equal(left: Value, right: Value) -> bool:
@@ -184,10 +133,18 @@ def _equal(left: Value, right: Value) -> bool:
     return None not in numbers and numbers[0] == numbers[1]
 
 
-def _ordered(left: Value, sign: str, right: Value) -> bool:
+def _ordered(order: Callable[[float, float], bool]) -> Compare:
     """Only numbers have an order, and text that is one."""
-    first, second = _number(left), _number(right)
-    return first is not None and second is not None and _ORDER[sign](first, second)
+
+    def compare(left: Value, right: Value) -> bool:
+        first, second = _number(left), _number(right)
+        return first is not None and second is not None and order(first, second)
+
+    return compare
+
+
+def _of_text(relation: Callable[[str, str], bool]) -> Compare:
+    return lambda left, right: relation(_as_text(left), _as_text(right))
 
 
 def _number(value: Value) -> float | None:
@@ -202,6 +159,19 @@ def _as_text(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
+_COMPARED: Final[Mapping[str, Compare]] = {
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": _ordered(operator.lt),
+    "<=": _ordered(operator.le),
+    ">": _ordered(operator.gt),
+    ">=": _ordered(operator.ge),
+    "contains": _of_text(operator.contains),
+    "startsWith": _of_text(str.startswith),
+    "endsWith": _of_text(str.endswith),
+}
+
+
 # -- parsing ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +179,7 @@ def _as_text(value: Value) -> str:
 class Condition:
     """`names` are the inputs and states that it asks for."""
 
-    _node: _Node
+    _node: _Part
     names: tuple[NameInCondition, ...]
 
     def holds(self, facts: Facts) -> bool:
@@ -247,60 +217,65 @@ class _Parser:
         self._depth = 0
         self.names: list[NameInCondition] = []
 
-    def whole(self) -> _Node:
+    def whole(self) -> _Part:
         node = _deciding(self._condition())
         if self._next.kind != "end":
             raise ConditionFault(f"{_shown(self._next)} is not expected here")
         return node
 
-    def _condition(self) -> _Node:
-        parts = [self._conjunction()]
-        while self._took(*_OR):
-            parts.append(self._conjunction())
-        return _Any(tuple(map(_deciding, parts))) if len(parts) > 1 else parts[0]
+    def _condition(self) -> _Part:
+        return self._joined(self._conjunction, _OR, any)
 
-    def _conjunction(self) -> _Node:
-        parts = [self._comparison()]
-        while self._took(*_AND):
-            parts.append(self._comparison())
-        return _All(tuple(map(_deciding, parts))) if len(parts) > 1 else parts[0]
+    def _conjunction(self) -> _Part:
+        return self._joined(self._comparison, _AND, all)
 
-    def _comparison(self) -> _Node:
+    def _joined(
+        self, read: Callable[[], _Part], signs: tuple[str, ...], join: Callable[[Iterable[bool]], bool]
+    ) -> _Part:
+        parts = [read()]
+        while self._took(*signs):
+            parts.append(read())
+        if len(parts) == 1:
+            return parts[0]
+        deciding = [_deciding(part) for part in parts]
+        return _Part(lambda facts: join(part.holds(facts) for part in deciding))
+
+    def _comparison(self) -> _Part:
         left = self._operand()
         negated = self._next.text == "not" and self._next.kind == "word"
         if negated:
             self._at += 1
         sign = self._next.text if self._next.kind in ("word", "sign") else ""
-        if sign in _ORDER or sign in _EQUAL or sign in _TEXT:
+        if sign in _COMPARED:
             self._at += 1
-            compared: _Node = _Compare(_plain(left), sign, _plain(self._operand()))
+            compared = _compared(_plain(left), sign, _plain(self._operand()))
         elif sign == "in":
             self._at += 1
-            compared = _In(_plain(left), self._list())
+            compared = _among(_plain(left), self._list())
         elif negated:
             raise ConditionFault(f"{_shown(self._next)} is not expected after `not`")
         else:
             return left
-        return _Not(compared) if negated else compared
+        return _not(compared) if negated else compared
 
-    def _operand(self) -> _Node:
+    def _operand(self) -> _Part:
         token = self._next
         self._at += 1
         if token.text in _NOT and token.kind in ("word", "sign"):
-            return _Not(_deciding(self._deeper(self._operand)))
+            return _not(_deciding(self._deeper(self._operand)))
         if token == _Token("sign", "("):
             node = self._deeper(self._condition)
             self._expect(")")
             return node
         if token.kind == "number":
-            return _Literal(float(token.text))
+            return _literal(float(token.text))
         if token.kind == "text":
-            return _Literal(_ESCAPE.sub(r"\1", token.text[1:-1]))
+            return _literal(_ESCAPE.sub(_unescaped, token.text[1:-1]))
         if token.kind == "word":
             return self._word(token.text)
         raise ConditionFault(f"{_shown(token)} is not expected here")
 
-    def _deeper(self, read: Callable[[], _Node]) -> _Node:
+    def _deeper(self, read: Callable[[], _Part]) -> _Part:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ConditionFault(f"The condition is nested more than {_DEEPEST} times")
@@ -308,22 +283,22 @@ class _Parser:
         self._depth -= 1
         return node
 
-    def _word(self, word: str) -> _Node:
+    def _word(self, word: str) -> _Part:
         if word in ("true", "false"):
-            return _Literal(word == "true")
+            return _literal(word == "true")
         if self._next == _Token("sign", "("):
             return self._function(word)
         kind, _, rest = word.partition(".")
         name, _, field = rest.partition(".")
         if kind == "inputs" and name and not field:
             self.names.append(NameInCondition("inputs", name, word))
-            return _Input(name)
+            return _input(name)
         if kind == "states" and field in _FIELDS:
             self.names.append(NameInCondition("states", name, word))
-            return _OfState(name, _FIELDS[field])
+            return _of_state(name, _FIELDS[field])
         raise ConditionFault(f"`{word}` is not supported in a condition")
 
-    def _function(self, name: str) -> _Node:
+    def _function(self, name: str) -> _Part:
         if name not in _FUNCTIONS:
             raise ConditionFault(f"`{name}(…)` is not supported in a condition")
         self._expect("(")
@@ -331,11 +306,11 @@ class _Parser:
         self._expect(",")
         right = _plain(self._operand())
         self._expect(")")
-        return _Compare(left, _FUNCTIONS[name], right)
+        return _compared(left, _FUNCTIONS[name], right)
 
-    def _list(self) -> tuple[_Node, ...]:
+    def _list(self) -> tuple[_Part, ...]:
         self._expect("[")
-        items: list[_Node] = []
+        items: list[_Part] = []
         while not self._took("]"):
             if items:
                 self._expect(",")
@@ -357,17 +332,22 @@ class _Parser:
             raise ConditionFault(f"`{sign}` is missing before {_shown(self._next)}")
 
 
-def _deciding(node: _Node) -> _Node:
-    """A node that holds or does not; an input does where it is `true`."""
-    if not isinstance(node, _OfState) and not (isinstance(node, _Literal) and not isinstance(node.written, bool)):
-        return node
-    raise ConditionFault("A value by itself is not a condition: compare it with something")
+def _deciding(part: _Part) -> _Part:
+    if not part.decides:
+        raise ConditionFault("A value by itself is not a condition: compare it with something")
+    return part
 
 
-def _plain(node: _Node) -> _Node:
-    if isinstance(node, _Literal | _Input | _OfState):
-        return node
-    raise ConditionFault("A condition is compared with something: put brackets round what belongs together")
+def _plain(part: _Part) -> _Part:
+    if not part.plain:
+        raise ConditionFault("A condition is compared with something: put brackets round what belongs together")
+    return part
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] not in _ESCAPED:
+        raise ConditionFault(f"`{match[0]}` is not supported in a text")
+    return _ESCAPED[match[1]]
 
 
 def _shown(token: _Token) -> str:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.workflow.condition import Condition
+from trunkline.workflow.input_rules import NO_RULES, Rules
 from trunkline.workflow.shell import ShellTemplate
 from trunkline.workflow.template import Template
 
@@ -23,6 +24,7 @@ class Input:
     type: InputType = "string"
     required: bool = False
     default: InputValue | None = None
+    rules: Rules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, cast
 
 from trunkline.config.reader import Reader
-from trunkline.config.section import key, read_section
+from trunkline.config.section import Inner, key, read_section
 from trunkline.config.shapes import Boolean, Choice, JsonSchema, Shape, Text
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Items, Node, Scalar
 from trunkline.core.errors import BAD_INPUT, DUPLICATE_KEY, GatewayError, Problem
 from trunkline.workflow.document import Input, InputType, InputValue, Workflow
+from trunkline.workflow.input_rules import NO_RULES, ValidationKeys
 from trunkline.workflow.reader import attempt
 from trunkline.workflow.shapes import check_name
 from trunkline.workflow.unsupported import WorkflowSection
@@ -64,6 +65,9 @@ class InputKeys(WorkflowSection):
     )
     required: bool = key(Boolean(), default=False, doc="Whether it must be given where it has no default")
     default: Scalar | None = key(_Any(), default=None, doc="The value if none is given; without it, empty")
+    validation: ValidationKeys | None = key(
+        Inner(ValidationKeys), default=None, doc="What is asked of its value beyond the type"
+    )
     description: str = key(Text(written=True), default="", doc="For people; not used")
 
 
@@ -88,12 +92,15 @@ def read_inputs(node: Node | None, reader: Reader) -> tuple[Input, ...]:
 
 def _input(keys: InputKeys, reader: Reader) -> Input:
     kind = cast(InputType, keys.type)
+    rules = NO_RULES if keys.validation is None else keys.validation.rules()
     value: InputValue | None = None
     if keys.default is not None:
         value = _READERS[kind](keys.default.text)
         if value is None or keys.default.kind not in _WRITTEN_AS.get(kind, (keys.default.kind,)):
             reader.error(BAD_INPUT, keys.default, f"The default is not {_WORDS[kind]}", "change it, or the `type`")
-    return Input(name=keys.name.text, type=kind, required=keys.required, default=value)
+        elif wrong := rules.wrong_with(_written(value), _as_number(value)):
+            reader.error(BAD_INPUT, keys.default, f"The default {wrong}", "change it, or the `validation`")
+    return Input(name=keys.name.text, type=kind, required=keys.required, default=value, rules=rules)
 
 
 def bind_inputs(workflow: Workflow, given: Mapping[str, str]) -> Mapping[str, str]:
@@ -132,9 +139,11 @@ def _wrong_with(declared: Input, text: str | None) -> Problem | None:
             return None
         hint = f"give it with `--input {declared.name}=…`"
         return _problem(f"The input `{declared.name}` is required and was not given", hint)
-    if _READERS[declared.type](text) is None:
+    value = _READERS[declared.type](text)
+    if value is None:
         return _problem(f"The input `{declared.name}` must be {_WORDS[declared.type]}", "")
-    return None
+    wrong = declared.rules.wrong_with(_written(value), _as_number(value))
+    return _problem(f"The input `{declared.name}` {wrong}", "") if wrong else None
 
 
 def _problem(message: str, hint: str) -> Problem:
@@ -144,9 +153,15 @@ def _problem(message: str, hint: str) -> Problem:
 def _text_of(declared: Input, text: str | None) -> str:
     if text is not None:
         return text.lower() if declared.type == "boolean" else text
-    if isinstance(declared.default, bool):
-        return "true" if declared.default else "false"
-    return "" if declared.default is None else str(declared.default)
+    return "" if declared.default is None else _written(declared.default)
+
+
+def _written(value: InputValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _as_number(value: InputValue) -> float | None:
+    return None if isinstance(value, str | bool) else float(value)
 
 
 # -- the types --------------------------------------------------------------------------------------------------------

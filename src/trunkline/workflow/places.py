@@ -42,6 +42,6 @@ class Source:
 
 
 def _pattern(reference: Reference) -> str:
-    """However many blanks are in its braces."""
-    inner = re.escape(str(reference)[2:-2])
-    return rf"\{{\{{\s*{inner}\s*\}}\}}"
+    """However many blanks are in its braces, with or without the first dot."""
+    inner = re.escape(str(reference)[3:-2])
+    return rf"\{{\{{\s*\.?{inner}\s*\}}\}}"

@@ -1,7 +1,7 @@
 """Text with references to inputs and to outputs of states: `{{.inputs.NAME}}` and `{{.states.NAME.Output}}`.
 
-As in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is plain text. `{{.raw.inputs.NAME}}` is for
-shell commands, where values are quoted without it.
+As in AWF, the first dot may be left out; as in Go's templates, `{{"{{"}}` stands for two braces, and `}}` by itself is
+plain text. `{{.raw.inputs.NAME}}` is for shell commands, where values are quoted without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OPEN: Final = "{{"
 _CLOSE: Final = "}}"
 _BRACES: Final = '"{{"'
 _REFERENCE: Final = re.compile(
-    r"(?P<raw>\.raw)?\.(?:inputs\.(?P<input>[^\s.{}]+)|states\.(?P<state>[^\s.{}]+)\.Output)\Z"
+    r"(?:(?P<raw>\.raw)?\.)?(?:inputs\.(?P<input>[^\s.{}]+)|states\.(?P<state>[^\s.{}]+)\.Output)\Z"
 )
 _NEARLY: Final = re.compile(
     r"-?\s*\.?(?:(?P<inputs>inputs?)\.(?P<input>[^\s.{}]+)|(?P<states>states?|steps?)\.(?P<state>[^\s.{}]+)\.output)\s*-?\Z",

@@ -10,8 +10,8 @@ from trunkline.workflow.document import CommandState
 
 FACTS = Facts(
     inputs={"mode": "full", "count": "10", "flag": "True", "empty": ""},
-    outputs={"test": "12 passed, 0 failed", "number": "7"},
-    exit_codes={"test": 0, "number": 3},
+    outputs={"test": "12 passed, 0 failed", "number": "7", "lines": "a\nb"},
+    exit_codes={"test": 0, "number": 3, "lines": 0},
 )
 
 
@@ -42,6 +42,8 @@ FACTS = Facts(
         "true or true and false",
         r"'it\'s' == \"it's\"".replace(r"\"", '"'),
         "-1 < 0",
+        r"states.lines.Output contains 'a\nb' and 'x\\' != 'x\t'",
+        'inputs.mode == "full" or true',
     ],
 )
 def test_a_condition_that_holds(text: str) -> None:
@@ -98,6 +100,7 @@ def test_whatever_asks_for_a_state_that_has_not_run_does_not_hold(text: str) -> 
         ("(" * 31 + "true" + ")" * 31, "nested"),
         ("not " * 2000 + "true", "2000"),
         ("!" * 1900 + "true", "nested"),
+        (r"inputs.a == '\d'", r"`\d`"),
         ("", "the end"),
     ],
 )

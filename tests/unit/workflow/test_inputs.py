@@ -41,7 +41,7 @@ def test_inputs_have_types_and_defaults() -> None:
         ("[{name: i, type: boolean, default: 'true'}]", "TL603"),
         ("[{name: i, default: [1]}]", "TL103"),
         ("[{name: i, type: array}]", "TL104"),
-        ("[{name: i, validation: {}}]", "TL601"),
+        ("[{name: i, secret: true}]", "TL601"),
         ("[{name: a b}]", "TL111"),
         ("[{name: a}, {name: a}]", "TL106"),
         ("[{type: string}]", "TL105"),
@@ -96,3 +96,34 @@ def test_a_workflow_without_inputs_takes_none() -> None:
     assert bind_inputs(declared("[]"), {}) == {}
     with pytest.raises(GatewayError):
         bind_inputs(declared("[]"), {"x": "y"})
+
+
+RULES = (
+    "[{name: stage, validation: {enum: [dev, prod, 1]}}, {name: tag, validation: {pattern: '^v[0-9]+$'}},"
+    " {name: count, type: integer, default: 5, validation: {min: 1, max: 9.5}}]"
+)
+
+
+def test_values_are_held_to_the_validation_of_their_inputs() -> None:
+    workflow = good(load_states("a: {type: step, command: x}", inputs=RULES))
+    assert bind_inputs(workflow, {"stage": "1", "tag": "v12", "count": "9"})["count"] == "9"
+    with pytest.raises(GatewayError) as caught:
+        bind_inputs(workflow, {"stage": "test", "tag": "12", "count": "10"})
+    assert [problem.code.id for problem in caught.value.details] == ["TL603"] * 3
+    assert "`dev`, `prod`" in caught.value.details[0].message
+
+
+@pytest.mark.parametrize(
+    ("keys", "code"),
+    [
+        ("validation: {pattern: '('}", "TL104"),
+        ("validation: {min: a}", "TL103"),
+        ("validation: {file_exists: true}", "TL601"),
+        ("default: c, validation: {enum: [a, b]}", "TL603"),
+        ("type: integer, default: 0, validation: {min: 1}", "TL603"),
+        ("default: text, validation: {max: 1}", "TL603"),
+    ],
+)
+def test_mistakes_in_a_validation_are_told(keys: str, code: str) -> None:
+    loaded = load_states("a: {type: step, command: x}", inputs=f"[{{name: i, {keys}}}]")
+    assert codes(loaded) == [code]
