@@ -36,7 +36,8 @@ _NAMED: Final = re.compile(
     re.VERBOSE,
 )
 _FROM_ITS_START: Final = ("<function=", "<invoke")
-_INDENTED: Final = re.compile(r"(?: {4,}|\t\s*)\Z")
+_CODE: Final = 4
+"""Columns that a line of code begins with, where it is not fenced."""
 _THINKING: Final = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Thoughts that no parser took out."""
 _CLOSED: Final = re.compile(r"(?:>|[}\])]|```)\s*\Z")
@@ -61,8 +62,9 @@ def written_call(said: str, is_tool: Callable[[str], bool]) -> str:
     """The tool of the call that this text ends with; empty where it ends with none."""
     said = _FENCED.sub("", said[-_EXAMINED:])
     for mark in list(_MARK.finditer(said))[-_MOST_MARKS:]:
-        if _INDENTED.search(said[said.rfind("\n", 0, mark.start()) + 1 : mark.start()]):
-            continue  # code, too
+        before = said[said.rfind("\n", 0, mark.start()) + 1 : mark.start()]
+        if before.isspace() and len(before.expandtabs(4)) >= _CODE:
+            continue
         rest = said[mark.start() :] if mark[0].startswith(_FROM_ITS_START) else said[mark.end() :]
         for name in (_json_call(rest), _tagged_call(rest)):
             if name and is_tool(name):
@@ -80,7 +82,10 @@ def _json_call(rest: str) -> str:
             value, end = json.JSONDecoder(strict=False).raw_decode(rest)
         except (ValueError, RecursionError):
             return ""
-        names += _names_in(value)
+        found = list(_names_in(value))
+        if not found:
+            return ""
+        names += found
         after = _TAGS.match(rest, end)
         rest = rest[after.end() if after else end :]
     return names[0] if names and not rest else ""

@@ -52,6 +52,13 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class Adapted:
+    """Its model's server does not take something that the user asked for, which is left out."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Looped:
     """Its model says again and again that it calls tools, and calls none: the agent would ask it for ever."""
 
@@ -63,4 +70,4 @@ class Complained:
     message: str
 
 
-Said = Offered | Used | Spoke | Answered | Spent | Retried | Looped | Complained
+Said = Offered | Used | Spoke | Answered | Spent | Retried | Adapted | Looped | Complained

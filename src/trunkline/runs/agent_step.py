@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from trunkline.agents import PROVIDERS, instruction_files
-from trunkline.agents.said import Retried, Said, Spent, Spoke
+from trunkline.agents.openai.wording import Wordings
+from trunkline.agents.said import Adapted, Retried, Said, Spent, Spoke
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
-from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
+from trunkline.core.errors import OPTION_LEFT_OUT, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.links.children import Children
 from trunkline.links.protection.started_files import started_files
 from trunkline.runs.agent_task import AgentTask
@@ -51,6 +52,7 @@ class AgentSteps:
         self._telemetry = telemetry
         self._tell = tell
         self._costs = costs
+        self._wordings: Wordings = {}
         self._environ = environ
         state_dir = settings.gateway.state_dir
         self._programs = ProgramSteps(children, home=home, environ=environ, state_dir=state_dir)
@@ -71,7 +73,8 @@ class AgentSteps:
             if task.state.provider not in PROVIDERS:
                 gateway = await self._gateway(task, watch, stack)
                 self._ready(task, gateway, "")
-                return await run_model(task, gateway, lambda said: self._said(task, said), instructions)
+                heard = partial(self._said, task)
+                return await run_model(task, gateway, heard, instructions, self._wordings)
             folder = self._programs.folder(task)
             stack.callback(folder.remove)
             gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
@@ -133,6 +136,8 @@ class AgentSteps:
     def _said(self, task: AgentTask, said: Said) -> None:
         if isinstance(said, Spoke) and said.text.strip():
             self._tell(ModelSpoke(step=task.name, text=said.text))
+        elif isinstance(said, Adapted):
+            self._telemetry.warn(task.name, Problem(code=OPTION_LEFT_OUT, message=said.message))
         elif isinstance(said, Spent):
             self._costs.spend(said)
         elif isinstance(said, Retried):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from trunkline.agents.openai.endpoint import Endpoint
 from trunkline.agents.openai.loop import converse
 from trunkline.agents.openai.toolbox import Toolbox
+from trunkline.agents.openai.wording import Wordings
 from trunkline.agents.said import Retried, Said
 from trunkline.core.errors import MODEL_KEY, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runs.agent_task import AgentTask
@@ -16,7 +17,11 @@ from trunkline.runs.toolbox import NO_TOOLS, RouterToolbox
 
 
 async def run_model(
-    task: AgentTask, gateway: StepGateway | None, on_said: Callable[[Said], None], instructions: str
+    task: AgentTask,
+    gateway: StepGateway | None,
+    on_said: Callable[[Said], None],
+    instructions: str,
+    wordings: Wordings,
 ) -> StepResult:
     """Cancelling this ends the conversation, and the calls that are under way."""
     endpoint = endpoint_of(task)
@@ -28,7 +33,8 @@ async def run_model(
 
     try:
         async with task.in_time():
-            conversed = await converse(endpoint, _told(task.prompt, instructions), _toolbox(gateway), heard)
+            told, tools = _told(task.prompt, instructions), _toolbox(gateway)
+            conversed = await converse(endpoint, told, tools, heard, wordings=wordings)
     except GatewayError as error:
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], Retried):
             raise GatewayError(task.too_late(f"its model could not be reached: {last[0].reason}")) from None

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.support.models.chat import CHAT
-from tests.support.models.chat_server import ChatServer
+from tests.support.models.chat_server import ChatServer, refuses
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.runs import Ran, run_text, settings_in
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
@@ -25,6 +25,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.errors import (
     MODEL_KEY,
+    OPTION_LEFT_OUT,
     PROXY_NAME_COLLISION,
     PROXY_UNKNOWN_OPERATION,
     PROXY_UNKNOWN_PLUGIN,
@@ -40,6 +41,7 @@ from trunkline.runs.run_events import (
     StepStarted,
     ToolCallEnded,
     ToolCallStarted,
+    Warned,
     as_json,
 )
 from trunkline.sources.plugin.section import PluginSection
@@ -316,6 +318,18 @@ async def test_a_key_that_is_not_there_ends_the_step_before_anything_is_started(
         ran = await run_text(tmp_path, text, environ={"PATH": "/usr/bin:/bin"})
     assert problem_of(ran).code is MODEL_KEY
     assert model.asked == []
+
+
+async def test_a_temperature_that_is_refused_is_told_once_and_not_sent_again_in_the_run(tmp_path: Path) -> None:
+    refusal = refuses(400, "Unsupported parameter: 'temperature' is not supported with this model.")
+    async with ChatServer([says("hi")], manners=[refusal]) as server:
+        step = f"""{{type: agent, provider: openai_compatible, prompt: hi,
+            options: {{base_url: "{server.url}", model: m, temperature: 0.5}}"""
+        text = f"{{name: warm, states: {{initial: a, a: {step}, on_success: b}}, b: {step}}}}}}}"
+        ran = await run_text(tmp_path, text, environ={"PATH": "/usr/bin:/bin"})
+    assert ran.end.status == "success"
+    assert ["temperature" in body for body in server.bodies] == [True, False, False]
+    assert [(warned.step, warned.code) for warned in ran.of(Warned)] == [("a", OPTION_LEFT_OUT.id)]
 
 
 @pytest.mark.law

@@ -24,8 +24,8 @@ from trunkline.agents.openai.retries import (
     unreachable,
 )
 from trunkline.agents.openai.toolbox import ToolOffer
-from trunkline.agents.openai.wording import Wording
-from trunkline.agents.said import Retried, Said, Spent
+from trunkline.agents.openai.wording import Wording, Wordings
+from trunkline.agents.said import Adapted, Retried, Said, Spent
 from trunkline.config.secret_values import secrets_in
 from trunkline.links.child_output import beginning, harmless
 from trunkline.links.http_client import HttpPool
@@ -42,15 +42,19 @@ _ANOTHER: Final = "Check that `base_url` is that of a chat completions API, most
 
 
 class Asking:
-    """Talks to one endpoint over connections of its own, until it is closed. `on_said` hears when it asks again."""
+    """Talks to one endpoint over connections of its own, until it is closed. `on_said` hears when it asks again, and
+    `wordings` keeps what was learned from refusals."""
 
-    def __init__(self, endpoint: Endpoint, patience: Patience, on_said: Callable[[Said], None]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, patience: Patience, on_said: Callable[[Said], None], wordings: Wordings
+    ) -> None:
         self._endpoint = endpoint
         self._on_said = on_said
         self._patience = patience
         self._target = target_of(endpoint.base_url)
         self._place = self._target.place
-        self._wording = Wording()
+        self._wordings = wordings
+        self._model = endpoint.base_url, endpoint.model
         self._head = head_of(endpoint, self._target)
         given = {"url": endpoint.base_url, "api_key": endpoint.api_key, **endpoint.headers}
         self._redact = Redactor(secrets_in("", given, from_outside=True))
@@ -66,13 +70,20 @@ class Asking:
         """Raises GatewayError when there is none, also after the tries that make sense."""
         tries = Tries(self._patience)
         while True:
-            body = body_of(self._endpoint, messages, offers, self._wording)
+            wording = self._wordings.get(self._model, Wording())
+            body = body_of(self._endpoint, messages, offers, wording)
             try:
                 return await self._once(request_bytes(self._target, self._head, body), number)
             except Setback as setback:
-                before, self._wording = self._wording, self._wording.after(setback.status, str(setback))
-                delay_s = self._delay_s(tries, setback) if self._wording == before else 0.0
+                other = wording.after(setback.status, str(setback))
+                delay_s = self._delay_s(tries, setback) if other == wording else 0.0
+                self._learn(wording, other)
             await asyncio.sleep(delay_s)
+
+    def _learn(self, wording: Wording, other: Wording) -> None:
+        self._wordings[self._model] = other
+        if wording.temperature and not other.temperature and self._endpoint.temperature is not None:
+            self._on_said(Adapted("the server refuses `temperature`, so it is not sent any more"))
 
     def _delay_s(self, tries: Tries, setback: Setback) -> float:
         delay_s = tries.after(setback)

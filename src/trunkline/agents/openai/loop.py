@@ -19,7 +19,9 @@ from trunkline.agents.openai.request import (
     tool_message,
     user_message,
 )
+from trunkline.agents.openai.thoughts import SIGNATURES
 from trunkline.agents.openai.toolbox import Toolbox, ToolOffer
+from trunkline.agents.openai.wording import Wordings
 from trunkline.agents.said import Answered, Offered, Said, Spoke
 from trunkline.core.errors import MODEL_LOOP, MODEL_REFUSED, MODEL_STREAM, TURN_LIMIT, Code, GatewayError, Problem
 
@@ -37,10 +39,11 @@ async def converse(
     on_said: Callable[[Said], None],
     *,
     patience: Patience = PATIENCE,
+    wordings: Wordings | None = None,
 ) -> Conversed:
-    """Have the model work on the prompt with these tools. Raises GatewayError; whoever cancels this closes the
-    connection and ends the calls that run."""
-    asking = Asking(endpoint, patience, on_said)
+    """Have the model work on the prompt with these tools. `wordings` is what conversations before have learned. Raises
+    GatewayError; whoever cancels this closes the connection and ends the calls that run."""
+    asking = Asking(endpoint, patience, on_said, {} if wordings is None else wordings)
     try:
         return await _Conversation(endpoint, asking, toolbox, on_said).go_on(prompt)
     finally:
@@ -135,7 +138,8 @@ def _meant(name: str, known: Collection[str]) -> str:
 def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
     if turn.calls:
         return
-    problem = not_an_answer("the model", turn.text, lambda name: _meant(name, known) in known, thought=bool(turn.extra))
+    thought = not turn.extra.keys() <= SIGNATURES
+    problem = not_an_answer("the model", turn.text, lambda name: _meant(name, known) in known, thought=thought)
     if problem is not None:
         raise GatewayError(problem)
 

@@ -21,6 +21,8 @@ OF_MESSAGES: Final = (
     "thinking_blocks",
 )
 OF_CALLS: Final = ("extra_content", "provider_specific_fields")
+SIGNATURES: Final = frozenset(OF_CALLS)
+"""With none of the thoughts themselves."""
 Json = Mapping[str, Any]
 LIMIT_CHARACTERS: Final = 4 * 1024 * 1024
 """Of one turn. All of them go back with every later request."""

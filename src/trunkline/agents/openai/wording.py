@@ -59,5 +59,9 @@ class Wording:
         return replace(self, untold=self.untold | refused) if refused else self
 
 
+Wordings = dict[tuple[str, str], Wording]
+"""What was learned of each model at each address."""
+
+
 def _names(said: str, member: str) -> bool:
     return re.search(rf"(?<![A-Za-z0-9_]){member}(?![A-Za-z0-9_])", said) is not None

@@ -204,6 +204,12 @@ _AGENTS: Final = {
         ("somebody or something killed the program", "the machine ran out of memory"),
         ("look into the system's log", "run the step again, once you know how far the cancelled call came"),
     ),
+    "TL630": Explanation(
+        "The server refused the request because of this option of the step. It was asked again without it, and is for "
+        "the rest of the run.",
+        ("the model reasons, and takes no `temperature` but its own",),
+        ("remove the option from the step",),
+    ),
 }
 
 _PROXY: Final = {
