@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from trunkline.core.errors import AGENT_SLOW, GatewayError, Problem
 from trunkline.links.children import Child, Children
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.links.overdue import first_of
@@ -71,3 +72,15 @@ async def _see_off(child: Child) -> None:
 
 def _text(errors: HeadAndTail) -> str:
     return (errors.head + errors.tail).decode(errors="replace")
+
+
+def too_slow(agent: str, argv: Sequence[str], limit_s: float) -> GatewayError:
+    """For one that did not answer in time, which says nothing against how it is installed."""
+    return GatewayError(
+        Problem(
+            code=AGENT_SLOW,
+            message=f"`{' '.join(argv)}` took longer than {limit_s:.3g} s",
+            where=agent,
+            hint="try again when the machine is less busy, or run that command in a terminal to see what it waits for",
+        )
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-from trunkline.agents.asking import ask_program
+from trunkline.agents.asking import ask_program, too_slow
 from trunkline.agents.hearing import Hearing, not_listed, tools_lost
 from trunkline.agents.installed import Installed
 from trunkline.agents.last_words import not_an_answer
@@ -88,12 +88,19 @@ class AgentRunner:
     """Starts agents as `children`. `home` and `environ` are the user's, whose agents these are."""
 
     def __init__(
-        self, children: Children, *, home: Path, environ: Mapping[str, str], listing_s: float = _LISTING_S
+        self,
+        children: Children,
+        *,
+        home: Path,
+        environ: Mapping[str, str],
+        listing_s: float = _LISTING_S,
+        answer_s: float = _ANSWER_S,
     ) -> None:
         self._children = children
         self._home = home
         self._environ = child_environment(environ, extra={}, inherit="all")
         self._listing_s = listing_s
+        self._answer_s = answer_s
         self._redact = Redactor(secrets_in_environment(environ))
 
     async def run(
@@ -167,8 +174,11 @@ class AgentRunner:
         answers: dict[str, str] = {}
         for name, arguments in wants.answers.items():
             argv = [installed.program, *arguments]
-            limit_s = min(_ANSWER_S, deadline - monotonic())
+            left_s = deadline - monotonic()
+            limit_s = min(self._answer_s, left_s)
             printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
+            if printed.status is None and limit_s < left_s:  # else the time of the whole step is over
+                raise too_slow(provider.name, argv, limit_s)
             if printed.status == 0:
                 answers[name] = printed.stdout
         return Home(

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from trunkline.agents import provider_of
 from trunkline.agents.installed import Installed, find_installed
+from trunkline.agents.known_versions import KnownVersions
 from trunkline.agents.plan import Plan
 from trunkline.agents.runner import AgentRunner, Job, started_in
 from trunkline.agents.trial.trial import Tried, try_out
@@ -87,7 +88,8 @@ class AgentSession:
 
     async def prepare(self) -> Prepared:
         """Everything but the agent itself. Raises GatewayError where it may not, or cannot, be started."""
-        installed = await find_installed(self._provider, self._children, self._asked.environ)
+        known = KnownVersions(self._asked.settings.gateway.state_dir)
+        installed = await find_installed(self._provider, self._children, self._asked.environ, known)
         folder = RunFolder(self._children, self._asked.provider)
         self._stack.callback(folder.remove)
         gateway = await self._gateway(folder.path)

@@ -9,6 +9,7 @@ from typing import Final
 
 from trunkline.agents import provider_of
 from trunkline.agents.installed import find_installed
+from trunkline.agents.known_versions import KnownVersions
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.config.tree import Scalar
@@ -186,7 +187,7 @@ async def _doubt(name: str, children: Children, environ: Mapping[str, str]) -> s
     provider = provider_of(name)
     verified = ", ".join(sorted(provider.verified)) or "none yet"
     try:
-        version = (await find_installed(provider, children, environ)).version
+        version = (await find_installed(provider, children, environ, KnownVersions())).version
     except GatewayError as error:
         why = error.problem.message
         return f"Isolation of {name} is verified for {verified}; which version is here is not known: {why}"

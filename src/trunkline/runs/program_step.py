@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trunkline.agents import provider_of
 from trunkline.agents.installed import Installed, find_installed
+from trunkline.agents.known_versions import KnownVersions
 from trunkline.agents.plan import ToolServer
 from trunkline.agents.provider import Provider
 from trunkline.agents.runner import AgentRunner, Job
@@ -37,6 +38,7 @@ class ProgramSteps:
         self._environ = environ
         self._runner = AgentRunner(children, home=home, environ=environ)
         self._verdicts = Verdicts(state_dir)
+        self._versions = KnownVersions(state_dir)
 
     def folder(self, task: AgentTask) -> RunFolder:
         """The private folder of one run: the way to its gateway, and below it what the agent is given."""
@@ -56,7 +58,7 @@ class ProgramSteps:
         provider = provider_of(task.state.provider)
         async with AsyncExitStack() as stack:
             async with task.in_time():
-                installed = await find_installed(provider, self._children, self._environ)
+                installed = await find_installed(provider, self._children, self._environ, self._versions)
                 job, door = await self._job(task, provider, _part(folder, "a"), gateway, stack)
                 isolation = await self._isolation(task, provider, installed, folder, gateway)
             for warning in isolation.warnings:

@@ -24,6 +24,7 @@ from trunkline.agents.runner import AgentResult, AgentRunner, Job
 from trunkline.agents.said import Offered, Said, Spoke
 from trunkline.core.errors import (
     AGENT_FAILED,
+    AGENT_SLOW,
     NATIVE_TOOL,
     NO_ANSWER,
     STEP_TIMEOUT,
@@ -83,13 +84,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage_in(folder: Path, *, listing_s: float = 60.0, **environ: str) -> AsyncIterator[Stage]:
+async def stage_in(
+    folder: Path, *, listing_s: float = 60.0, answer_s: float = 60.0, **environ: str
+) -> AsyncIterator[Stage]:
     for name in ("home", "project", "run"):
         (folder / name).mkdir(parents=True)
     mark = new_mark()
     children = Children()
     given = {"PATH": os.environ["PATH"], MARK: mark, **environ}
-    runner = AgentRunner(children, home=folder / "home", environ=given, listing_s=listing_s)
+    runner = AgentRunner(children, home=folder / "home", environ=given, listing_s=listing_s, answer_s=answer_s)
     try:
         yield Stage(runner, folder, mark)
     finally:
@@ -449,6 +452,14 @@ async def test_what_it_is_asked_before_it_runs_is_part_of_its_time(tmp_path: Pat
         result = await stage.run(FakeAgent(HANG, Wants(answers=slow)), timeout_s=0.5)
     assert result.problem is not None
     assert result.problem.code is STEP_TIMEOUT
+
+
+async def test_one_that_takes_too_long_to_answer_is_not_started(tmp_path: Path) -> None:
+    slow = {"one": ("-c", "import time; time.sleep(600)")}
+    async with stage_in(tmp_path, answer_s=0.2) as stage:
+        with pytest.raises(GatewayError) as caught:
+            await stage.run(FakeAgent(wants=Wants(answers=slow)))
+    assert caught.value.problem.code is AGENT_SLOW
 
 
 async def test_it_is_started_in_the_project_or_where_its_plan_says(tmp_path: Path) -> None:

@@ -122,7 +122,8 @@ _AGENTS: Final = {
         ("use a version that docs/agents says is verified", "use claude or openai_compatible where it must be certain"),
     ),
     "TL619": Explanation(
-        "The program of the agent is there, but did not say its version in time, so it was not started.",
+        "The program of the agent is there, but did not say its version (or Codex, its models) in time, so it was not "
+        "started. What it once said is remembered until its program changes, except for launchers of version managers.",
         ("the machine is busy", "its folder is on a slow disk or network", "its launcher waits for something"),
         ("run its command with `--version` in a terminal and see what it does", "try again when the machine is idle"),
     ),
