@@ -12,6 +12,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_key
 from trunkline.core.call import Call
 from trunkline.core.events import Events
+from trunkline.core.source import Level
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.discovery.discovery import Discovery
 from trunkline.discovery.own_tools import OwnTools
@@ -64,6 +65,8 @@ class Gateway:
             unfinished=self.unfinished,
             session_tokens=self.session_tokens,
             on_fault=self._supervisor_fault,
+            note=self._note,
+            state_dir=gateway.state_dir,
             private=(str(gateway.state_dir), *private),
             own_sockets=(str(gateway.socket),) if gateway.socket is not None else (),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
@@ -105,6 +108,9 @@ class Gateway:
         await self.fleet.close()
         await self.children.close()
         self.router.roster.close()
+
+    def _note(self, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
+        self.events.note(level, event, message, **fields)
 
     def _supervisor_fault(self, fault: str) -> None:
         self.events.note("error", "supervisor", fault)

@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, str]] = {
     "demo": "trunkline.cli.demo:demo",
     "explain": "trunkline.cli.explain:explain",
     "mcp-serve": "trunkline.cli.mcp_serve:mcp_serve",
+    "protect": "trunkline.cli.protect:protect",
     "remove": "trunkline.cli.edit:remove",
     "run": "trunkline.cli.run:run",
     "servers": "trunkline.cli.servers:servers",

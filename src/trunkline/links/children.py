@@ -102,8 +102,11 @@ class Children:
         cwd: str | int | None,
         label: str,
         limits: Limits | None = None,
+        on_launch: Callable[[asyncio.Future[None]], None] | None = None,
     ) -> Child:
         """Start a program. Raises `GatewayError` when it cannot be started; `label` says whose it is.
+
+        `on_launch` hears at once, also where this is cancelled, of what is done when nothing of it runs any more.
 
         `cwd` may be an open folder (Linux): the program starts in that very one, and finds it as its stdin, so that it
         has no input. Nobody has to look into our /proc for it, which is closed to others.
@@ -119,6 +122,8 @@ class Children:
             if isinstance(cwd, int):
                 os.dup2(cwd, theirs[0], inheritable=False)
             ward = link.launch(program, theirs)
+            if on_launch is not None:
+                on_launch(ward.gone)
             try:
                 await self._wait_started(ward, argv[0], cwd, label)
             except BaseException:

@@ -93,18 +93,25 @@ class Commands:
         """It is gone."""
         self._children.release(folder)
 
-    async def run(self, command: Command, on_look: Callable[[HeadAndTail], None] | None = None) -> Ended:
+    async def run(
+        self,
+        command: Command,
+        on_look: Callable[[HeadAndTail], None] | None = None,
+        on_launch: Callable[[asyncio.Future[None]], None] | None = None,
+    ) -> Ended:
         """Run one command to its end or to its deadline, whatever comes first; then nothing of it is left.
 
-        `on_look` is called several times a second while it runs. Raises `GatewayError` when it cannot be started.
-        Cancelling this ends the command.
+        `on_look` is called several times a second while it runs. `on_launch` gets what is done once nothing of it runs
+        any more. Raises `GatewayError` when it cannot be started. Cancelling this ends the command, a little later.
         """
         started_at = monotonic()
         launcher = _WITH_INPUT if command.stdin else _LAUNCHER
         argv = ["/bin/sh", "-c", launcher, self._user_limit(), *command.argv]
         output = HeadAndTail(head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         try:
-            child = await self._children.spawn(argv, env=command.env, cwd=_where(command.folder), label=command.label)
+            child = await self._children.spawn(
+                argv, env=command.env, cwd=_where(command.folder), label=command.label, on_launch=on_launch
+            )
         except LostWhileStarting:
             return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stderr)  # the launcher joins it with the output

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from trunkline.core.source import Level
 from trunkline.core.unfinished import UnfinishedBytes
 from trunkline.links.children import Children
 from trunkline.links.session_tokens import SessionTokens
@@ -26,6 +28,10 @@ class Parts:
     session_tokens: SessionTokens = field(default_factory=SessionTokens)
     on_fault: Callable[[str], None] | None = None
     """Hears what went wrong with what looks after processes."""
+    note: Callable[[Level, str, str, Mapping[str, object]], None] | None = None
+    """Writes a line of the log: a level, an event, a message, and fields."""
+    state_dir: Path = Path()
+    """Where state is kept between runs."""
     private: tuple[str, ...] = ()
     """Folders of the gateway's own that no tool of its own may look into, and nothing in a sandbox."""
     own_sockets: tuple[str, ...] = ()

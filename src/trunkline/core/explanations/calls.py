@@ -224,4 +224,19 @@ CALLS: Final = {
         ("the tool changes something", "the tool only reads, but its server does not say so"),
         ("run it with `execute_tool`, which clients ask their users about",),
     ),
+    "TL328": Explanation(
+        "A warning: a command of Bash made or changed a file that says which programs are run outside of a sandbox "
+        "(a hook of git, `.mcp.json`, `trunkline.yaml` …). The file was taken away before anything else was started, "
+        "and what was there before is there again.",
+        (
+            "the agent was led astray by a text that it read",
+            "the agent set something up as it was asked to: a hook, an editor's settings",
+            "somebody saved such a file in an editor while the command ran",
+        ),
+        (
+            "`trunkline protect` lists what was taken and why; read it before you take it back",
+            "`trunkline protect accept ID` takes one back",
+            "if agents are to change such places here, name that in the configuration: `protect: off`",
+        ),
+    ),
 }

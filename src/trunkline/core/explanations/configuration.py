@@ -237,4 +237,17 @@ CONFIGURATION: Final = {
             "leave out `persist` if it need not outlive a restart",
         ),
     ),
+    "TL132": Explanation(
+        "`trunkline protect accept` did not put back what an agent's command had made or changed at a protected place. It "
+        "is kept as before.",
+        (
+            "somebody has changed that place since",
+            "a command of an agent runs below that folder at this moment, and would be taken for the one who did it",
+            "the folder that it belongs to is gone, or cannot be written",
+        ),
+        (
+            "compare what stands there with what is kept: `trunkline protect --json` says where that is",
+            "`--force` puts it back all the same; what stands there now is kept in its turn",
+        ),
+    ),
 }

@@ -156,4 +156,19 @@ SOURCES: Final = {
         ("it downloads something first, as `npx` and `uvx` do", "it waits for another server, or for a login"),
         ("start it by itself and see what it does", "set `start_timeout` of the server for how long it may take"),
     ),
+    "TL215": Explanation(
+        "A warning: Bash may change files that say which programs run outside of its sandbox, and some of them are "
+        "not looked at after a command. What a command planted there would stay.",
+        (
+            "the root has more than 50,000 folders, not counting `node_modules` and `site-packages`",
+            "a folder below the root cannot be read by the user who runs Trunkline",
+            "`state_dir` cannot be written, so that nothing can be kept there",
+            "a gateway was killed while a command ran: nobody has looked at what that command did",
+        ),
+        (
+            "give the source a smaller `root`",
+            "look at the files that the message names: `git status`, `git config --list --local`",
+            "have `state_dir` where it can be written",
+        ),
+    ),
 }

@@ -68,11 +68,14 @@ class ProtectedPlaces:
         for place in PLACES:
             *above, last = place.path.casefold().split("/")
             self._listed.setdefault(last, []).append(tuple(above))
-        self._files = {tuple(name.casefold() for name in names) for names in files}
+        self._written = [tuple(names) for names in files]
+        self._files = {tuple(name.casefold() for name in names) for names in self._written}
         self._file_names = frozenset(names[-1] for names in self._files)
         self._patterns = [_Pattern(written) for written in more]
         lasts = "|".join(pattern.last for pattern in self._patterns)
         self._last = re.compile(lasts).match if lasts else None
+        self._first = {place.path.split("/")[0] for place in PLACES if "/" in place.path}
+        self._firsts = [pattern.first for pattern in self._patterns if pattern.first is not None]
 
     def may_be(self, name: str) -> bool:
         """Whether anything of this name can be one: quick, as it is asked of every name in a tree."""
@@ -88,16 +91,30 @@ class ProtectedPlaces:
         folded = tuple(name.casefold() for name in names)
         if not folded:
             return False
+        return self.is_listed(names) or folded in self._files or any(pattern.fits(folded) for pattern in self._patterns)
+
+    def may_begin(self, name: str) -> bool:
+        """Whether places may lie in a folder of this name."""
+        folded = name.casefold()
+        return folded in self._first or any(first.match(folded) for first in self._firsts)
+
+    def is_listed(self, names: Sequence[str]) -> bool:
+        """Whether a place is one of those that every gateway has."""
+        folded = tuple(name.casefold() for name in names)
         listed = self._listed.get(folded[-1], ())
-        return (
-            any(len(above) < len(folded) and folded[len(folded) - 1 - len(above) : -1] == above for above in listed)
-            or folded in self._files
-            or any(pattern.fits(folded) for pattern in self._patterns)
-        )
+        return any(len(above) < len(folded) and folded[len(folded) - 1 - len(above) : -1] == above for above in listed)
+
+    def apart(self, folders: Iterable[str]) -> list[str]:
+        """The paths of single files that lie in folders of these names."""
+        return ["/".join(names) for names in self._written if not set(folders).isdisjoint(names[:-1])]
 
     def around(self, names: Sequence[str]) -> int:
         """How many of these names lead to a place that they are, or are in; 0 where there is none."""
         return next((count for count in range(1, len(names) + 1) if self.is_one(names[:count])), 0)
+
+    def names(self) -> Iterable[str]:
+        """The names that places and the folders of places have, as far as they are no patterns."""
+        return sorted({place.path.split("/")[0] for place in PLACES} | {names[0] for names in self._written})
 
     def links(self) -> Iterable[str]:
         """The listed paths themselves, each of which may be a link in the root."""
@@ -110,6 +127,7 @@ class _Pattern:
         self._anchored = written.startswith("/")
         self._names = [re.compile(name) for name in names]
         self.last = names[-1]
+        self.first = self._names[0] if len(names) > 1 else None
 
     def fits(self, folded: Sequence[str]) -> bool:
         count = len(self._names)
@@ -127,6 +145,21 @@ def wrong_to_write(names: Sequence[str], places: ProtectedPlaces) -> str:
     if GIT in folded:
         return "/".join(names[: folded.index(GIT) + 1])
     return "/".join(names[: places.around(names)])
+
+
+def believers(names: Sequence[str]) -> str:
+    """Who does what a place with these names says."""
+    own = ProtectedPlaces()
+    for place in PLACES:
+        parts = place.path.split("/")
+        if any(own.is_one(names[: end + 1]) and _ends_in(names[: end + 1], parts) for end in range(len(names))):
+            return place.believed_by
+    is_git = names[-1].casefold() in (GIT, *GIT_FILES) or HOOKS in (name.casefold() for name in names)
+    return "git: hooks, and the programs that its configuration names" if is_git else "the configuration in use"
+
+
+def _ends_in(names: Sequence[str], parts: Sequence[str]) -> bool:
+    return [name.casefold() for name in names[-len(parts) :]] == [part.casefold() for part in parts]
 
 
 def protected_below(root: Path | str, settings: ProtectSettings, files: Iterable[str] = ()) -> ProtectedPlaces | None:

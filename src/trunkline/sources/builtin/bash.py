@@ -15,6 +15,7 @@ from trunkline.links.environment import child_environment
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.command_text import text_of
+from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
 from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S
 from trunkline.sources.builtin.tool import Job, Note, ToolFault, Workplace, fault, text
@@ -76,12 +77,14 @@ class Bash:
             hidden=(*place.parts.private, *place.parts.own_sockets),
             fixed=place.parts.own_files,
         )
+        self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note)
 
     async def prepare(self) -> Note | None:
         return await self._sandbox.note()
 
     async def close(self) -> None:
         await self._commands.close()
+        await self._guard.close()
         await self._sandbox.close()
 
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
@@ -89,18 +92,25 @@ class Bash:
         timeout_s = _timeout(arguments["timeout"], job.left_s)
         folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
         try:
-            command = await self._command(arguments["command"], folder, timeout_s, job)
-            ended = await self._commands.run(command, _telling(job))
+            guarded = await self._guard.begin()
+            try:
+                command = await self._command(arguments["command"], folder, timeout_s, job, guarded)
+                ended = await self._commands.run(command, _telling(job), guarded.launched)
+            finally:
+                undone = await guarded.end()
         finally:
             os.close(folder)
-        return _result(ended, timeout_s)
+        return _result(ended, timeout_s, undone)
 
-    async def _command(self, line: str, folder: int, timeout_s: float, job: Job) -> Command:
+    async def _command(self, line: str, folder: int, timeout_s: float, job: Job, guarded: GuardedCommand) -> Command:
         argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
         env = self._env
         if sandbox is not None:
-            argv = await job.in_thread(lambda: sandbox.wrap(argv, path_of(folder)))
+            mounts = guarded.mounts
+            argv = await job.in_thread(
+                lambda: sandbox.wrap(argv, path_of(folder), read_only=mounts.read_only, pinned=mounts.pinned)
+            )
             env = sandbox.environment()
         return Command(argv=argv, env=env, folder=folder, timeout_s=timeout_s, label=self._place.source)
 
@@ -146,14 +156,15 @@ def _telling(job: Job) -> Callable[[HeadAndTail], None]:
 # -- what is said of it ------------------------------------------------------------------------------------------------
 
 
-def _result(ended: Ended, timeout_s: float) -> bytes:
+def _result(ended: Ended, timeout_s: float, undone: str) -> bytes:
     if ended.how == "lost":
         message = "The process that looks after commands died, and the command with it"
         raise GatewayError(Problem(code=SOURCE_LOST, message=message, phase="sent", executed="unknown"))
     output = text_of(ended.output)
+    told = f"\n\n{undone}" if undone else ""
     if ended.how == "exited" and ended.code == 0:
-        return text(output or "(no output)")
-    return fault(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n"))
+        return text(f"{output or '(no output)'}{told}")
+    return fault(f"{_failure(ended, timeout_s)}\n{output}".rstrip("\n") + told)
 
 
 def _failure(ended: Ended, timeout_s: float) -> str:

@@ -56,7 +56,7 @@ class Root:
     ) -> None:
         self.path = os.path.abspath(path)  # noqa: PTH100 - links in it are followed anew each time, not once
         self.own = own or OwnPlaces()
-        self._protected = protected
+        self.protected = protected
         self._walk_only = walk_only
 
     def trouble(self) -> str:
@@ -108,12 +108,12 @@ class Root:
 
     def _refuse_protected(self, folder_fd: int, name: str, path: str, *, folder: bool = False) -> None:
         """Where this place really lies counts, and how the path to it is written, since a place may be a link."""
-        if self._protected is None:
+        if self.protected is None:
             return
         home = os.path.realpath(self.path)
         real = _names(os.path.relpath(posixpath.join(path_of(folder_fd), name), home))
-        wrong = wrong_to_write(real, self._protected) or _led_to(home, real, self._protected)
-        wrong = wrong or wrong_to_write(_names(self._below(path)), self._protected)
+        wrong = wrong_to_write(real, self.protected) or _led_to(home, real, self.protected)
+        wrong = wrong or wrong_to_write(_names(self._below(path)), self.protected)
         if not wrong and not folder and _is_of_repository(folder_fd, name):
             wrong = posixpath.join(*real)
         if wrong:

@@ -79,9 +79,13 @@ class Sandbox:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)  # noqa: PTH106
 
-    def wrap(self, argv: Sequence[str], folder: str) -> list[str]:
-        """The command that runs `argv` inside, in `folder`."""
-        return [*self._launch, *self._options, *self._places(), "--chdir", folder, "--", *argv]
+    def wrap(
+        self, argv: Sequence[str], folder: str, *, read_only: Iterable[str] = (), pinned: Iterable[str] = ()
+    ) -> list[str]:
+        """The command that runs `argv` inside, in `folder`. What is `read_only` there can be neither written to nor
+        moved, and folders that are `pinned` cannot be moved."""
+        places = self._places(read_only, pinned)
+        return [*self._launch, *self._options, *places, "--chdir", folder, "--", *argv]
 
     def environment(self) -> dict[str, str]:
         return {**self._env, "TMPDIR": PRIVATE_TMP, **self._settings.env}
@@ -143,7 +147,12 @@ class Sandbox:
 
     # -- what is looked at anew for each ----------------------------------------------------------------------------
 
-    def _places(self) -> Iterable[str]:
+    @property
+    def writable(self) -> list[str]:
+        """The folders in which commands can write what others see."""
+        return [path for path, can_be in self._shown.items() if can_be]
+
+    def _places(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""
         fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
         fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
@@ -151,6 +160,10 @@ class Sandbox:
         hidden = {*self._hidden, self._filter, *(os.path.realpath(path) for path in list(LISTENING))}
         yield from self._showing([*(folder for folder, _ in fixed), *hidden])
         yield from self._fixing(fixed)
+        for path in sorted(pinned):
+            yield from ("--bind-try", path, path)
+        for path in sorted(read_only):
+            yield from ("--ro-bind-try", path, path)
         for folder in self._emptied:
             yield from ("--remount-ro", folder)
         yield from self._hiding(hidden)

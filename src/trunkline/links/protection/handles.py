@@ -1,0 +1,92 @@
+"""Reading, moving and writing at one path below a folder, without following a link on the way there or at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from typing import Final
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def parent_of(base: str, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
+    """The open folder of a path below `base`, and its last name. Raises OSError where the way has a link in it."""
+    *above, name = [part for part in path[len(base.rstrip("/")) :].split("/") if part]
+    fd = os.open(base, _FOLDER)
+    try:
+        for part in above:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=fd)
+            fd, before = os.open(part, _FOLDER, dir_fd=fd), fd
+            os.close(before)
+        yield fd, name
+    finally:
+        os.close(fd)
+
+
+def read_at(base: str, path: str, most_bytes: int) -> bytes | None:
+    """A plain file; None for anything else, and one that is larger."""
+    try:
+        with parent_of(base, path) as (folder, name):
+            fd = os.open(name, _READ, dir_fd=folder)
+            with os.fdopen(fd, "rb") as file:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    return None
+                data = file.read(most_bytes + 1)
+    except OSError:
+        return None
+    return data if len(data) <= most_bytes else None
+
+
+def link_at(base: str, path: str) -> str:
+    """Where a link leads; empty for what is none."""
+    try:
+        with parent_of(base, path) as (folder, name):
+            return os.readlink(name, dir_fd=folder)
+    except OSError:
+        return ""
+
+
+def write_at(base: str, path: str, data: bytes, mode: int, *, make: bool = False) -> None:
+    """Put a file there as a whole, in place of a file or a link. Raises OSError."""
+    with parent_of(base, path, make=make) as (folder, name):
+        scratch = _scratch(name)
+        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                os.fchmod(fd, stat.S_IMODE(mode))
+            os.rename(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(scratch, dir_fd=folder)
+            raise
+
+
+def link_to(base: str, path: str, target: str, *, make: bool = False) -> None:
+    """Put a link there, in place of a file or a link. Raises OSError."""
+    with parent_of(base, path, make=make) as (folder, name):
+        scratch = _scratch(name)
+        os.symlink(target, scratch, dir_fd=folder)
+        try:
+            os.rename(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(scratch, dir_fd=folder)
+            raise
+
+
+def open_up(base: str, path: str) -> None:
+    """Let its owner look into a folder."""
+    with contextlib.suppress(OSError), parent_of(base, path) as (folder, name):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=folder)
+
+
+def _scratch(name: str) -> str:
+    return f".{name[:200]}.{secrets.token_hex(8)}"

@@ -1,0 +1,89 @@
+"""What protected places hold, kept outside of the tree, so that it can be put back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.state import make_private_folder, read_private, write_private
+from trunkline.links.protection.handles import link_at, read_at
+from trunkline.links.protection.tree import YOUNG_NS, Found, Kind, Seen, Stamp
+
+LARGEST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 32 << 20
+"""Of one tree. What is beyond is compared by its times, and cannot be put back."""
+MOST_KEPT: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Something at a place, and `content`, which tells it from anything else that may be there: a digest, or where a
+    link leads. It is empty where that is not known."""
+
+    place: str
+    kind: Kind
+    stamp: Stamp
+    listed: bool
+    content: str
+
+
+class Kept:
+    """Contents by their digests, in a private folder. Digests are remembered while a file's stamp stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[Stamp, str]] = {}
+        self._bytes = 0
+
+    def records(self, base: str, found: Found) -> dict[str, Record]:
+        """All that one look has found, with what is in it."""
+        now_ns, left = time.time_ns(), MOST_BYTES
+        records: dict[str, Record] = {}
+        for path, seen in found.items.items():
+            known = self._known.get(path)
+            if known is None or known[0] != seen.stamp:
+                known = seen.stamp, self._content(base, seen, left)
+            if now_ns - seen.stamp.changed_ns > YOUNG_NS:
+                self._known[path] = known
+            left -= seen.stamp.size if seen.kind in ("file", "config") else 0
+            records[path] = Record(seen.place, seen.kind, seen.stamp, seen.listed, known[1])
+        for path in self._known.keys() - found.items.keys():
+            del self._known[path]
+        return records
+
+    def _content(self, base: str, seen: Seen, left_bytes: int) -> str:
+        if seen.kind == "link":
+            return link_at(base, seen.path)
+        if seen.kind == "other" or seen.stamp.size > min(LARGEST_BYTES, left_bytes):
+            return ""
+        data = read_at(base, seen.path, LARGEST_BYTES)
+        return "" if data is None else self.keep(data)
+
+    def keep(self, data: bytes) -> str:
+        digest = digest_of(data)
+        path = self._folder / digest
+        with contextlib.suppress(OSError):  # it can be told from others all the same
+            if not path.exists():
+                make_private_folder(self._folder)
+                write_private(path, data)
+        return digest
+
+    def get(self, digest: str) -> bytes | None:
+        data = read_private(self._folder / digest, LARGEST_BYTES) if digest else None
+        return data if data is not None and digest_of(data) == digest else None
+
+    def prune(self, wanted: set[str]) -> None:
+        """Remove the oldest of what nobody wants any more."""
+        with contextlib.suppress(OSError):
+            files = [entry for entry in os.scandir(self._folder) if entry.name not in wanted]
+            for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: max(0, len(files) - MOST_KEPT)]:
+                os.unlink(entry.path)  # noqa: PTH108
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,145 @@
+"""Who runs commands below which folder at this moment, in whichever process, and what was at its places before.
+
+Each command has a file of its own, locked for as long as it runs. A command that begins while another runs takes over
+what that one has seen before: what there is by now may be the other one's work. A file that nobody has locked is left
+of a gateway that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from trunkline.config.state import is_ours, make_private_folder
+from trunkline.links.protection.kept import Record
+from trunkline.links.protection.tree import Stamp
+
+_WAIT_S: Final = 30.0
+_LOOK_S: Final = 0.01
+_LARGEST_BYTES: Final = 16 << 20
+_SUFFIX: Final = ".json"
+
+
+@dataclass(slots=True)
+class Before:
+    """What was at the places below these folders when a command began."""
+
+    bases: tuple[str, ...]
+    records: dict[str, Record] = field(default_factory=dict[str, Record])
+    complete: bool = True
+    taken_ns: int = 0
+    unlisted: set[str] = field(default_factory=set[str])
+    """Folders of this user that he has closed to himself."""
+
+    def covers(self, path: str) -> bool:
+        return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
+
+    def taking_over(self, other: Before) -> None:
+        """Have seen what another one has seen before the command that is still running."""
+        if other.complete:
+            strange = [path for path in self.records if other.covers(path) and path not in other.records]
+            for path in strange:
+                if self.records[path].listed:
+                    del self.records[path]
+        for path, record in other.records.items():
+            if self.covers(path) and (record.listed or path in self.records):
+                self.records[path] = record
+
+
+class Sessions:
+    """The files of all commands, in one private folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        """While this lasts, no other command begins or is looked at. Raises OSError, also where it takes too long."""
+        make_private_folder(self._folder)
+        fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + _WAIT_S
+            while not _locked(fd):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"others have looked at protected places for more than {_WAIT_S:g} s")
+                time.sleep(_LOOK_S)
+            yield
+        finally:
+            os.close(fd)
+
+    def others(self, *, forget: bool = True) -> tuple[list[Before], list[Before]]:
+        """What commands that run now have seen before, and what those have that were never ended: once, unless nobody
+        is to `forget` them. Only while alone."""
+        running: list[Before] = []
+        left: list[Before] = []
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError):
+                fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                with os.fdopen(fd, "rb") as file:
+                    is_left = _locked(fd)
+                    if is_left and forget:
+                        path.unlink()
+                    before = _read(file.read(_LARGEST_BYTES)) if is_ours(fd) else None
+                    if before is not None:
+                        (left if is_left else running).append(before)
+        return running, left
+
+    def begin(self, before: Before) -> Session:
+        """Only while alone. Raises OSError."""
+        return Session(self._folder, before)
+
+
+class Session:
+    """One command that runs, until it is closed."""
+
+    def __init__(self, folder: Path, before: Before) -> None:
+        self._path = folder / f"{secrets.token_hex(8)}{_SUFFIX}"
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        _locked(self._fd)
+        with open(self._fd, "wb", closefd=False) as file:
+            file.write(_written(before))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _written(before: Before) -> bytes:
+    records = {
+        path: [record.place, record.kind, list(record.stamp), record.listed, record.content]
+        for path, record in before.records.items()
+    }
+    return json.dumps([before.bases, before.complete, before.taken_ns, records]).encode()
+
+
+def _read(data: bytes) -> Before | None:
+    """None for what was not written to its end."""
+    try:
+        said: Any = json.loads(data)
+        bases, complete, taken_ns, written = said
+        records = {
+            path: Record(place, kind, Stamp(*stamp), listed, content)
+            for path, (place, kind, stamp, listed, content) in written.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return Before(tuple(bases), records, complete, taken_ns)

@@ -1,0 +1,241 @@
+"""Looks at the protected places below the folders that commands can write to, before and after each command.
+
+What a command has changed there is taken back before anybody is told how it ended. Everything here touches the disk:
+not on the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trunkline.config.state import make_private_folder
+from trunkline.links.protection.comparing import Difference, differences
+from trunkline.links.protection.handles import open_up
+from trunkline.links.protection.kept import Kept, Record
+from trunkline.links.protection.places import GIT, HOOKS, ProtectedPlaces
+from trunkline.links.protection.quarantine import FOLDER, Quarantine
+from trunkline.links.protection.sessions import Before, Session, Sessions
+from trunkline.links.protection.tree import MOST_FOLDERS, Found, Tree
+from trunkline.links.protection.undoing import Undoing, Undone
+
+STATE: Final = "protected"
+COMMANDS: Final = "commands"
+MOST_MOUNTS: Final = 100
+"""For each of them bubblewrap reads the list of all. What is beyond is compared like the rest."""
+_OPENINGS: Final = 20
+_MOST_TOLD: Final = 10
+
+Identity = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """What is to be read-only in a sandbox, and the folders that nobody may move from their places there. Each is what
+    it was when it was looked at."""
+
+    read_only: dict[str, Identity]
+    pinned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was undone, whether everything was looked at, and what was left to see by commands that nobody has ended."""
+
+    undone: tuple[Undone, ...] = ()
+    complete: bool = True
+
+
+class PlaceWatch:
+    """`bases` are the folders with their places. `told` hears what is wrong with the watch itself."""
+
+    def __init__(
+        self,
+        bases: Sequence[tuple[str, ProtectedPlaces]],
+        state_dir: Path,
+        told: Callable[[str], None],
+        *,
+        most_folders: int = MOST_FOLDERS,
+    ) -> None:
+        self._trees = [Tree(os.path.realpath(base), places, most_folders=most_folders) for base, places in bases]
+        self._state_dir = state_dir
+        self._told = told
+        self._kept: dict[str, Kept] = {}
+
+    def begin(self) -> WatchedCommand:
+        """Look, before a command runs. Raises OSError."""
+        folder = self._folder()
+        sessions = Sessions(folder / COMMANDS)
+        kept = self._kept.setdefault(str(folder), Kept(folder / "kept"))
+        with sessions.alone():
+            before, found = self._look(kept)
+            running, left = sessions.others()
+            for other in running:
+                before.taking_over(other)
+            for other in left:
+                self._tell_of(other, before)
+            mounts = _mounts(before, found, alone=not running)
+            session = sessions.begin(before)
+        return WatchedCommand(self, before, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
+
+    def _folder(self) -> Path:
+        """Where state is kept, or a folder for temporary files where none can be."""
+        for parent in (self._state_dir, Path(tempfile.gettempdir(), f"trunkline-protected-{os.getuid()}")):
+            try:
+                make_private_folder(parent / STATE)
+            except OSError as error:
+                self._told(f"No state of protected places can be kept in {parent}: {error.strerror}")
+                continue
+            if os.access(parent / STATE, os.W_OK) and (parent / STATE).stat().st_uid == os.geteuid():
+                return parent / STATE
+        raise OSError("no folder for the state of protected places")
+
+    def _look(self, kept: Kept) -> tuple[Before, list[Found]]:
+        before = Before(tuple(tree.base for tree in self._trees), taken_ns=time.time_ns())
+        found = [tree.look() for tree in self._trees]
+        for tree, one in zip(self._trees, found, strict=True):
+            before.records |= kept.records(tree.base, one)
+            before.complete = before.complete and one.complete
+            before.unlisted |= one.unlisted
+        return before, found
+
+    def undo(
+        self, before: Before, kept: Kept, quarantine: Quarantine, is_left: Callable[[Difference], bool]
+    ) -> Outcome:
+        """Look again, and take back what differs, but for what `is_left`."""
+        undone: list[Undone] = []
+        complete = True
+        for tree in self._trees:
+            found = _opened(tree, before)
+            now = kept.records(tree.base, found)
+            complete = complete and found.complete
+            different = [one for one in differences(before, now, kept.get, tree.base) if not is_left(one)]
+            undone += Undoing(tree.base, before, kept, quarantine).all(different)
+        return Outcome(tuple(undone), complete)
+
+    def _tell_of(self, left: Before, now: Before) -> None:
+        """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
+        kept = next(iter(self._kept.values()))
+        for base in set(left.bases) & set(now.bases):
+            paths = [one.path for one in differences(left, _below(now, base), kept.get, base)]
+            if paths:
+                names = ", ".join(paths[:10])
+                self._told(
+                    f"A gateway was killed while a command ran in {base}; changed since then, look at it: {names}"
+                )
+
+
+class WatchedCommand:
+    """One command that may run now. `end` it, whatever became of it, once nothing of it runs any more."""
+
+    def __init__(
+        self,
+        watch: PlaceWatch,
+        before: Before,
+        mounts: Mounts,
+        session: Session,
+        sessions: Sessions,
+        kept: Kept,
+        quarantine: Quarantine,
+    ) -> None:
+        self.mounts = mounts
+        self._watch = watch
+        self._before = before
+        self._session = session
+        self._sessions = sessions
+        self._kept = kept
+        self._quarantine = quarantine
+        self._mounted = False
+
+    def mounted(self) -> None:
+        """The command gets what is to be read-only so."""
+        self._mounted = True
+
+    def end(self) -> Outcome:
+        """Raises OSError where nothing could be compared."""
+        try:
+            with self._sessions.alone():
+                outcome = self._watch.undo(self._before, self._kept, self._quarantine, self._is_from_outside)
+                self._kept.prune({record.content for record in self._before.records.values()})
+                return outcome
+        finally:
+            self._session.close()
+
+    def _is_from_outside(self, difference: Difference) -> bool:
+        """Whether somebody outside of the sandbox did it, since nobody inside could. With another name somewhere, a
+        file could be written by that."""
+        if not self._mounted:
+            return False
+        known = [record for record in (difference.before, difference.now) if record is not None]
+        if difference.how == "changed" and any(record.stamp.links > 1 for record in known):
+            return False
+        if difference.now is not None and self.mounts.read_only.get(difference.path) == difference.now.stamp.identity:
+            return True
+        return any(
+            difference.path.startswith(f"{path}/") and _identity(path) == identity
+            for path, identity in self.mounts.read_only.items()
+        )
+
+
+def _mounts(before: Before, found: Sequence[Found], *, alone: bool) -> Mounts:
+    """While another command runs, only what that one could not move is mounted: what a path leads to could change
+    between now and then."""
+    read_only: dict[str, Identity] = {}
+    pinned: list[str] = []
+    for base, one in zip(before.bases, found, strict=True):
+        for path, identity, listed in sorted(_candidates(before, one), key=lambda item: (item[0].count("/"), item)):
+            holder = os.path.dirname(path)  # noqa: PTH120
+            above, _, name = holder.rpartition("/")
+            is_near = holder == base or (above == base and name.startswith("."))
+            if (alone or (is_near and listed)) and len(read_only) < MOST_MOUNTS:
+                read_only[path] = identity
+            if is_near and holder != base and holder not in pinned:
+                pinned.append(holder)
+        git = f"{base.rstrip('/')}/{GIT}"
+        if git in one.folders and git not in pinned:
+            pinned.append(git)
+    return Mounts(read_only, tuple(pinned))
+
+
+def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity, bool]]:
+    full = {record.place: record.listed for record in before.records.values()}
+    near = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
+    for path, identity in found.folders.items():
+        name = os.path.basename(path)  # noqa: PTH119
+        # where hooks are only git's own samples, nobody who removes the repository is to be kept from it
+        if name.casefold() != GIT and (name != HOOKS or path in near or path in full):
+            yield path, identity, full.get(path, True)
+    for path, record in before.records.items():
+        if record.place == path and record.kind == "file" and path in found.items:
+            yield path, record.stamp.identity, record.listed
+
+
+def _opened(tree: Tree, before: Before) -> Found:
+    """A look at all of it: what a command has closed to its own user is opened, as something may lie in there."""
+    found = tree.look()
+    for _ in range(_OPENINGS):
+        closed = found.unlisted - before.unlisted
+        if not closed:
+            break
+        for path in closed:
+            open_up(tree.base, path)
+        found = tree.look()
+    return found
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+
+
+def _below(before: Before, base: str) -> dict[str, Record]:
+    return {path: record for path, record in before.records.items() if path.startswith(f"{base.rstrip('/')}/")}
