@@ -83,7 +83,7 @@ GIT_WAYS = {
     "another case": "printf '[CORE]FsMonitor=./evil' >> .git/config",
     "an alias": "git config alias.st '!./evil'",
     "a filter": "git config filter.x.clean ./evil; echo '* filter=x' > .git/info/attributes",
-    "an included file": "git config include.path ../evil; printf '[core]\nfsmonitor = ./evil\n' > evil",
+    "an included file": "git config include.path ../more; printf '[core]\nfsmonitor = ./evil\n' > more",
     "the folder of hooks": "mkdir h; cp evil h/post-index-change; git config core.hooksPath h",
     "a text that git would not take": "echo '[broken' >> .git/config",
     "the configuration of a working tree": "git config extensions.worktreeConfig true; "

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from trunkline.config.load import plugins_file
-from trunkline.config.sandbox import SandboxSettings
+from trunkline.config.protect import most_protected
 from trunkline.config.settings import Settings
-from trunkline.core.errors import PART_MISSING, Problem
-from trunkline.links.commands import Command, Commands
+from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, GatewayError, Problem
+from trunkline.core.source import Level
+from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.protection.git_environment import as_variables, overridden, read_list
 from trunkline.links.protection.git_folders import repository_above
+from trunkline.links.protection.places import protected_below
+from trunkline.links.protection.started_files import started_files
 from trunkline.sources.builtin.no_sandbox import no_sandbox
+from trunkline.sources.builtin.place_guard import PlaceGuard
 from trunkline.sources.builtin.programs import find_program
+from trunkline.sources.builtin.sandbox import Sandbox
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
+from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin.tool import ToolFault
+from trunkline.workflow.document import CommandState
+
+T = TypeVar("T")
 
 _ASKING_S: Final = 10.0
 _ASKING: Final = 'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
@@ -25,7 +36,8 @@ _ASKING: Final = 'for scope in --system --global; do "$0" config "$scope" --incl
 
 
 class CommandPlaces:
-    """`environ` is what every command gets. `warn` hears of steps that should have a sandbox and have none."""
+    """`environ` is what every command gets, and `protected` are files that none in a sandbox may change besides the
+    protected places. `warn` hears of steps that should have a sandbox and have none, and of what was undone."""
 
     def __init__(
         self,
@@ -33,45 +45,83 @@ class CommandPlaces:
         commands: Commands,
         settings: Settings,
         warn: Callable[[str, Problem], None],
+        protected: Sequence[str] = (),
     ) -> None:
         self._environ = environ
         self._commands = commands
+        self._settings = settings
         self._hidden = [str(settings.gateway.state_dir)]
         if settings.gateway.socket is not None:
             self._hidden.append(str(settings.gateway.socket))
         self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
+        self._protected = (*self._fixed, *started_files(settings), *protected)
         self._warn = warn
         self._sandboxes: dict[tuple[str, str, str], SandboxChoice] = {}  # by step, folder and mode
+        self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
 
-    async def command(
-        self, argv: Sequence[str], folder: Path, timeout_s: float, step: str, sandbox: SandboxSettings
-    ) -> Command:
-        """What is run for this. Raises GatewayError where it needs a sandbox and there is none."""
+    async def run(
+        self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[Command], Command]
+    ) -> Ended:
+        """Run this for a step. `finished` gives the command what is the step's own. Raises GatewayError where it needs
+        a sandbox and there is none, or cannot be started."""
         git = await self._about_git(folder)
         env = {**self._environ, **git}
-        choice = self._choice(str(folder), sandbox, step)
-        around = await choice.get()
-        if around is not None:
-            argv = await asyncio.to_thread(around.wrap, argv, str(folder))
+        around = await self._around(state, str(folder))
+        if around is None:
+            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            return await self._commands.run(finished(command))
+        guarded = await _or_failure(self._guard(state, str(folder)).begin())
+        try:
+            mounts = guarded.mounts
+            argv = await asyncio.to_thread(
+                partial(around.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
+            )
             env = {**around.environment(), **git}
-        elif choice.obstacle:
-            message = f"The command of step `{step}` runs without a sandbox: {choice.obstacle}"
-            hint = no_sandbox(sandbox.mode, choice.obstacle, choice.hint).hint
-            self._warn(step, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
-        return Command(argv=argv, env=env, folder=str(folder), timeout_s=timeout_s, label=step)
+            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            return await self._commands.run(finished(command), on_launch=guarded.launched)
+        finally:
+            await guarded.end()
 
     async def close(self) -> None:
+        """No command runs any more."""
+        for guard in self._guards.values():
+            await guard.close()
         for choice in self._sandboxes.values():
             await choice.close()
 
-    def _choice(self, folder: str, sandbox: SandboxSettings, step: str) -> SandboxChoice:
-        key = step, folder, sandbox.mode
+    async def _around(self, state: CommandState, folder: str) -> Sandbox | None:
+        key = state.name, folder, state.sandbox.mode
         if key not in self._sandboxes:
-            whose = f"Step `{step}`"
+            whose = f"Step `{state.name}`"
             self._sandboxes[key] = SandboxChoice(
-                sandbox, folder, self._environ, self._commands, hidden=self._hidden, fixed=self._fixed, whose=whose
+                state.sandbox,
+                folder,
+                self._environ,
+                self._commands,
+                hidden=self._hidden,
+                fixed=self._fixed,
+                whose=whose,
             )
-        return self._sandboxes[key]
+        choice = self._sandboxes[key]
+        around = await _or_failure(choice.get())
+        if around is None and choice.obstacle:
+            message = f"The command of step `{state.name}` runs without a sandbox: {choice.obstacle}"
+            hint = no_sandbox(state.sandbox.mode, choice.obstacle, choice.hint).hint
+            self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
+        return around
+
+    def _guard(self, state: CommandState, folder: str) -> PlaceGuard:
+        key = state.name, folder
+        if key not in self._guards:
+            sections = self._settings.sources.values()
+            protect = most_protected(section.protect for section in sections if isinstance(section, BuiltinSection))
+            places = protected_below(folder, protect, self._protected)
+            note = partial(self._note, state.name)
+            self._guards[key] = PlaceGuard(folder, places, self._settings.gateway.state_dir, note)
+        return self._guards[key]
+
+    def _note(self, step: str, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
+        self._warn(step, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
 
     async def _about_git(self, folder: Path) -> dict[str, str]:
         """The variables that keep git from what only its repository says is to be run."""
@@ -92,3 +142,11 @@ class CommandPlaces:
         command = Command(argv=argv, env=self._environ, folder=str(folder), timeout_s=_ASKING_S, label="git")
         ended = await self._commands.run(command)
         return read_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
+
+
+async def _or_failure(work: Awaitable[T]) -> T:
+    """What a tool would tell its model is a failure of the step here."""
+    try:
+        return await work
+    except ToolFault as error:
+        raise GatewayError(Problem(code=COMMAND_FAILED, message=str(error))) from None

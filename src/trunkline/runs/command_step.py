@@ -27,12 +27,18 @@ _QUOTED: Final = 500
 
 class CommandSteps:
     """Runs the commands of a workflow. They get the user's environment, but for our own tokens. `warn` hears of those
-    that have no sandbox although they should."""
+    that have no sandbox although they should. `workflow` is its file."""
 
-    def __init__(self, environ: Mapping[str, str], settings: Settings, warn: Callable[[str, Problem], None]) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        settings: Settings,
+        warn: Callable[[str, Problem], None],
+        workflow: Path = Path("workflow.yaml"),
+    ) -> None:
         self._commands = Commands()
         self._environ = child_environment(environ, extra={}, inherit="all")
-        self._places = CommandPlaces(self._environ, self._commands, settings, warn)
+        self._places = CommandPlaces(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
 
     async def run(self, state: CommandState, values: Values, folder: Path) -> StepResult:
         shell = _SHELL if state.shell == "sh" else shutil.which(state.shell, path=self._environ.get("PATH"))
@@ -40,8 +46,7 @@ class CommandSteps:
             return StepResult(problem=_failed(state, f"There is no `{state.shell}` in PATH", "install it, or use `sh`"))
         argv = [shell, "-c", state.command.render(values.inputs, values.outputs)]
         try:
-            command = await self._places.command(argv, folder, state.timeout_s, state.name, state.sandbox)
-            ended = await self._commands.run(_with_own(command, state, values))
+            ended = await self._places.run(state, argv, folder, lambda command: _with_own(command, state, values))
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
         output = text_of(ended.output)

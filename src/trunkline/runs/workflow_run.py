@@ -110,7 +110,7 @@ class _Steps:
     ) -> None:
         self._place = place
         self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
-        self._commands = CommandSteps(place.environ, settings, telemetry.warn)
+        self._commands = CommandSteps(place.environ, settings, telemetry.warn, workflow.path)
         self.spans = RunSpans(telemetry.tracer, workflow, costs)
         self._agents = AgentSteps(
             settings,

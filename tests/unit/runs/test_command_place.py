@@ -17,7 +17,7 @@ from tests.support.waiting import at_most
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.settings import Settings
-from trunkline.core.errors import PART_MISSING, Problem
+from trunkline.core.errors import PART_MISSING, PLACE_UNDONE, Problem
 from trunkline.runs.command_step import CommandSteps
 from trunkline.runs.step_result import StepResult, Values
 from trunkline.workflow.document import CommandState
@@ -137,6 +137,20 @@ async def test_a_step_that_wants_a_sandbox_runs_in_one(tmp_path: Path) -> None:
             assert f"in {steps.project}" in done.output
         assert (steps.project / "made").read_text() == "made\n"
         assert "secret of home" in (await steps.run(line)).output
+
+
+@pytest.mark.needs("bwrap")
+async def test_what_a_step_in_a_sandbox_plants_is_undone_and_told(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        steps.git("init", "-q")
+        monitor = steps.program("monitor")
+        line = f"echo evil > .mcp.json; git config core.fsmonitor {monitor}; git config core.fsmonitor"
+        done = await steps.run(line, sandbox=SandboxSettings(mode="required"))
+        assert done.exit_code == 0, done.output
+        assert not (steps.project / ".mcp.json").exists()
+        steps.git("status")
+        assert steps.ran == set()
+        assert {problem.code for problem in steps.warned} == {PLACE_UNDONE}
 
 
 async def test_a_step_that_needs_a_sandbox_fails_where_there_is_none(tmp_path: Path) -> None:

@@ -238,8 +238,8 @@ CONFIGURATION: Final = {
         ),
     ),
     "TL132": Explanation(
-        "`trunkline protect accept` did not put back what an agent's command had made or changed at a protected place. It "
-        "is kept as before.",
+        "`trunkline protect accept` did not put back what an agent's command had made or changed at a protected place. "
+        "It is kept as before.",
         (
             "somebody has changed that place since",
             "a command of an agent runs below that folder at this moment, and would be taken for the one who did it",

@@ -42,6 +42,10 @@ class Before:
     def covers(self, path: str) -> bool:
         return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
 
+    def is_listed(self, place: str) -> bool:
+        """Whether it is a place for every gateway, as far as anything is there."""
+        return any(record.listed for record in self.records.values() if record.place == place)
+
     def taking_over(self, other: Before) -> None:
         """Have seen what another one has seen before the command that is still running."""
         if other.complete:

@@ -184,36 +184,41 @@ class WatchedCommand:
 
 
 def _mounts(before: Before, found: Sequence[Found], *, alone: bool) -> Mounts:
-    """While another command runs, only what that one could not move is mounted: what a path leads to could change
-    between now and then."""
+    """While another command runs, only what that one cannot move is mounted, since it has it mounted itself: where any
+    other path leads could change between now and then."""
     read_only: dict[str, Identity] = {}
-    pinned: list[str] = []
+    pinned: set[str] = set()
+    known = {record.place for record in before.records.values()}
     for base, one in zip(before.bases, found, strict=True):
-        for path, identity, listed in sorted(_candidates(before, one), key=lambda item: (item[0].count("/"), item)):
-            holder = os.path.dirname(path)  # noqa: PTH120
-            above, _, name = holder.rpartition("/")
-            is_near = holder == base or (above == base and name.startswith("."))
-            if (alone or (is_near and listed)) and len(read_only) < MOST_MOUNTS:
+        candidates = [(not _is_near(path, base), path, identity) for path, identity in _candidates(before, one)]
+        for is_far, path, identity in sorted(candidates, key=lambda item: (item[0], item[1].count("/"), item[1])):
+            if (alone or (not is_far and path in known and before.is_listed(path))) and len(read_only) < MOST_MOUNTS:
                 read_only[path] = identity
-            if is_near and holder != base and holder not in pinned:
-                pinned.append(holder)
+                pinned |= set() if is_far else {os.path.dirname(path)} - {base}  # noqa: PTH120
         git = f"{base.rstrip('/')}/{GIT}"
-        if git in one.folders and git not in pinned:
-            pinned.append(git)
-    return Mounts(read_only, tuple(pinned))
+        if git in one.folders and (alone or f"{git}/config" in before.records):
+            pinned.add(git)
+    return Mounts(read_only, tuple(sorted(pinned)))
 
 
-def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity, bool]]:
-    full = {record.place: record.listed for record in before.records.values()}
+def _is_near(path: str, base: str) -> bool:
+    """Whether it lies in the folder itself, or in one there that is full of such places."""
+    holder = os.path.dirname(path)  # noqa: PTH120
+    above, _, name = holder.rpartition("/")
+    return holder == base or (above == base and name.startswith("."))
+
+
+def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity]]:
+    full = {record.place for record in before.records.values()}
     near = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
     for path, identity in found.folders.items():
         name = os.path.basename(path)  # noqa: PTH119
         # where hooks are only git's own samples, nobody who removes the repository is to be kept from it
         if name.casefold() != GIT and (name != HOOKS or path in near or path in full):
-            yield path, identity, full.get(path, True)
+            yield path, identity
     for path, record in before.records.items():
         if record.place == path and record.kind == "file" and path in found.items:
-            yield path, record.stamp.identity, record.listed
+            yield path, record.stamp.identity
 
 
 def _opened(tree: Tree, before: Before) -> Found:

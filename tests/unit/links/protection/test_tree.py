@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import wait_until
+
+from trunkline.links.protection.places import ProtectedPlaces
+from trunkline.links.protection.tree import YOUNG_NS, Tree
+from trunkline.links.protection.watch import MOST_MOUNTS, PlaceWatch
+
+
+def write(path: Path, content: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def found(tree: Tree) -> set[str]:
+    return {path.removeprefix(f"{tree.base}/") for path in tree.look().items}
+
+
+def let_it_age(folder: Path) -> None:
+    """So that what is in its directories is remembered."""
+    newest = max(path.lstat().st_ctime_ns for path in (folder, *folder.rglob("*")))
+    wait_until(lambda: time.time_ns() - newest > 2 * YOUNG_NS, "they are old enough")
+
+
+def test_a_change_is_seen_however_often_it_was_looked_before(tmp_path: Path) -> None:
+    tree = Tree(str(tmp_path), ProtectedPlaces())
+    write(tmp_path / "a/b/file")
+    write(tmp_path / ".claude/commands/x.md")
+    steps = [
+        (lambda: write(tmp_path / "a/b/.mcp.json"), {".claude/commands/x.md", "a/b/.mcp.json"}),
+        (lambda: write(tmp_path / ".claude/commands/y.md"), {*[".claude/commands/x.md", ".claude/commands/y.md"]}),
+        (lambda: (tmp_path / "a/b").rename(tmp_path / "a/c"), {"a/c/.mcp.json", ".claude/commands/x.md"}),
+        ((tmp_path / "a/c/.mcp.json").unlink, {".claude/commands/x.md"}),
+    ]
+    for change, expected in steps:
+        let_it_age(tmp_path)
+        tree.look()
+        change()
+        for _ in range(2):
+            assert expected <= found(tree)
+    assert found(tree) == {".claude/commands/x.md", ".claude/commands/y.md"}
+
+
+def test_what_was_looked_at_once_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        write(tmp_path / f"a/{number}/file")
+    tree = Tree(str(tmp_path), ProtectedPlaces())
+    let_it_age(tmp_path)
+    tree.look()
+    listed: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    write(tmp_path / "a/7/.envrc")
+    assert found(tree) == {"a/7/.envrc"}
+    assert listed == [f"{tmp_path}/a/7"]
+
+
+def test_installed_packages_are_not_looked_into(tmp_path: Path) -> None:
+    write(tmp_path / "node_modules/p/.vscode/settings.json")
+    write(tmp_path / ".opencode/node_modules/p/index.js")
+    files = [["node_modules", "server", "index.js"]]
+    write(tmp_path / "node_modules/server/index.js")
+    tree = Tree(str(tmp_path), ProtectedPlaces(files=files))
+    assert found(tree) == {".opencode/node_modules/p/index.js", "node_modules/server/index.js"}
+
+
+def test_a_tree_that_is_too_large_is_looked_at_from_above_and_that_is_said(tmp_path: Path) -> None:
+    for number in range(30):
+        write(tmp_path / f"{number}/deep/.envrc")
+    write(tmp_path / ".envrc")
+    look = Tree(str(tmp_path), ProtectedPlaces(), most_folders=20).look()
+    assert not look.complete
+    assert f"{tmp_path}/.envrc" in look.items
+
+
+def test_what_a_place_that_is_a_link_leads_to_is_one_too(tmp_path: Path) -> None:
+    write(tmp_path / "dotfiles/claude/settings.json")
+    (tmp_path / ".claude").symlink_to("dotfiles/claude")
+    (tmp_path / ".codex").symlink_to("/etc")
+    assert found(Tree(str(tmp_path), ProtectedPlaces())) == {".claude", ".codex", "dotfiles/claude/settings.json"}
+
+
+def test_only_so_many_places_are_mounted_and_the_upper_ones_first(tmp_path: Path) -> None:
+    for number in range(2 * MOST_MOUNTS):
+        write(tmp_path / f"sub/{number}/.claude/settings.json")
+    for name in (".mcp.json", ".vscode/tasks.json", ".git/HEAD", ".git/hooks/x.sample", ".git/config"):
+        write(tmp_path / name)
+    (tmp_path / "state").mkdir()
+    command = PlaceWatch([(str(tmp_path), ProtectedPlaces())], tmp_path / "state", lambda _: None).begin()
+    command.end()
+    mounted = [path.removeprefix(f"{tmp_path}/") for path in command.mounts.read_only]
+    assert len(mounted) == MOST_MOUNTS
+    assert {".mcp.json", ".git/hooks", ".vscode/tasks.json"} <= set(mounted)
+    assert ".git/config" not in mounted
+    assert set(command.mounts.pinned) == {f"{tmp_path}/.git", f"{tmp_path}/.vscode"}
+
+
+def test_while_another_command_runs_only_what_that_one_has_mounted_is_mounted(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in (".mcp.json", "sub/.envrc", "Makefile"):
+        write(root / name)
+    watch = PlaceWatch([(str(root), ProtectedPlaces(["Makefile"]))], tmp_path / "state", lambda _: None)
+    first = watch.begin()
+    for name in (".claude/x", ".envrc", ".git/config", ".git/hooks/pre-commit"):
+        write(root / name, "[core]")
+    second = watch.begin()
+    assert set(first.mounts.read_only) == {str(root / name) for name in (".mcp.json", "sub/.envrc", "Makefile")}
+    assert (set(second.mounts.read_only), second.mounts.pinned) == ({str(root / ".mcp.json")}, ())
+    assert {one.path for one in second.end().undone} == {".claude", ".envrc", ".git/hooks/pre-commit"}
+    assert first.end().undone == ()
