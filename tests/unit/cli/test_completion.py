@@ -42,7 +42,7 @@ def test_commands_are_completed(folder: Path) -> None:
 
 
 def test_codes_are_completed_however_they_are_begun(folder: Path) -> None:
-    codes = [f"plain,TL32{digit}" for digit in range(8)]
+    codes = [f"plain,TL32{digit}" for digit in range(9)]
     assert completed(folder, "explain", "TL32") == codes
     assert completed(folder, "explain", "tl32") == codes
     assert completed(folder, "explain", "32") == codes

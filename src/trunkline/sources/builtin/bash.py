@@ -89,11 +89,12 @@ class Bash:
 
     async def run(self, arguments: Mapping[str, Any], job: Job) -> bytes:
         _check(arguments)
-        timeout_s = _timeout(arguments["timeout"], job.left_s)
+        _timeout(arguments["timeout"], job.left_s)  # one that is too long is refused before anything is looked at
         folder = await job.in_thread(self._place.root.open_folder, arguments["working_dir"])
         try:
             guarded = await self._guard.begin()
             try:
+                timeout_s = _timeout(arguments["timeout"], job.left_s)  # to look at a large tree takes time
                 command = await self._command(arguments["command"], folder, timeout_s, job, guarded)
                 ended = await self._commands.run(command, _telling(job), guarded.launched)
             finally:

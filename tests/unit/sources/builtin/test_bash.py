@@ -297,7 +297,7 @@ async def test_a_command_ends_a_second_before_its_call_where_there_is_one_to_spa
 ) -> None:
     given: list[float] = []
 
-    async def ends_at_once(_: Commands, command: Command, look: Any = None) -> Ended:
+    async def ends_at_once(_: Commands, command: Command, *__: Any) -> Ended:
         given.append(command.timeout_s)
         return Ended(how="exited", code=0, output=HeadAndTail(head_bytes=1, tail_bytes=1), seconds=0.0)
 
