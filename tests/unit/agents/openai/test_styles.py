@@ -219,6 +219,7 @@ LITELLM = [
     {"type": "redacted_thinking", "data": "ZW5j"},
     {"type": "thinking", "thinking": "again", "signature": "two"},
 ]
+WORDLESS = {"type": "thinking", "thinking": "", "signature": "three"}
 REDACTED = {"thinking_blocks": [LITELLM[1]], "provider_specific_fields": {"thinking_blocks": [LITELLM[1]]}}
 GIVEN_BACK = {
     "the thought as text: `reasoning_content`, `reasoning`": signed(
@@ -252,10 +253,11 @@ GIVEN_BACK = {
         REDACTED,
         thinking("again"),
         thinking("", "two"),
+        thinking("", "three"),
         message={
             "reasoning_content": "I think, then act",
-            "thinking_blocks": LITELLM,
-            "provider_specific_fields": {"thinking_blocks": LITELLM},
+            "thinking_blocks": [*LITELLM, WORDLESS],
+            "provider_specific_fields": {"thinking_blocks": [*LITELLM, WORDLESS]},
         },
     ),
     "a whole block once more with its signature": signed(
@@ -308,6 +310,17 @@ async def test_thoughts_of_an_answer_that_is_not_streamed_stay_as_they_are() -> 
         await conversed(server, Tools())
     message = server.bodies[1]["messages"][1]
     assert (message["reasoning_details"], message["reasoning"]) == (blocks, "ab")
+
+
+async def test_long_thoughts_go_back_however_many_pieces_they_come_in() -> None:
+    """Of a piece only its text counts: there is one for each of a hundred thousand words."""
+    pieces = [details(detail("text", text="word ")) | thinking("word ") for _ in range(20_000)]
+    deltas = [*pieces, details(detail("text", signature="one")) | thinking("", "one"), {"tool_calls": [call_of(0)]}]
+    async with ChatServer([TURN, says("Done.")], manners=[sends(stream_of(deltas))]) as server:
+        await conversed(server, Tools())
+    message = server.bodies[1]["messages"][1]
+    assert [len(block["text"]) for block in message["reasoning_details"]] == [100_000]
+    assert [len(block["thinking"]) for block in message["thinking_blocks"]] == [100_000]
 
 
 async def test_thoughts_without_end_are_not_kept() -> None:
