@@ -20,7 +20,7 @@ from tests.support.models.script import Reply, Use, calls
 from tests.support.peers.programs import PINNED
 from tests.support.plugin_rig import jobs_entry
 
-from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, STEP_INTERRUPTED
+from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, PROXY_PROVIDER, STEP_INTERRUPTED
 
 pytestmark = [pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -172,7 +172,8 @@ async def test_only_our_tools_are_left_and_nothing_of_a_hostile_repository_count
     assert "plover" in told(run)
     assert run.changed == {"project/made.txt": "new"}
     run.recorded(Read="Read", Bash="Bash")
-    assert [warned["code"] for warned in run.of("warned")] == ([] if PINNED else [ISOLATION_UNVERIFIED.id])
+    doubts = [] if PINNED else [PROXY_PROVIDER.id, ISOLATION_UNVERIFIED.id]
+    assert [warned["code"] for warned in run.of("warned")] == doubts
 
 
 LONG = "😀" * (LONGEST - 1) + "!"

@@ -154,6 +154,7 @@ def sit(stage: SessionStage, started: Started, play: Callable[[Terminal], None])
 
 async def test_a_person_talks_to_claude_and_leaves(tmp_path: Path) -> None:
     stage = claude(tmp_path)
+    stage.project_file("AGENTS.md", "The word is plover.")
 
     def play(terminal: Terminal) -> None:
         terminal.wait_for(str(stage.log))
@@ -166,6 +167,7 @@ async def test_a_person_talks_to_claude_and_leaves(tmp_path: Path) -> None:
     session = await on_terminal(stage, [], play, calls(ours("Bash", command="echo $((6 * 7))")))
     assert session.status == 0
     assert session.offered == named(*BUILTINS)
+    assert "The word is plover." in str(session.model.asked[0].body)
     recorded(session, "Bash")
     session.left_nothing()
 
