@@ -108,3 +108,57 @@ def run(shell: str, text: str, value: str, folder: Path) -> str:
 def test_any_command_is_followed_to_its_end(text: str) -> None:
     command = in_shell(parse_template(text)[0])
     assert len(command.slots()) == text.count(X)
+
+
+PIECES = st.sampled_from(
+    [
+        *("'", '"', "\\", "`", "$", "$(", ")", "(", "((", "))", "$((", "${a:-", "${a}", "}", "{", "\n", " ", "#", " #"),
+        *("<<EOF", "<<'EOF'", "<<-EOF", "\nEOF\n", "echo ", "cat ", "case x in", " x) ", ";;", " esac", ";", "&&", "|"),
+        *(
+            " [[ ",
+            " ]]",
+            " -eq ",
+            " -v ",
+            "a[",
+            "]=1",
+            "a=(",
+            "x=",
+            "a",
+            "EOF",
+            "\\\n",
+            "$'",
+            "<(",
+            "<<<",
+            ">&",
+            "2>&1",
+        ),
+        *("if true; then ", " fi", "f() {", "$[", "]", "~", "*", "=", "1", "<", "\t", "$a"),
+    ]
+)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("shell", SHELLS)
+@settings(
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(before=st.lists(PIECES, max_size=6), after=st.lists(PIECES, max_size=4), value=VALUES)
+def test_no_value_is_run_wherever_a_command_has_it(
+    shell: str, tmp_path: Path, before: list[str], after: list[str], value: str
+) -> None:
+    command = in_shell(parse_template("".join([*before, X, *after]))[0])
+    if any(slot.refused for slot in command.slots()):
+        return
+    subprocess.run(
+        [shell, "-c", command.render({"x": value}, {})],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=at_most(30),
+        env={"PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert not (tmp_path / "ran").exists()

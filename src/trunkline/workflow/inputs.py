@@ -56,6 +56,9 @@ class InputKeys(WorkflowSection):
     """One entry of `inputs`."""
 
     called: ClassVar[str] = "an input"
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("enum", "pattern", "min", "max"), "it belongs under `validation`"
+    )
 
     name: Scalar = key(_Name(), doc="What texts refer to it by")
     type: str = key(

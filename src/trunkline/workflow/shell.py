@@ -118,14 +118,24 @@ def _quoted(value: str) -> str:
 # -- following the shell ----------------------------------------------------------------------------------------------
 
 _RUNNERS: Final = re.compile(
-    r"(?<![\w./-])(?:eval|let|trap|ssh)\s|(?<![\w-])(?:\w*sh|su|python[\d.]*|perl|ruby|node)\s+(?:-\S+\s+)*-\w*[ce]\s"
+    r"(?<![\w./-])(?:eval|trap|ssh)\s|(?<![\w-])(?:\w*sh|su|python[\d.]*|perl|ruby|node)\s+(?:-\S+\s+)*-\w*[ce]\s"
 )
 """What takes an argument for code, whatever its quotes."""
 _CALCULATED: Final = (
     re.compile(r"\[\[\s(?:(?!\]\]).)*?\s-(?:eq|ne|lt|le|gt|ge|v|R)\s.*?\]\]", re.DOTALL),
     re.compile(r"(?:^|[\s;&|(])[A-Za-z_]\w*\[[^\]\n]*\]"),
+    re.compile(r"(?:\[|\btest)\s+(?:!\s+)?-[vR]\s[^\n;&|]*"),
 )
 """Bash calculates there even with what is quoted, and runs the `$(…)` in it."""
+_NAMING: Final = re.compile(
+    r"(?:let|read|unset|getopts|mapfile|readarray|wait|printf[ \t]+-v|(?:declare|typeset|local)[ \t]+-\w*i\w*)(?=[ \t])"
+    rf"|(?:declare|typeset|local|export|readonly)(?=(?:[ \t]+-\w+)*[ \t]+{_HOLE})"
+)
+"""Commands of bash that do so with names of variables."""
+_FILE: Final = re.compile(r"[<>][ \t]*[\"']?\Z")
+_BEFORE_COMMAND: Final = re.compile(
+    r"(?:\A|[;&|({\n]|(?<!\S)(?:if|then|do|else|elif|while|until|time|command|builtin|coproc|!)(?=[ \t]))[ \t\\\n]*\Z"
+)
 _PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_HOLE}]*"
 _PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+{_PLAIN})*\}}"
 
@@ -136,10 +146,12 @@ class _Lost(Exception):
 
 @dataclass(slots=True)
 class _Open:
-    """Code, of the whole or in `$(…)`, or double quotes. `parentheses` are those that are open in code."""
+    """Code, of the whole or in `$(…)`, or double quotes. `parentheses` are those that are open in code; `naming` says
+    that the command is one that calculates with names."""
 
     kind: Literal["code", "quotes"]
     parentheses: int = 0
+    naming: bool = False
 
 
 class _Lexer:
@@ -178,6 +190,8 @@ class _Lexer:
         self._at += 1
 
     def _mark(self, at: int, style: Style, refused: str = "") -> None:
+        if style in ("word", "quotes", "single") and any(opened.naming for opened in self._open):
+            style = style if _FILE.search(self._text[:at]) else "number"
         if self._text[at] == _HOLE:
             self.places.setdefault(at, (style, refused))
 
@@ -213,6 +227,10 @@ class _Lexer:
         else:
             self._open.append(_Open("quotes"))
 
+    def array(self, match: re.Match[str]) -> None:
+        self._at = match.start() + len("=(")
+        self._open[-1].parentheses += 1
+
     def comment(self, match: re.Match[str]) -> None:
         self._mark_all(match, "comment")
 
@@ -241,6 +259,11 @@ class _Lexer:
     def word(self, match: re.Match[str]) -> None:
         if match.group() == "case" and len(self._open) > 1:
             raise _Lost  # its patterns end with parentheses that close nothing
+        if _NAMING.match(self._text, match.start()) and _BEFORE_COMMAND.search(self._text[: match.start()]):
+            self._open[-1].naming = True
+
+    def command_end(self, match: re.Match[str]) -> None:
+        self._open[-1].naming = False
 
     def arithmetic(self, match: re.Match[str]) -> None:
         self._mark_all(match, "number")
@@ -250,6 +273,7 @@ class _Lexer:
 
     def line_end(self, match: re.Match[str]) -> None:
         """Where the documents of the line begin, one after the other."""
+        self._open[-1].naming = False
         documents, self._documents = self._documents, []
         for document, depth in documents:
             if depth != len(self._open):
@@ -326,6 +350,11 @@ _IN_CODE: Final = _table(
         _Lexer.document,
     ),
     (r"<<|(?<=[)<>])#", _Lexer.lost),
+    (r"[<>]&[ \t]*(?:\d+-?|-)(?=[ \t\n;&|()<>]|\Z)", _Lexer.skip),
+    (r"[<>]&", _Lexer.lost),  # bash expands the word after it twice, whatever its quotes
+    (r"=\((?:'[^'()]*'|\"[^\"()$`\\]*\"|[^()<>;&|'\"`$\\]|\$\w+)*\)", _Lexer.array),
+    (r"=\(", _Lexer.lost),  # after a mistake in an array bash goes on with the next line, in quotes or not
+    (r"[;&|]", _Lexer.command_end),
     (r"(?<![^ \t\n;&|(])#[^\n]*", _Lexer.comment),
     (r"\n", _Lexer.line_end),
     (r"[()]", _Lexer.parenthesis),

@@ -127,3 +127,8 @@ def test_values_are_held_to_the_validation_of_their_inputs() -> None:
 def test_mistakes_in_a_validation_are_told(keys: str, code: str) -> None:
     loaded = load_states("a: {type: step, command: x}", inputs=f"[{{name: i, {keys}}}]")
     assert codes(loaded) == [code]
+
+
+def test_a_rule_beside_the_validation_is_told_where_it_belongs() -> None:
+    [problem] = load_states("a: {type: step, command: x}", inputs="[{name: i, pattern: x}]").problems
+    assert (problem.code.id, problem.hint) == ("TL601", "it belongs under `validation`")

@@ -37,6 +37,15 @@ def rendered(text: str, value: str) -> str:
         f'[[ a == b || "{X}" -gt 1 ]]',
         f"a[{X}]=1",
         f'a["{X}"]=1',
+        f"[ -v {X} ]",
+        f"read {X}",
+        f"if true; then unset '{X}'; fi",
+        f'let "{X}"',
+        f"printf -v {X} a",
+        f"declare -i a={X}",
+        f"export {X}=1",
+        f"echo a >&{X}",
+        f'echo a 2>&"{X}"',
         f"echo ${X}",
         f'echo "${X}"',
         f"echo \\{X}",
@@ -72,6 +81,9 @@ def test_a_value_that_no_quotes_make_safe_is_refused(text: str) -> None:
         "cat <<EOF\n\\\nEOF\n",
         "cat <<EOF\n$(b\nEOF\n)\nEOF\n",
         "a <<$EOF\n",
+        "a=(b > c)",
+        "a=($(b))",
+        "a >&$b",
         "a\\\n#",
         "a\\ #",
         "$(a)#",
@@ -97,6 +109,25 @@ def test_a_number_may_stand_where_the_shell_calculates() -> None:
     for text in (f"echo $(({X} * 2))", f"[[ {X} -gt 1 ]]", f"(({X} > (1)))", f"a[{X}]=1"):
         assert codes(command(text, inputs="[{name: x, type: integer}]")) == []
         assert rendered(text, "-3") == text.replace(X, "-3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'claude -p "Read {X} and let me know"',
+        f"grep read {X}",
+        f"read line < {X}",
+        f"printf %s {X} >&2 2>&1",
+        f"a=(-v {X} \"b {X}\" 'c{X}')",
+        f'export A="{X}" B={X}',
+        f"echo \"$(cat << 'EOF' | jq -r .a\n{X}\nEOF\n)\"",
+        f'V=$(echo "$F" | jq -r ".[] | select(.name==\\"{X}\\") | .id")',
+        f'find . -name "{X}-*.md" @{{u}} || echo ""',
+        f"if [ $? -eq 0 ]; then cat {X}; fi",
+    ],
+)
+def test_what_workflows_are_made_of_is_followed(text: str) -> None:
+    assert codes(command(text)) == []
 
 
 def test_each_place_has_its_quotes() -> None:
