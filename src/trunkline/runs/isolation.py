@@ -50,7 +50,7 @@ async def judge(
         what = f"{version}, tried out as isolation was verified with {_verified(provider)}, offered"
         raise GatewayError(native_tool(name, what, tried.own_tools))
     if tried.isolated:
-        what = "it offered its model our tools and no others"
+        what = "it offered its model no tool that bypasses ours"
         return Isolation(warnings=(_unverified(provider, version, what),))
     return Isolation(warnings=(_unknown(provider, version, tried.why),), mitigation=MITIGATION)
 

@@ -14,7 +14,8 @@ from trunkline.agents.trial.model import TrialModel
 from trunkline.core.errors import GatewayError
 from trunkline.links.overdue import first_of
 
-_TRIAL_S: Final = 60.0
+_TRIAL_S: Final = 120.0
+"""Gemini CLI may take most of a minute to start where the machine is busy."""
 _PROMPT: Final = "Say hello."
 
 
