@@ -122,8 +122,8 @@ _RUNNERS: Final = re.compile(
 )
 """What takes an argument for code, whatever its quotes."""
 _CALCULATED: Final = (
-    re.compile(r"\[\[\s(?:(?!\]\]).)*?\s-(?:eq|ne|lt|le|gt|ge|v|R)\s.*?\]\]", re.DOTALL),
-    re.compile(r"(?:^|[\s;&|(])[A-Za-z_]\w*\[[^\]\n]*\]"),
+    re.compile(r"\[\[\s(?:(?!\]\]).){0,500}?\s-(?:eq|ne|lt|le|gt|ge|v|R)\s(?:(?!\]\]).){0,500}", re.DOTALL),
+    re.compile(r"(?:^|[\s;&|(])[A-Za-z_]\w{0,100}\[[^\]\n]{0,500}"),
     re.compile(r"(?:\[|\btest)\s+(?:!\s+)?-[vR]\s[^\n;&|]*"),
 )
 """Bash calculates there even with what is quoted, and runs the `$(…)` in it."""
@@ -132,12 +132,13 @@ _NAMING: Final = re.compile(
     rf"|(?:declare|typeset|local|export|readonly)(?=(?:[ \t]+-\w+)*[ \t]+{_HOLE})"
 )
 """Commands of bash that do so with names of variables."""
+_NEAR: Final = 100
 _FILE: Final = re.compile(r"[<>][ \t]*[\"']?\Z")
 _BEFORE_COMMAND: Final = re.compile(
     r"(?:\A|[;&|({\n]|(?<!\S)(?:if|then|do|else|elif|while|until|time|command|builtin|coproc|!)(?=[ \t]))[ \t\\\n]*\Z"
 )
 _PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_HOLE}]*"
-_PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+{_PLAIN})*\}}"
+_PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+(?!\w){_PLAIN})*\}}"
 
 
 class _Lost(Exception):
@@ -191,7 +192,7 @@ class _Lexer:
 
     def _mark(self, at: int, style: Style, refused: str = "") -> None:
         if style in ("word", "quotes", "single") and any(opened.naming for opened in self._open):
-            style = style if _FILE.search(self._text[:at]) else "number"
+            style = style if _FILE.search(self._text[max(0, at - _NEAR) : at]) else "number"
         if self._text[at] == _HOLE:
             self.places.setdefault(at, (style, refused))
 
@@ -259,7 +260,9 @@ class _Lexer:
     def word(self, match: re.Match[str]) -> None:
         if match.group() == "case" and len(self._open) > 1:
             raise _Lost  # its patterns end with parentheses that close nothing
-        if _NAMING.match(self._text, match.start()) and _BEFORE_COMMAND.search(self._text[: match.start()]):
+        if _NAMING.match(self._text, match.start()) and _BEFORE_COMMAND.search(
+            self._text[max(0, match.start() - _NEAR) : match.start()]
+        ):
             self._open[-1].naming = True
 
     def command_end(self, match: re.Match[str]) -> None:
@@ -352,7 +355,7 @@ _IN_CODE: Final = _table(
     (r"<<|(?<=[)<>])#", _Lexer.lost),
     (r"[<>]&[ \t]*(?:\d+-?|-)(?=[ \t\n;&|()<>]|\Z)", _Lexer.skip),
     (r"[<>]&", _Lexer.lost),  # bash expands the word after it twice, whatever its quotes
-    (r"=\((?:'[^'()]*'|\"[^\"()$`\\]*\"|[^()<>;&|'\"`$\\]|\$\w+)*\)", _Lexer.array),
+    (r"=\((?:'[^'()]*'|\"[^\"()$`\\]*\"|[^()<>;&|'\"`$\\]|\$\w+(?!\w))*\)", _Lexer.array),
     (r"=\(", _Lexer.lost),  # after a mistake in an array bash goes on with the next line, in quotes or not
     (r"[;&|]", _Lexer.command_end),
     (r"(?<![^ \t\n;&|(])#[^\n]*", _Lexer.comment),

@@ -187,3 +187,26 @@ def test_env_and_stdin_take_references_as_text() -> None:
     assert codes(load_states("a: {type: step, command: x, env: {'A-B': x}}")) == ["TL104"]
     assert codes(load_states("a: {type: step, command: x, stdin: '{{.inputs.y}}'}")) == ["TL604"]
     assert codes(load_states("a: {type: step, command: x, shell: fish}")) == ["TL104"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[ -a ",
+        "a[ ",
+        "read a; ",
+        "=($aaaa",
+        "${a$aaaa",
+        "$aaaa",
+        "(( ",
+        "$((1+(1)",
+        "sh -a ",
+        "<<A ",
+        "`\\`",
+        '"$(',
+        "#\n",
+        X,
+    ],
+)
+def test_a_long_command_is_followed_to_its_end(text: str) -> None:
+    assert in_shell(parse_template(f"{text * 5000} {X}")[0]).slots()
