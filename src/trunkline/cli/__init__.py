@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from trunkline.cli.interrupts import end_at_once
+
 __all__ = ["main"]
 
 _PUMP = "mcp-serve"
@@ -11,6 +13,7 @@ _PUMP = "mcp-serve"
 
 def main() -> None:
     """The installed script. An agent waits for its MCP server, so that one gets by without the rest where it can."""
+    end_at_once()
     if sys.argv[1:2] == [_PUMP]:
         from trunkline.links.pump import join, socket_of
 

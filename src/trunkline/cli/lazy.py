@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import click
 
+from trunkline.cli.interrupts import INTERRUPTED, raise_again
+
 COMMANDS: Final[dict[str, str]] = {
     "add": "trunkline.cli.edit:add",
     "agent": "trunkline.cli.agent:agent",
@@ -30,7 +32,8 @@ COMMANDS: Final[dict[str, str]] = {
     "validate": "trunkline.cli.validate:validate",
 }
 """Where each command is that main.py does not define itself."""
-_INTERRUPTED: Final = 130
+_TAKES_BACK: Final = frozenset({"add", "connect", "demo", "remove", "trust"})
+"""Those that have something to take back when they are interrupted."""
 
 
 class LazyGroup(click.Group):
@@ -45,13 +48,21 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is not a command"
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        if found[0] in _TAKES_BACK:
+            raise_again()
+        return found
+
     def invoke(self, ctx: click.Context) -> Any:
         """Ctrl+C ends every command with the same status; those that have something to take back do that first."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo(err=True)
-            sys.exit(_INTERRUPTED)
+            sys.exit(INTERRUPTED)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

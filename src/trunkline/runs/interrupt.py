@@ -69,27 +69,46 @@ def listening() -> Generator[Interrupt, None, None]:
 
 @contextmanager
 def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
-    """All signals that end something, but for those that we were started to ignore, as `nohup` does it."""
+    """All signals that end something, but for those that we were started to ignore, as `nohup` does it. None is lost:
+    one that the loop has no time left to hear strikes at the end."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     heard = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
+    came: set[int] = set()
+    told: set[int] = set()
+
+    def note(number: int, _frame: object) -> None:
+        came.add(number)
+
+    def hear(number: int) -> None:
+        told.add(number)
+        strike(number)
+
     for number in heard:
-        loop.add_signal_handler(number, strike, number)
+        loop.add_signal_handler(number, hear, number)
+        signal.signal(number, note)  # in place of one that does nothing: the loop is woken all the same
     try:
         yield
     finally:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
         for number in heard:
             loop.remove_signal_handler(number)
             signal.signal(number, before[number] or signal.SIG_DFL)  # the loop knows no handlers but its own
+        for number in came - told:
+            strike(number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:
-    """What it returns; None where a signal came first. It is over then, or else left to the end of this process."""
+    """What it returns; None where a signal came before its end. It is over then, or else left to the end of this
+    process."""
     with listening() as interrupt:
         task = asyncio.get_running_loop().create_task(work)
         await asyncio.wait({task, interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        if not await interrupt.ended_in_time(task):
+        if not task.done() and not await interrupt.ended_in_time(task):
             os._exit(INTERRUPTED)
-        return None
+    if not interrupt.signal:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # nobody asks for it any more, and asyncio would tell of it
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -21,7 +22,8 @@ def _fill_standard_descriptors() -> None:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run to the end on the fastest loop there is."""
+    """Run to the end on the fastest loop there is. What Ctrl+C does before this it does afterwards, too: a loop forgets
+    whose handler it replaced."""
     _fill_standard_descriptors()
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if os.environ.get("TRUNKLINE_LOOP") != "asyncio":
@@ -29,5 +31,9 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             import uvloop
 
             factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main())
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(main())
+    finally:
+        signal.signal(signal.SIGINT, before)

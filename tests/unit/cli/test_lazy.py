@@ -14,7 +14,7 @@ from trunkline.cli.lazy import COMMANDS
 from trunkline.cli.main import main
 
 HEAVY = {"asyncio", "uvloop", "ssl", "socket", "msgspec", "yaml", "ruamel.yaml", "http", "email", "logging", "unittest"}
-NEEDED = ("lazy", "main", "options", "terminal")
+NEEDED = ("interrupts", "lazy", "main", "options", "terminal")
 ASKED = [["version"], ["--version"], ["--help"], *([command, "--help"] for command in [*COMMANDS, "check"])]
 LOOK = """
 import sys
