@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -49,13 +50,14 @@ def protect(
 
 
 def _found(config: Path | None) -> Found:
-    """All of it: of the gateway whose configuration this is, and of those that keep their state where most do."""
+    """All of it: of the gateway whose configuration this is, and of those that keep their state where most do. A file
+    that lies here does not say where that is: it may have come with what an agent works on."""
     from trunkline.cli.configuration import load_quietly
     from trunkline.config.gateway import STATE_DIR
     from trunkline.config.load import find_config
     from trunkline.links.protection.accepting import of_all
 
-    path = find_config(config, Path(), Path.home())
+    path = find_config(config, Path(os.devnull), Path.home())
     settings = None if path is None else load_quietly(path)
     own = [] if settings is None else [settings.gateway.state_dir]
     return of_all(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser()])))

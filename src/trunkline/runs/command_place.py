@@ -117,7 +117,9 @@ class CommandPlaces:
             protect = most_protected(section.protect for section in sections if isinstance(section, BuiltinSection))
             places = protected_below(folder, protect, self._protected)
             note = partial(self._note, state.name)
-            self._guards[key] = PlaceGuard(folder, places, self._settings.gateway.state_dir, note)
+            self._guards[key] = PlaceGuard(
+                folder, places, self._settings.gateway.state_dir, note, self._environ.get("HOME", "")
+            )
         return self._guards[key]
 
     def _note(self, step: str, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:

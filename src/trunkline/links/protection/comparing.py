@@ -30,14 +30,17 @@ class Difference:
 
 
 def differences(
-    before: Before, now: Mapping[str, Record], read: Callable[[str], bytes | None], base: str
+    before: Before,
+    now: Mapping[str, Record],
+    read: Callable[[str], bytes | None],
+    base: str,
+    was_missed: Callable[[str, Record], bool],
 ) -> Iterator[Difference]:
-    """`read` gives a content that was kept. Only below `base`."""
+    """`read` gives a content that was kept. `was_missed` says whether something may have been there before, unseen.
+    Only below `base`."""
     for path, record in now.items():
         known = before.records.get(path)
-        if known is None and not before.complete and record.stamp.changed_ns < before.taken_ns - YOUNG_NS:
-            continue  # it may have been there, unseen
-        if known is not None and _is_same(known, record, before.taken_ns):
+        if was_missed(path, record) if known is None else _is_same(known, record, before.taken_ns):
             continue
         keys = _keys(path, known, record, read, base) if record.kind == "config" else ()
         if keys or record.kind != "config":
@@ -55,6 +58,8 @@ def _is_same(before: Record, now: Record, taken_ns: int) -> bool:
         return False
     if before.stamp == now.stamp and taken_ns - now.stamp.changed_ns > YOUNG_NS:
         return True
+    if before.kind == "folder":
+        return before.stamp.identity == now.stamp.identity
     if before.kind == "other":
         return before.stamp == now.stamp
     same_mode = not (before.stamp.mode ^ now.stamp.mode) & _EXECUTABLE

@@ -13,7 +13,7 @@ from trunkline.links.protection.git_config import BadGitConfig, Entry, parse
 LARGEST_BYTES: Final = 1 << 20
 _MOST_INCLUDED: Final = 64
 _DEEPEST_MODULE: Final = 8
-_GITDIR: Final = b"gitdir:"
+_GITDIR: Final = b"gitdir: "
 
 
 def read_small(path: str) -> bytes | None:
@@ -37,7 +37,7 @@ def led_to(data: bytes, folder: str) -> str | None:
     """Where a file `.git` in this folder says that the repository is."""
     if not data.startswith(_GITDIR):
         return None
-    path = os.fsdecode(data[len(_GITDIR) :].strip())
+    path = os.fsdecode(data[len(_GITDIR) :].rstrip(b"\r\n"))
     return os.path.join(folder, path) if path and "\0" not in path else None  # noqa: PTH118
 
 
@@ -73,7 +73,7 @@ def configurations_of(repository: str) -> Iterator[str]:
     yield f"{repository}/config.worktree"
     common = read_small(f"{repository}/commondir")
     if common is not None:
-        shared = os.path.join(repository, os.fsdecode(common.strip()).replace("\0", ""))  # noqa: PTH118
+        shared = os.path.join(repository, os.fsdecode(common.rstrip(b"\r\n")).replace("\0", ""))  # noqa: PTH118
         yield f"{shared}/config"
         yield from _of_modules(shared, 0)
     yield from _of_modules(repository, 0)

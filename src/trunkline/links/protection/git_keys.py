@@ -15,7 +15,7 @@ from trunkline.links.protection.git_config import Entry
 _PLAIN: Final = {
     "core": """abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commitgraph compression eol
         filemode ignorecase ignorestat logallrefupdates loosecompression multipackindex packedgitlimit
-        packedgitwindowsize precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sharedrepository
+        packedgitwindowsize precomposeunicode preloadindex quotepath repositoryformatversion safecrlf
         sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache warnambiguousrefs whitespace""",
     "extensions": "compatobjectformat noop objectformat partialclone refstorage relativeworktrees worktreeconfig",
     "user": "email name useconfigonly",
@@ -57,6 +57,9 @@ _OF_ONE: Final = {
     "lfs": "access",
 }
 """Those with something between section and key."""
+_URLS: Final = frozenset(
+    (("remote", "url"), ("remote", "pushurl"), ("submodule", "url"), ("branch", "remote"), ("branch", "pushremote"))
+)
 _WHOLE: Final = frozenset(("advice", "color", "column", "feature"))
 _HARMLESS: Final = {section: frozenset(keys.split()) for section, keys in _PLAIN.items()}
 _HARMLESS_OF_ONE: Final = {section: frozenset(keys.split()) for section, keys in _OF_ONE.items()}
@@ -73,7 +76,7 @@ def counts(entry: Entry) -> bool:
     if entry.subsection is None:
         return key not in _HARMLESS.get(section, ())
     value = entry.value or ""
-    if section in ("remote", "submodule") and key in ("url", "pushurl"):
+    if (section, key) in _URLS:
         return _PROGRAM_IN_URL.match(value) is not None
     if (section, key) == ("submodule", "update"):
         return value not in _HARMLESS_UPDATES

@@ -17,7 +17,8 @@ from trunkline.links.protection.tree import YOUNG_NS, Found, Kind, Seen, Stamp
 LARGEST_BYTES: Final = 1 << 20
 MOST_BYTES: Final = 32 << 20
 """Of one tree. What is beyond is compared by its times, and cannot be put back."""
-MOST_KEPT: Final = 4000
+_OLD_S: Final = 86_400.0
+_PRUNE_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[Stamp, str]] = {}
-        self._bytes = 0
+        self._pruned_at = 0.0
 
     def records(self, base: str, found: Found) -> dict[str, Record]:
         """All that one look has found, with what is in it."""
@@ -46,7 +47,7 @@ class Kept:
         records: dict[str, Record] = {}
         for path, seen in found.items.items():
             known = self._known.get(path)
-            if known is None or known[0] != seen.stamp:
+            if known is None or known[0] != seen.stamp or not self._has(seen, known[1]):
                 known = seen.stamp, self._content(base, seen, left)
             if now_ns - seen.stamp.changed_ns > YOUNG_NS:
                 self._known[path] = known
@@ -56,10 +57,14 @@ class Kept:
             del self._known[path]
         return records
 
+    def _has(self, seen: Seen, content: str) -> bool:
+        """Whether it is still there to be put back: others use the same folder, and remove what is old."""
+        return not content or seen.kind == "link" or (self._folder / content).exists()
+
     def _content(self, base: str, seen: Seen, left_bytes: int) -> str:
         if seen.kind == "link":
             return link_at(base, seen.path)
-        if seen.kind == "other" or seen.stamp.size > min(LARGEST_BYTES, left_bytes):
+        if seen.kind in ("other", "folder") or seen.stamp.size > min(LARGEST_BYTES, left_bytes):
             return ""
         data = read_at(base, seen.path, LARGEST_BYTES)
         return "" if data is None else self.keep(data)
@@ -78,11 +83,15 @@ class Kept:
         return data if data is not None and digest_of(data) == digest else None
 
     def prune(self, wanted: set[str]) -> None:
-        """Remove the oldest of what nobody wants any more."""
+        """Remove what nobody has wanted for a day: there may be secrets in it."""
+        now = time.time()
+        if now - self._pruned_at < _PRUNE_S:
+            return
+        self._pruned_at = now
         with contextlib.suppress(OSError):
-            files = [entry for entry in os.scandir(self._folder) if entry.name not in wanted]
-            for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: max(0, len(files) - MOST_KEPT)]:
-                os.unlink(entry.path)  # noqa: PTH108
+            for entry in os.scandir(self._folder):
+                if entry.name not in wanted and now - entry.stat().st_mtime > _OLD_S:
+                    os.unlink(entry.path)  # noqa: PTH108
 
 
 def digest_of(data: bytes) -> str:

@@ -52,6 +52,12 @@ PLACES: Final = (
     Place(".zed", _EDITORS),
     Place(".kiro", _EDITORS),
     Place(".roo/mcp.json", "Roo Code: MCP servers"),
+    Place(".continue", "Continue: MCP servers, models"),
+    Place(".qwen", "Qwen Code: its configuration, MCP servers"),
+    Place(".crush.json", "Crush: MCP and language servers"),
+    Place("crush.json", "Crush: MCP and language servers"),
+    Place(".junie/mcp", "Junie: MCP servers"),
+    Place(".aider.conf.yml", "Aider: commands that check and test"),
     Place(".amazonq", "Amazon Q: MCP servers, agents"),
     Place(".envrc", "direnv: commands that run in every shell that enters the folder"),
 )

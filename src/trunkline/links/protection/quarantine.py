@@ -57,12 +57,17 @@ class Quarantine:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def take(self, base: str, path: str, how: str, why: str, keys: tuple[str, ...] = ()) -> Taken:
-        """Move it here. Raises OSError where it can be neither moved nor renamed."""
+    def take(
+        self, base: str, path: str, how: str, why: str, keys: tuple[str, ...] = (), *, leave: bool = False
+    ) -> Taken:
+        """Move it here, or `leave` it beside its place, of which nothing is recorded. Raises OSError where it can be
+        neither moved nor renamed."""
         taken = Taken(self._new_id(), base, path, how, why, keys, at=time.time())
         with parent_of(base, path) as (parent, name):
             beside = f"{name[:150]}.quarantined-{taken.id}"
             os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
+            if leave:
+                return replace(taken, id="", thing=os.path.join(os.path.dirname(path), beside))  # noqa: PTH118, PTH120
             try:
                 taken = self._bring(taken, parent, beside)
             except OSError:

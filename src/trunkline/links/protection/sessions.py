@@ -42,6 +42,10 @@ class Before:
     def covers(self, path: str) -> bool:
         return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
 
+    def may_have_missed(self, path: str, record: Record) -> bool:
+        """Whether it may have been there, unseen; told from its own time alone."""
+        return not self.complete and record.stamp.changed_ns < self.taken_ns
+
     def is_listed(self, place: str) -> bool:
         """Whether it is a place for every gateway, as far as anything is there."""
         return any(record.listed for record in self.records.values() if record.place == place)

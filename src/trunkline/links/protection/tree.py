@@ -12,6 +12,7 @@ import stat
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -25,10 +26,11 @@ MOST_ITEMS: Final = 10_000
 YOUNG_NS: Final = 50_000_000
 """Times of change are coarse: a directory may change again within one tick of their clock."""
 _UNKNOWN: Final = (0, 0, 0)
+_THOROUGH: Final = 10
 _SAMPLE: Final = ".sample"
 _DEEPEST_REPOSITORY: Final = 8
 
-Kind = Literal["file", "link", "other", "config"]
+Kind = Literal["file", "link", "other", "config", "folder"]
 
 
 class Stamp(NamedTuple):
@@ -58,6 +60,16 @@ class Seen:
     listed: bool
 
 
+class _Directory(NamedTuple):
+    stamp: tuple[int, int, int]
+    folders: tuple[str, ...]
+    candidates: tuple[str, ...]
+    repository: bool
+
+
+Directories = dict[str, _Directory]
+
+
 @dataclass(slots=True)
 class Found:
     """What one look has found, by absolute path. `folders` are places that are folders, and those of repositories,
@@ -66,49 +78,81 @@ class Found:
     items: dict[str, Seen] = field(default_factory=dict[str, Seen])
     folders: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     complete: bool = True
+    full: bool = False
     unlisted: set[str] = field(default_factory=set[str])
+    visited: Directories = field(default_factory=dict[str, _Directory])
+    """Every directory that was looked at; those in places end with a slash."""
+
+    def was_missed(self, path: str, stamp: Stamp, base: str, since_ns: int) -> bool:
+        """Whether this look may have missed what has been at this path all the time: it came to no end, and not to a
+        directory on the way that was neither made nor moved there since."""
+        if self.complete:
+            return False
+        if self.full:
+            return stamp.changed_ns < since_ns
+        upper = base
+        for name in path[len(base.rstrip("/")) + 1 :].split("/")[:-1]:
+            folder = _joined(upper, name)
+            if folder not in self.visited and f"{folder}/" not in self.visited:
+                status = _status(folder)
+                return status is not None and status.st_ctime_ns < since_ns
+            upper = folder
+        return False
 
     def add(self, path: str, place: str, status: os.stat_result, listed: bool, kind: Kind | None = None) -> None:
+        if path in self.items:
+            return  # in a place that it lies in, or by another way
         if len(self.items) >= MOST_ITEMS:
-            self.complete = False
+            self.complete, self.full = False, True
         else:
             self.items[path] = Seen(path, place, kind or _kind(status.st_mode), stamp_of(status), listed)
 
 
-class _Directory(NamedTuple):
-    stamp: tuple[int, int, int]
-    folders: tuple[str, ...]
-    candidates: tuple[str, ...]
-    repository: bool
-
-
 class Tree:
-    """The places below `base`, a real path. One look at a time; others wait for it."""
+    """The places below `base`, a real path. One look at a time; others wait for it.
 
-    def __init__(self, base: str, places: ProtectedPlaces, *, most_folders: int = MOST_FOLDERS) -> None:
+    What is `left_out` is not looked into. In `home`, the folders of agents are the user's own and full of what agents
+    write all the time: they count as one thing each.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        places: ProtectedPlaces,
+        *,
+        most_folders: int = MOST_FOLDERS,
+        left_out: Iterable[str] = (),
+        home: str = "",
+    ) -> None:
         self.base = base
-        self._places = places
+        self.home = home
+        self.places = places
+        self.left_out = frozenset(left_out)
         self._most_folders = most_folders
-        self._known: dict[str, _Directory] = {}
+        self._known: Directories = {}
         self._lock = threading.Lock()
 
-    def look(self) -> Found:
-        """Takes a moment for each directory: not on the event loop."""
+    def look(self, *, thoroughly: bool = False) -> Found:
+        """Takes a moment for each directory: not on the event loop. `thoroughly` goes further before it gives up."""
         with self._lock:
-            return _Look(self.base, self._places, self._known, self._most_folders).all()
+            look = _Look(self, self._known, self._most_folders * (_THOROUGH if thoroughly else 1))
+            found = look.all()
+            self._known = found.visited
+            return found
 
 
 class _Look:
-    def __init__(self, base: str, places: ProtectedPlaces, known: dict[str, _Directory], most_folders: int) -> None:
-        self._base = base
-        self._places = places
+    def __init__(self, tree: Tree, known: Directories, most_folders: int) -> None:
+        self._base = tree.base
+        self._home = tree.home
+        self._left_out = tree.left_out
+        self._places = tree.places
         self._before = known
-        self._now: dict[str, _Directory] = {}
         self._found = Found()
+        self._now = self._found.visited
         self._repositories: set[str] = set()
         self._targets: set[str] = set()
         self._most_folders = most_folders
-        self._known = known
 
     def all(self) -> Found:
         waiting = deque([self._base])  # the upper ones first: what is believed lies there
@@ -124,8 +168,6 @@ class _Look:
                 waiting.extend(directory.folders)
         for path in self._places.apart(PACKAGES):
             self._one(_joined(self._base, path), listed=False)
-        self._known.clear()
-        self._known.update(self._now)
         return self._found
 
     def _directory(self, path: str, *, whole: bool) -> _Directory | None:
@@ -162,6 +204,7 @@ class _Look:
                         candidates.append(name)
                     if is_folder and (whole or (folded not in PACKAGES and folded != GIT)):
                         folders.append(_joined(path, name))
+            folders = [folder for folder in folders if folder not in self._left_out]
         except OSError:
             return self._unlisted(path, stamp)
         repository = HEAD.casefold() in names and ("commondir" in names or {"objects", "refs"} <= names)
@@ -203,7 +246,10 @@ class _Look:
             return
         if stat.S_ISDIR(status.st_mode):
             self._found.folders[path] = status.st_dev, status.st_ino
-            self._within(path, path, listed)
+            if path.rpartition("/")[0] == self._home:
+                self._found.add(path, path, status, listed, kind="folder")
+            else:
+                self._within(path, path, listed)
         else:
             self._found.add(path, path, status, listed)
             self._follow(path, status, listed)
@@ -279,7 +325,7 @@ class _Look:
         file = _joined(path, "commondir")
         status = _status(file)
         if status is not None:
-            written = os.fsdecode((read_small(file) or b"").strip()).replace("\0", "")
+            written = os.fsdecode((read_small(file) or b"").rstrip(b"\r\n")).replace("\0", "")
             shared = os.path.realpath(os.path.join(path, written))  # noqa: PTH118
             if not file.startswith(f"{shared}/worktrees/"):
                 self._found.add(file, file, status, listed=True)
@@ -296,8 +342,11 @@ class _Look:
         self._found.folders[path] = status.st_dev, status.st_ino
         before = set(self._found.items)
         self._within(path, path, listed=True)
-        for sample in [item for item in self._found.items.keys() - before if item.endswith(_SAMPLE)]:
-            del self._found.items[sample]  # git makes them, and runs none
+        for hook in self._found.items.keys() - before:
+            if hook.endswith(_SAMPLE):
+                del self._found.items[hook]  # git makes them, and runs none
+            elif self._found.items[hook].kind == "link" and os.path.isfile(hook):  # noqa: PTH113
+                self._follow(hook, os.lstat(hook), listed=True)
 
     def _modules(self, path: str, depth: int) -> None:
         """Repositories of submodules, whose names may have slashes in them, and of other working trees."""

@@ -17,6 +17,8 @@ from trunkline.links.protection.quarantine import Quarantine, Taken
 from trunkline.links.protection.sessions import Before
 
 _CONFIG_MODE: Final = 0o644
+_MOST_MOVED: Final = 50
+"""By one command: who makes thousands of such files has not all that was taken before go to make room for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Undoing:
         self._old_places = {record.place for record in before.records.values()}
         self._kept = kept
         self._quarantine = quarantine
+        self._taken = 0
 
     def all(self, found: Iterable[Difference]) -> Iterator[Undone]:
         """What is new first: it may be in the way of what was there before."""
@@ -68,19 +71,23 @@ class Undoing:
         try:
             if difference.now is not None and difference.now.kind == "config":
                 return self._config(difference, done)
-            taken = None if difference.now is None else self._take(difference)
+            is_there = difference.now is not None or os.path.lexists(difference.path)
+            taken = self._take(difference) if is_there else None
             done = replace(done, id="" if taken is None else taken.id)
             if difference.before is not None:
                 done = replace(done, restored=self._put_back(difference.path, difference.before))
-                if taken is not None and done.restored:
+                if taken is not None and taken.id and done.restored:
                     self._quarantine.record(replace(taken, left=difference.before.content))
         except OSError as error:
             return replace(done, failed=error.strerror or str(error))
         return done
 
     def _take(self, difference: Difference) -> Taken:
-        names = self._shown(difference.path).split("/")
-        return self._quarantine.take(self._base, difference.path, difference.how, believers(names), difference.keys)
+        self._taken += 1
+        why = believers(self._shown(difference.path).split("/"))
+        return self._quarantine.take(
+            self._base, difference.path, difference.how, why, difference.keys, leave=self._taken > _MOST_MOVED
+        )
 
     def _put_back(self, path: str, before: Record) -> bool:
         """False where there is nothing to be put back, or no folder any more that it was in."""
@@ -109,7 +116,8 @@ class Undoing:
         data = read_at(self._base, path, LARGEST_BYTES)
         before = self._kept.get(old.content) if old is not None and old.kind == "config" else None
         instead = without_programs(path, before, data, self._base)
-        if data is None or instead is None:
+        self._taken += 1
+        if data is None or instead is None or self._taken > _MOST_MOVED:
             done = replace(done, id=self._take(difference).id)
             if instead is not None:
                 write_at(self._base, path, instead, _CONFIG_MODE)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.sandbox import OF_THE_KERNEL
 from trunkline.config.state import make_private_folder
 from trunkline.links.protection.comparing import Difference, differences
 from trunkline.links.protection.handles import open_up
@@ -22,7 +23,7 @@ from trunkline.links.protection.kept import Kept, Record
 from trunkline.links.protection.places import GIT, HOOKS, ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
 from trunkline.links.protection.sessions import Before, Session, Sessions
-from trunkline.links.protection.tree import MOST_FOLDERS, Found, Tree
+from trunkline.links.protection.tree import MOST_FOLDERS, YOUNG_NS, Found, Tree
 from trunkline.links.protection.undoing import Undoing, Undone
 
 STATE: Final = "protected"
@@ -30,6 +31,7 @@ COMMANDS: Final = "commands"
 MOST_MOUNTS: Final = 100
 """For each of them bubblewrap reads the list of all. What is beyond is compared like the rest."""
 _OPENINGS: Final = 20
+_ROUNDS: Final = 10
 _MOST_TOLD: Final = 10
 
 Identity = tuple[int, int]
@@ -62,8 +64,14 @@ class PlaceWatch:
         told: Callable[[str], None],
         *,
         most_folders: int = MOST_FOLDERS,
+        home: str = "",
     ) -> None:
-        self._trees = [Tree(os.path.realpath(base), places, most_folders=most_folders) for base, places in bases]
+        left_out = [os.path.realpath(state_dir), *OF_THE_KERNEL]
+        home = os.path.realpath(home) if home else ""
+        self._trees = [
+            Tree(os.path.realpath(base), places, most_folders=most_folders, left_out=left_out, home=home)
+            for base, places in bases
+        ]
         self._state_dir = state_dir
         self._told = told
         self._kept: dict[str, Kept] = {}
@@ -82,7 +90,7 @@ class PlaceWatch:
                 self._tell_of(other, before)
             mounts = _mounts(before, found, alone=not running)
             session = sessions.begin(before)
-        return WatchedCommand(self, before, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
+        return WatchedCommand(self, before, found, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
 
     def _folder(self) -> Path:
         """Where state is kept, or a folder for temporary files where none can be."""
@@ -92,7 +100,7 @@ class PlaceWatch:
             except OSError as error:
                 self._told(f"No state of protected places can be kept in {parent}: {error.strerror}")
                 continue
-            if os.access(parent / STATE, os.W_OK) and (parent / STATE).stat().st_uid == os.geteuid():
+            if os.access(parent / STATE, os.W_OK) and _is_own(parent) and _is_own(parent / STATE):
                 return parent / STATE
         raise OSError("no folder for the state of protected places")
 
@@ -106,24 +114,42 @@ class PlaceWatch:
         return before, found
 
     def undo(
-        self, before: Before, kept: Kept, quarantine: Quarantine, is_left: Callable[[Difference], bool]
+        self,
+        before: Before,
+        seen: Sequence[Found],
+        kept: Kept,
+        quarantine: Quarantine,
+        is_left: Callable[[Difference], bool],
     ) -> Outcome:
-        """Look again, and take back what differs, but for what `is_left`."""
+        """Look again, and take back what differs from what was `seen`, but for what `is_left`."""
         undone: list[Undone] = []
         complete = True
-        for tree in self._trees:
-            found = _opened(tree, before)
-            now = kept.records(tree.base, found)
-            complete = complete and found.complete
-            different = [one for one in differences(before, now, kept.get, tree.base) if not is_left(one)]
-            undone += Undoing(tree.base, before, kept, quarantine).all(different)
+        since_ns = before.taken_ns - YOUNG_NS
+        for tree, old in zip(self._trees, seen, strict=True):
+
+            def was_missed(path: str, record: Record, old: Found = old, base: str = tree.base) -> bool:
+                return old.was_missed(path, record.stamp, base, since_ns)
+
+            undoing = Undoing(tree.base, before, kept, quarantine)
+            is_whole = False
+            for _ in range(_ROUNDS):  # there may have been more than one look takes in
+                found = _opened(tree, before)
+                now = kept.records(tree.base, found)
+                found_now = differences(before, now, kept.get, tree.base, was_missed)
+                different = [one for one in found_now if not is_left(one)]
+                undone += undoing.all(different)
+                is_whole = found.complete
+                if is_whole or not different:
+                    break
+            complete = complete and is_whole
         return Outcome(tuple(undone), complete)
 
     def _tell_of(self, left: Before, now: Before) -> None:
         """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
         kept = next(iter(self._kept.values()))
         for base in set(left.bases) & set(now.bases):
-            paths = [one.path for one in differences(left, _below(now, base), kept.get, base)]
+            found = differences(left, _below(now, base), kept.get, base, left.may_have_missed)
+            paths = [one.path for one in found]
             if paths:
                 names = ", ".join(paths[:10])
                 self._told(
@@ -138,6 +164,7 @@ class WatchedCommand:
         self,
         watch: PlaceWatch,
         before: Before,
+        seen: Sequence[Found],
         mounts: Mounts,
         session: Session,
         sessions: Sessions,
@@ -147,6 +174,7 @@ class WatchedCommand:
         self.mounts = mounts
         self._watch = watch
         self._before = before
+        self._seen = seen
         self._session = session
         self._sessions = sessions
         self._kept = kept
@@ -161,8 +189,12 @@ class WatchedCommand:
         """Raises OSError where nothing could be compared."""
         try:
             with self._sessions.alone():
-                outcome = self._watch.undo(self._before, self._kept, self._quarantine, self._is_from_outside)
-                self._kept.prune({record.content for record in self._before.records.values()})
+                outcome = self._watch.undo(
+                    self._before, self._seen, self._kept, self._quarantine, self._is_from_outside
+                )
+                running, _ = self._sessions.others(forget=False)
+                wanted = (before.records.values() for before in (self._before, *running))
+                self._kept.prune({record.content for records in wanted for record in records})
                 return outcome
         finally:
             self._session.close()
@@ -217,21 +249,26 @@ def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity]]:
         if name.casefold() != GIT and (name != HOOKS or path in near or path in full):
             yield path, identity
     for path, record in before.records.items():
-        if record.place == path and record.kind == "file" and path in found.items:
+        if record.place == path and record.kind in ("file", "folder") and path in found.items:
             yield path, record.stamp.identity
 
 
 def _opened(tree: Tree, before: Before) -> Found:
     """A look at all of it: what a command has closed to its own user is opened, as something may lie in there."""
-    found = tree.look()
+    found = tree.look(thoroughly=before.complete)
     for _ in range(_OPENINGS):
         closed = found.unlisted - before.unlisted
         if not closed:
             break
         for path in closed:
             open_up(tree.base, path)
-        found = tree.look()
+        found = tree.look(thoroughly=before.complete)
     return found
+
+
+def _is_own(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _identity(path: str) -> Identity | None:

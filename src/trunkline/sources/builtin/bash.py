@@ -77,7 +77,8 @@ class Bash:
             hidden=(*place.parts.private, *place.parts.own_sockets),
             fixed=place.parts.own_files,
         )
-        self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note)
+        home = self._env.get("HOME", "")
+        self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note, home)
 
     async def prepare(self) -> Note | None:
         return await self._sandbox.note()

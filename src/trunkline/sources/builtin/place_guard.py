@@ -32,10 +32,12 @@ class PlaceGuard:
     It has a thread of its own, so that what waits for the disk here keeps no other tool waiting.
     """
 
-    def __init__(self, root: str, places: ProtectedPlaces | None, state_dir: Path, note: Note | None) -> None:
+    def __init__(
+        self, root: str, places: ProtectedPlaces | None, state_dir: Path, note: Note | None, home: str = ""
+    ) -> None:
         self._root = root
         self._note = note
-        self._watch = None if places is None else PlaceWatch([(root, places)], state_dir, self._told)
+        self._watch = None if places is None else PlaceWatch([(root, places)], state_dir, self._told, home=home)
         self._threads = Threads("protection", 2)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._warned = False

@@ -220,6 +220,8 @@ def _is_of_repository(folder_fd: int, name: str) -> bool:
     whatever that is called."""
     if name == HEAD or (name.casefold() in GIT_FILES and _exists(HEAD, folder_fd)):
         return True
+    if name.casefold() == HEAD.casefold() and _exists("objects", folder_fd):
+        return True  # on many a file system that is the same name
     return os.path.basename(path_of(folder_fd)).casefold() == HOOKS and _exists(f"../{HEAD}", folder_fd)  # noqa: PTH119
 
 

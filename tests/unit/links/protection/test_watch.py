@@ -1,0 +1,146 @@
+"""What is undone after a command, however large the tree is and however much the command has made of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trunkline.links.protection import tree
+from trunkline.links.protection.places import ProtectedPlaces
+from trunkline.links.protection.quarantine import FOLDER, Quarantine
+from trunkline.links.protection.watch import Outcome, PlaceWatch, WatchedCommand
+
+
+class Scene:
+    def __init__(self, folder: Path, **keys: Any) -> None:
+        self.root = folder / "root"
+        self.state = folder / "state"
+        self.root.mkdir()
+        self.told: list[str] = []
+        self.watch = PlaceWatch([(str(self.root), ProtectedPlaces())], self.state, self.told.append, **keys)
+
+    def write(self, path: str, content: str = "x") -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        return file
+
+    def begin(self) -> WatchedCommand:
+        return self.watch.begin()
+
+    def places(self) -> set[str]:
+        """Those that are there by their own names."""
+        return {path.name for path in self.root.rglob("*") if path.name in (".mcp.json", ".envrc", "settings.json")}
+
+
+def paths(outcome: Outcome) -> set[str]:
+    return {one.path for one in outcome.undone}
+
+
+def test_who_makes_more_places_than_one_look_takes_in_has_all_of_them_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "MOST_ITEMS", 20)
+    scene = Scene(tmp_path)
+    scene.write(".envrc", "mine")
+    command = scene.begin()
+    for number in range(70):
+        scene.write(f"{number}/.mcp.json")
+    scene.write("deep/er/.mcp.json")
+    scene.write(".envrc", "theirs")
+    outcome = command.end()
+    assert outcome.complete
+    assert scene.places() == {".envrc"}
+    assert (scene.root / ".envrc").read_text() == "mine"
+    assert len(Quarantine(scene.state / FOLDER).all()) == 50  # the rest lies beside its place
+
+
+def test_who_makes_more_folders_than_a_look_goes_through_is_looked_at_thoroughly(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, most_folders=20)
+    command = scene.begin()
+    for number in range(100):
+        (scene.root / str(number)).mkdir()
+    scene.write("z/z/.mcp.json")
+    assert command.end().complete
+    assert scene.places() == set()
+
+
+def test_in_a_tree_too_large_what_was_there_unseen_stays_and_what_is_new_or_moved_does_not(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, most_folders=20)
+    for number in range(40):
+        scene.write(f"big/{number}/in/file")
+    scene.write("big/0/in/.mcp.json")
+    (scene.root / "big/1/in/hidden").mkdir()
+    scene.write("big/1/in/hidden/er/.envrc")
+    command = scene.begin()
+    scene.write("new/.mcp.json")
+    (scene.root / "big/1/in/hidden").rename(scene.root / "shown")
+    outcome = command.end()
+    assert not outcome.complete
+    assert {"new/.mcp.json", "shown/er/.envrc"} <= paths(outcome)
+    assert (scene.root / "big/0/in/.mcp.json").exists()
+
+
+def test_state_that_lies_below_the_root_is_no_part_of_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.watch = PlaceWatch([(str(scene.root), ProtectedPlaces())], scene.root / "state", scene.told.append)
+    command = scene.begin()
+    scene.write(".opencode/sub/.mcp.json")
+    assert paths(command.end()) == {".opencode"}
+    assert paths(scene.begin().end()) == set()
+
+
+def test_what_agents_keep_in_the_users_home_is_theirs_all_the_time(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, home=str(tmp_path / "root"))
+    scene.write(".claude/projects/talk.jsonl", "one")
+    scene.write("project/.claude/settings.json", "mine")
+    command = scene.begin()
+    assert str(scene.root / ".claude") in command.mounts.read_only
+    scene.write(".claude/projects/talk.jsonl", "one and two")
+    scene.write(".claude/projects/other.jsonl", "new")
+    scene.write("project/.claude/settings.json", "theirs")
+    assert paths(command.end()) == {"project/.claude/settings.json"}
+    command = scene.begin()
+    (scene.root / ".claude").rename(scene.root / "away")
+    scene.write(".claude/settings.json", "theirs")
+    assert paths(command.end()) == {".claude"}
+    assert not (scene.root / ".claude").exists()
+
+
+def test_the_file_that_a_hook_is_a_link_to_is_protected_with_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.write("scripts/check", "mine")
+    scene.write(".git/hooks/x.sample")
+    (scene.root / ".git/hooks/pre-commit").symlink_to("../../scripts/check")
+    command = scene.begin()
+    scene.write("scripts/check", "theirs")
+    assert paths(command.end()) == {"scripts/check"}
+    assert (scene.root / "scripts/check").read_text() == "mine"
+
+
+def test_a_file_with_another_name_somewhere_is_not_taken_for_the_users_own_work(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.write(".envrc", "mine")
+    os.link(scene.root / ".envrc", scene.root / "twin")
+    command = scene.begin()
+    command.mounted()
+    (scene.root / "twin").write_text("theirs")
+    assert paths(command.end()) == {".envrc"}
+    assert (scene.root / ".envrc").read_text() == "mine"
+
+
+def test_where_no_state_can_be_kept_it_is_kept_elsewhere_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    scene = Scene(tmp_path)
+    scene.state.write_text("no folder")
+    command = scene.begin()
+    scene.write(".mcp.json")
+    assert paths(command.end()) == {".mcp.json"}
+    assert scene.told
+    [kept] = Quarantine(tmp_path / f"trunkline-protected-{os.getuid()}" / FOLDER).all()
+    assert Path(kept.thing).read_text() == "x"
