@@ -11,7 +11,7 @@ from trunkline.config.reader import Reader
 from trunkline.config.section import Inner, key, read_section
 from trunkline.config.shapes import Boolean, Choice, JsonSchema, Shape, Text
 from trunkline.config.suggest import hint_for
-from trunkline.config.tree import Items, Node, Scalar
+from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 from trunkline.core.errors import BAD_INPUT, DUPLICATE_KEY, GatewayError, Problem
 from trunkline.workflow.document import Input, InputType, InputValue, Workflow
 from trunkline.workflow.input_rules import NO_RULES, ValidationKeys
@@ -78,11 +78,11 @@ def read_inputs(node: Node | None, reader: Reader) -> tuple[Input, ...]:
     """The declared inputs that are good; what is wrong with others is in the report."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return ()
-    if not isinstance(node, Items):
+    if not isinstance(node, Items | Table):
         reader.wrong_type(node, "a list", "begin each input with `- name: NAME`")
         return ()
     found: dict[str, Input] = {}
-    for item in node.items:
+    for item in listed_inputs(node):
         keys = attempt(lambda item=item: read_section(InputKeys, item, reader))
         if keys is None:
             continue
@@ -91,6 +91,20 @@ def read_inputs(node: Node | None, reader: Reader) -> tuple[Input, ...]:
             continue
         found[keys.name.text] = _input(keys, reader)
     return tuple(found.values())
+
+
+def listed_inputs(node: Node | None) -> list[Node]:
+    """Each input by itself: of a list, or of a group by their names."""
+    if isinstance(node, Items):
+        return node.items
+    entries = node.entries if isinstance(node, Table) else []
+    return [_with_name(entry) for entry in entries]
+
+
+def _with_name(entry: Entry) -> Node:
+    if not isinstance(entry.value, Table):
+        return entry.value
+    return Table(entry.value.span, [Entry(Scalar(entry.key.span, "text", "name"), entry.key), *entry.value.entries])
 
 
 def _input(keys: InputKeys, reader: Reader) -> Input:

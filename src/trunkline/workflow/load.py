@@ -13,11 +13,11 @@ from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Text
-from trunkline.config.tree import Items, Node, Scalar, Table
+from trunkline.config.tree import Node, Scalar, Table
 from trunkline.core.errors import MISSING_KEY
 from trunkline.workflow.document import Workflow
 from trunkline.workflow.graph import check_mentions, check_ways
-from trunkline.workflow.inputs import read_inputs
+from trunkline.workflow.inputs import listed_inputs, read_inputs
 from trunkline.workflow.places import Source
 from trunkline.workflow.proxy import ProxyUse
 from trunkline.workflow.reader import WorkflowReader, attempt
@@ -130,6 +130,5 @@ def _initial_of(states: Table, reader: WorkflowReader) -> Scalar | None:
 
 def _names_of(inputs: Node | None) -> list[str]:
     """Every name under `inputs`, whatever else is wrong there."""
-    tables = inputs.items if isinstance(inputs, Items) else []
-    names = [table.get("name") for table in tables if isinstance(table, Table)]
+    names = [table.get("name") for table in listed_inputs(inputs) if isinstance(table, Table)]
     return [name.text for name in names if isinstance(name, Scalar)]

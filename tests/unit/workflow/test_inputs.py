@@ -45,7 +45,7 @@ def test_inputs_have_types_and_defaults() -> None:
         ("[{name: a b}]", "TL111"),
         ("[{name: a}, {name: a}]", "TL106"),
         ("[{type: string}]", "TL105"),
-        ("{a: {}}", "TL103"),
+        ("{a: 1}", "TL103"),
         ("[a]", "TL103"),
     ],
 )
@@ -132,3 +132,13 @@ def test_mistakes_in_a_validation_are_told(keys: str, code: str) -> None:
 def test_a_rule_beside_the_validation_is_told_where_it_belongs() -> None:
     [problem] = load_states("a: {type: step, command: x}", inputs="[{name: i, pattern: x}]").problems
     assert (problem.code.id, problem.hint) == ("TL601", "it belongs under `validation`")
+
+
+def test_inputs_may_stand_in_a_group_by_their_names() -> None:
+    workflow = declared("{code: {required: true}, count: {type: integer, default: 3}}")
+    assert [(item.name, item.type, item.required) for item in workflow.inputs] == [
+        ("code", "string", True),
+        ("count", "integer", False),
+    ]
+    assert codes(load_states("a: {type: step, command: '{{.inputs.x}}'}", inputs="{x: {}, z: 1}")) == ["TL103"]
+    assert codes(load_states("a: {type: terminal}", inputs="{'a b': {}}")) == ["TL111"]
