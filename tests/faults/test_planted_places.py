@@ -238,7 +238,7 @@ async def test_what_is_saved_by_replacing_the_file_is_kept_and_can_be_taken_back
         assert SAID in await bash.finished(call)
         [taken] = bash.taken
         assert Path(taken.thing).read_text() == "saved"
-        accept(bash.state_dir, taken, force=False)
+        accept(bash.state_dir, taken, force=False, home=bash.home)
         assert bash.text(".envrc") == "saved"
 
 
@@ -279,10 +279,35 @@ async def test_a_command_that_is_ended_early_is_compared_too(tmp_path: Path, how
     assert {taken.shown for taken in bash.taken} == {".mcp.json"}
 
 
+@pytest.mark.parametrize("mode", ["required", "off"])
+async def test_nothing_that_a_command_leaves_behind_plants_later(tmp_path: Path, mode: str) -> None:
+    async with guarded_bash(tmp_path, mode) as bash:
+        planter = "while :; do echo evil > .mcp.json; done"
+        await bash.undoes(
+            f"(setsid sh -c '{planter}' &) ; nohup sh -c '{planter}' & until [ -e .mcp.json ]; do :; done"
+        )
+        assert not bash.there(".mcp.json")
+        assert ".mcp.json" not in await bash.ok("ls -A")
+
+
+async def test_gateways_that_keep_their_state_elsewhere_know_of_each_others_commands(tmp_path: Path) -> None:
+    async with guarded_bash(tmp_path) as bash:
+        bases = [(str(bash.root), ProtectedPlaces())]
+        other = PlaceWatch(bases, tmp_path / "other", lambda _: None, home=str(bash.home))
+        call = bash.begin("echo evil > .mcp.json; touch begun; while [ ! -e go ]; do sleep 0.02; done")
+        await until((bash.root / "begun").exists, "it has planted")
+        command = other.begin()
+        (bash.root / "go").touch()
+        assert SAID in await bash.finished(call)
+        assert command.end().undone == ()
+        assert not bash.there(".mcp.json")
+
+
 async def test_what_a_killed_gateway_could_not_compare_is_told_by_the_next(tmp_path: Path) -> None:
     async with guarded_bash(tmp_path) as bash:
         bash.write(".envrc", "mine")
-        watch = PlaceWatch([(str(bash.root), ProtectedPlaces())], bash.state_dir, lambda _: None)
+        bases = [(str(bash.root), ProtectedPlaces())]
+        watch = PlaceWatch(bases, bash.state_dir, lambda _: None, home=str(bash.home))
         left = watch.begin()
         os.close(left._session._fd)  # as the kernel does it
         left._session._fd = -1

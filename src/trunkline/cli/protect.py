@@ -112,7 +112,7 @@ def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -
             continue
         folder, taken = known[wanted]
         try:
-            instead = accept(folder, taken, force=force)
+            instead = accept(folder, taken, force=force, home=Path.home())
         except GatewayError as error:
             complain(f"{plain(error.problem.message)} ({plain(taken.path)})", error.problem.hint)
             failed = True

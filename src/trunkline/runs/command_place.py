@@ -17,8 +17,9 @@ from trunkline.core.source import Level
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.protection.git_environment import as_variables, overridden, read_list
 from trunkline.links.protection.git_folders import repository_above
-from trunkline.links.protection.places import protected_below
+from trunkline.links.protection.places import ProtectedPlaces, protected_below
 from trunkline.links.protection.started_files import started_files
+from trunkline.links.protection.tree import Tree
 from trunkline.sources.builtin.no_sandbox import no_sandbox
 from trunkline.sources.builtin.place_guard import PlaceGuard
 from trunkline.sources.builtin.programs import find_program
@@ -30,6 +31,8 @@ from trunkline.workflow.document import CommandState
 
 T = TypeVar("T")
 
+_MOST_FOLDERS: Final = 5_000
+"""In which repositories are looked for below a step's folder, the upper ones first."""
 _ASKING_S: Final = 10.0
 _ASKING: Final = 'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
 """Neither of the two is the repository's. Which of the user's files count may depend on the folder."""
@@ -58,6 +61,7 @@ class CommandPlaces:
         self._warn = warn
         self._sandboxes: dict[tuple[str, str, str], SandboxChoice] = {}  # by step, folder and mode
         self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
+        self._trees: dict[str, Tree] = {}
 
     async def run(
         self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[Command], Command]
@@ -136,6 +140,10 @@ class CommandPlaces:
         found = repository_above(str(folder))
         if found is not None:
             yield found
+        tree = self._trees.setdefault(str(folder), Tree(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS))
+        for seen in tree.look().items.values():
+            if seen.kind == "config":
+                yield os.path.dirname(seen.path)  # noqa: PTH120
         if self._environ.get("GIT_DIR"):
             yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
 

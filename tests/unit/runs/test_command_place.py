@@ -101,6 +101,15 @@ async def test_nor_are_those_of_its_modules_its_hooks_and_the_files_it_includes(
         assert steps.ran == set()
 
 
+async def test_nor_those_of_a_repository_below_the_folder(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        (steps.project / "a/nested").mkdir(parents=True)
+        plant_repository(steps.project / "a/nested", lambda name: f"touch {steps.home}/ran-{name}")
+        done = await steps.run("cd a/nested && git status && git diff")
+        assert done.exit_code == 0, done.output
+        assert steps.ran == set()
+
+
 async def test_what_the_user_has_set_for_all_repositories_holds(tmp_path: Path) -> None:
     async with steps_in(tmp_path) as steps:
         (steps.home / ".gitconfig").write_text(

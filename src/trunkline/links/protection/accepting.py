@@ -11,14 +11,14 @@ from trunkline.links.protection.handles import link_at, parent_of, read_at
 from trunkline.links.protection.kept import LARGEST_BYTES, digest_of
 from trunkline.links.protection.quarantine import FOLDER, Quarantine, Taken
 from trunkline.links.protection.sessions import Sessions
-from trunkline.links.protection.watch import COMMANDS, STATE
+from trunkline.links.protection.watch import STATE, commands_folder
 
 
-def accept(state_dir: Path, taken: Taken, *, force: bool) -> Taken | None:
+def accept(state_dir: Path, taken: Taken, *, force: bool, home: Path) -> Taken | None:
     """Put it back. What stands there by now goes into quarantine in its turn, and is returned. Raises GatewayError
     where a command runs below that folder, or somebody else has changed the place and `force` does not say to go on."""
     quarantine = Quarantine(state_dir / FOLDER)
-    sessions = Sessions(state_dir / STATE / COMMANDS)
+    sessions = Sessions(commands_folder(str(home), state_dir / STATE))
     try:
         with sessions.alone():
             running, _ = sessions.others(forget=False)

@@ -6,6 +6,7 @@ not on the event loop.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.gateway import STATE_DIR
 from trunkline.config.sandbox import OF_THE_KERNEL
 from trunkline.config.state import make_private_folder
 from trunkline.links.protection.comparing import Difference, differences
@@ -66,20 +68,21 @@ class PlaceWatch:
         most_folders: int = MOST_FOLDERS,
         home: str = "",
     ) -> None:
-        left_out = [os.path.realpath(state_dir), *OF_THE_KERNEL]
         home = os.path.realpath(home) if home else ""
+        left_out = [os.path.realpath(state_dir), os.path.realpath(STATE_DIR.replace("~", home)), *OF_THE_KERNEL]
         self._trees = [
             Tree(os.path.realpath(base), places, most_folders=most_folders, left_out=left_out, home=home)
             for base, places in bases
         ]
         self._state_dir = state_dir
+        self._home = home
         self._told = told
         self._kept: dict[str, Kept] = {}
 
     def begin(self) -> WatchedCommand:
         """Look, before a command runs. Raises OSError."""
         folder = self._folder()
-        sessions = Sessions(folder / COMMANDS)
+        sessions = Sessions(commands_folder(self._home, folder))
         kept = self._kept.setdefault(str(folder), Kept(folder / "kept"))
         with sessions.alone():
             before, found = self._look(kept)
@@ -213,6 +216,17 @@ class WatchedCommand:
             difference.path.startswith(f"{path}/") and _identity(path) == identity
             for path, identity in self.mounts.read_only.items()
         )
+
+
+def commands_folder(home: str, otherwise: Path) -> Path:
+    """Where commands know of each other: for all gateways of a user the same, wherever they keep the rest."""
+    folder = Path(STATE_DIR.replace("~", home), STATE, COMMANDS)
+    if home:
+        with contextlib.suppress(OSError):
+            make_private_folder(folder)
+            if _is_own(folder) and os.access(folder, os.W_OK):
+                return folder
+    return otherwise / COMMANDS
 
 
 def _mounts(before: Before, found: Sequence[Found], *, alone: bool) -> Mounts:

@@ -19,6 +19,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
         self.state = folder / "state"
+        self.home = folder / "home"
         self.root.mkdir()
         self.quarantine = Quarantine(self.state / FOLDER)
 
@@ -32,7 +33,7 @@ class Scene:
         return self.quarantine.take(str(self.root), str(self.root / path), "new", "somebody")
 
     def accept(self, taken: Taken, *, force: bool = False) -> Taken | None:
-        return accept(self.state, taken, force=force)
+        return accept(self.state, taken, force=force, home=self.home)
 
 
 @pytest.fixture
@@ -115,7 +116,9 @@ def test_a_place_that_has_changed_meanwhile_is_left_alone_unless_told_otherwise(
 def test_nothing_comes_back_while_a_command_runs_there(scene: Scene) -> None:
     scene.write(".mcp.json")
     taken = scene.take(".mcp.json")
-    running = PlaceWatch([(str(scene.root), ProtectedPlaces())], scene.state, lambda _: None).begin()
+    elsewhere = scene.root.parent / "other-state"  # of another gateway
+    bases = [(str(scene.root), ProtectedPlaces())]
+    running = PlaceWatch(bases, elsewhere, lambda _: None, home=str(scene.home)).begin()
     with pytest.raises(GatewayError):
         scene.accept(taken)
     running.end()
