@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Callable, Container, Mapping
 
+from trunkline.config.found import plugins_file
 from trunkline.config.gateway import GatewaySettings
-from trunkline.config.load import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_key
+from trunkline.config.trust.store import TrustStore
 from trunkline.core.call import Call
 from trunkline.core.events import Events
 from trunkline.core.source import Level
@@ -43,6 +44,7 @@ class Gateway:
         """`private` are folders that its own tools keep away from, besides that of its state, and `protected` files
         that they do not change, besides its configuration."""
         gateway = settings.gateway
+        self._trusted = TrustStore(environ)
         self.settings = settings
         self.events = events
         self._redact = redact
@@ -67,7 +69,7 @@ class Gateway:
             on_fault=self._supervisor_fault,
             note=self._note,
             state_dir=gateway.state_dir,
-            private=(str(gateway.state_dir), *private),
+            private=tuple(dict.fromkeys((str(gateway.state_dir), str(self._trusted.folder), *private))),
             own_sockets=(str(gateway.socket),) if gateway.socket is not None else (),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
             protected_files=(*started_files(settings), *protected),
@@ -81,6 +83,7 @@ class Gateway:
     def adopt(self, settings: Settings, from_api: Container[str] = ()) -> Changes:
         """Be what these settings say, as far as that can change while calls go on."""
         self.settings = settings
+        self._trusted.keep_below(getattr(section, "root", None) for section in settings.sources.values())
         self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
         self.own_tools.show(settings.gateway.meta_tools)
         self.discovery.adopt(settings.gateway)

@@ -26,6 +26,7 @@ from trunkline.core.errors import (
     CONFIG_UNREADABLE,
     DRAINING,
     INVALID_PARAMS,
+    NOT_TRUSTED,
     RELOAD_REFUSED,
     SERVER_EXISTS,
     SOURCE_DISABLED,
@@ -140,9 +141,17 @@ class Operations:
         except GatewayError:
             return
 
+    def trust_changed(self) -> None:
+        """What was refused may be trusted now."""
+        if self._is_refused:
+            self.try_reload("file")
+
     def _refused(self, because: str, problems: Iterable[Problem]) -> GatewayError:
         errors = tuple(problem for problem in problems if problem.severity == "error")
-        message = f"The configuration has {len(errors)} error{'' if len(errors) == 1 else 's'}; the old one stays live"
+        wrong = f"has {len(errors)} error{'' if len(errors) == 1 else 's'}"
+        if any(problem.code is NOT_TRUSTED for problem in errors):
+            wrong = "is not trusted as it is now"
+        message = f"The configuration {wrong}; the old one stays live"
         hint = f"`trunkline check {self._settings.path}` shows them"
         self._is_refused = True
         first = errors[0] if errors else None

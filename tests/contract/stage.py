@@ -22,6 +22,7 @@ from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
@@ -111,7 +112,7 @@ class Stage:
     def open(self) -> None:
         path = write_config(self._folder, self.server.entry(**self._keys))
         kinds = {name: (lambda name=name: load_kind(name).section) for name in KINDS}
-        loaded = load_config(path, environ={}, kinds=kinds)
+        loaded = load_config(ConfigFile.named(path), environ={}, kinds=kinds)
         assert loaded.settings is not None, loaded.problems
         events = Events()
         events.health.append(lambda _, health: self.healths.append(health))

@@ -18,6 +18,7 @@ from tests.support.gateway import write_config
 from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
@@ -35,7 +36,9 @@ class Scene:
 
     def __init__(self, rig: Rig, **keys: Any) -> None:
         self.rig = rig
-        loaded = load_config(write_config(rig.folder, rig.entry(**keys)), environ={}, kinds=section_kinds())
+        loaded = load_config(
+            ConfigFile.named(write_config(rig.folder, rig.entry(**keys))), environ={}, kinds=section_kinds()
+        )
         assert loaded.settings is not None, loaded.problems
         self.gateway = Gateway(loaded.settings, Events())
 

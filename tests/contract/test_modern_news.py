@@ -17,6 +17,7 @@ from tests.support.waiting import until
 from tests.unit.links.scripted_server import Peer, Scripted, http
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.events import Events
 from trunkline.links.mcp.source import Tuning
@@ -86,7 +87,7 @@ async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[Gatewa
     await agent.start()
     path = write_config(folder, {"x": {"kind": "mcp_http", "url": agent.url}})
     kinds = {name: (lambda name=name: load_kind(name).section) for name in KINDS}
-    loaded = load_config(path, environ={}, kinds=kinds)
+    loaded = load_config(ConfigFile.named(path), environ={}, kinds=kinds)
     assert loaded.settings is not None
     gateway = Gateway(loaded.settings, Events())
     gateway.start()

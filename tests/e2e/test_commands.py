@@ -15,6 +15,7 @@ from tests.support.commands import Done, environment, trunkline
 from tests.support.gateway import TRUNKLINE, Gateway, write_config
 from tests.support.ports import free_port
 from tests.support.servers import HttpFaults, StdioFaults
+from tests.support.trust import trust
 from tests.support.waiting import START_WAIT_S, at_most, wait_until
 
 MIX = {
@@ -374,7 +375,8 @@ def test_a_file_that_is_being_edited_does_not_keep_the_gateway_from_answering(tm
         gateway.config.write_text('{"gateway": {"listn": 1}}')
         done = trunkline("call", "s_echo", "a=1", cwd=tmp_path)
         assert structured(done) == {"a": "1"}
-        assert done.stderr.startswith("warning: `trunkline.json` has errors")
+        assert done.stderr.startswith("warning: `trunkline.json` is not trusted as it is now")
+    trust(gateway.config, environment(tmp_path))
     stopped = trunkline("call", "s_echo", "a=1", cwd=tmp_path)
     assert (stopped.returncode, stopped.stdout) == (2, "")
     assert "trunkline.json:1:14" in stopped.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.gateway import TRUNKLINE
+from tests.support.trust import trust
 from tests.support.waiting import at_most
 
 CONFIG = "# mine\ngateway: {listen: '127.0.0.1:0', state_dir: state}\n"
@@ -31,6 +32,7 @@ def trunkline(folder: Path, *args: str) -> str:
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "trunkline.yaml").write_text(CONFIG)
+    trust(tmp_path, environment(tmp_path))
     with subprocess.Popen(
         [TRUNKLINE, "up"], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
     ) as process:

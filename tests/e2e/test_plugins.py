@@ -17,6 +17,7 @@ from tests.support.gateway import Gateway
 from tests.support.plugin_rig import JOBS, FaultyPlugin, jobs_entry
 from tests.support.processes import alive
 from tests.support.servers import Records
+from tests.support.trust import trust
 from tests.support.waiting import START_WAIT_S, until, wait_until
 
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -29,6 +30,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_example_converts(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "x")
+    assert run("trust", "--yes", cwd=tmp_path / "x").returncode == 0
     converted = run("call", "units_convert", "value=5", "unit=km", "to=mile", cwd=tmp_path / "x")
     assert json.loads(converted.stdout) == {"value": 3.11, "unit": "mile"}
     assert converted.stderr == ""
@@ -58,12 +60,15 @@ def test_nothing_of_a_plugin_outlives_a_gateway_that_is_killed(tmp_path: Path) -
         wait_until(lambda: not alive(pid), "it is gone")
 
 
-async def test_plugins_of_awf_come_with_their_file(tmp_path: Path) -> None:
+async def test_plugins_of_awf_come_with_their_file_once_that_is_trusted(tmp_path: Path) -> None:
     plugins = tmp_path / ".awf" / "plugins.yaml"
     plugins.parent.mkdir()
-    with Gateway(tmp_path) as gateway:
+    with Gateway(tmp_path, prelude=f"export HOME={tmp_path}") as gateway:
         async with gateway.client() as client:
             plugins.write_text(yaml.safe_dump({"plugins": {"jobs": {"command": sys.executable, "args": [JOBS]}}}))
+            wait_until(lambda: "is not trusted as it is now" in gateway.log, "it is not taken over")
+            assert "jobs_echo" not in await client.tool_names()
+            trust(plugins, {"HOME": str(tmp_path)})
 
             async def offered() -> bool:
                 return "jobs_echo" in await client.tool_names()

@@ -21,6 +21,7 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.models.chat import CHAT
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
+from tests.support.trust import trust
 from tests.support.waiting import at_most, until, wait_until
 
 from trunkline.core.errors import BAD_INPUT, PROXY_UNKNOWN_OPERATION, STEP_INTERRUPTED, STEP_TIMEOUT
@@ -81,6 +82,7 @@ def write_flow(folder: Path, text: str = FLOW) -> None:
     (folder / ".awf").mkdir(exist_ok=True)
     plugins = {"plugins": {"jobs": {"command": sys.executable, "args": [JOBS]}}}
     (folder / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    trust(folder, {"HOME": str(folder)})
 
 
 class Going:
@@ -204,6 +206,7 @@ def test_people_see_progress_and_a_summary_and_programs_the_last_output(tmp_path
 async def test_the_commands_of_bash_are_shown_where_they_are_asked_for(tmp_path: Path, asked: str) -> None:
     write_flow(tmp_path)
     (tmp_path / "trunkline.yaml").write_text(f"gateway: {{log: {{show_commands: {str(asked == 'key').lower()}}}}}\n")
+    trust(tmp_path, {"HOME": str(tmp_path)})
     options = ["--show-commands"] if asked == "option" else []
     turns = (calls(Use("Bash", {"command": f"echo {KEY} > report.txt"})), says("I wrote it"))
     async with model_saying(*turns) as model:
@@ -287,6 +290,7 @@ def with_deaf_plugin(folder: Path) -> FaultyPlugin:
     entry = plugin.entry()["jobs"]
     plugins = {"plugins": {"jobs": {"command": entry["command"], "args": entry["args"]}}}
     (folder / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    trust(folder, {"HOME": str(folder)})
     return plugin
 
 
@@ -330,6 +334,7 @@ async def test_a_signal_before_the_first_step_leaves_nothing_either(tmp_path: Pa
     program = "import time; open('begun', 'w'); time.sleep(600)"
     plugins = {"plugins": {"jobs": {"command": sys.executable, "args": ["-c", program]}}}
     (tmp_path / ".awf" / "plugins.yaml").write_text(json.dumps(plugins))
+    trust(tmp_path, {"HOME": str(tmp_path)})
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="tl") as temporary:
         async with going(tmp_path, TMPDIR=temporary, MODEL_URL="http://127.0.0.1:9/v1") as run:
             await until((tmp_path / "begun").exists, "the plugin is started to be looked at", 40)

@@ -19,6 +19,7 @@ from tests.support.gateway import TRUNKLINE
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.processes import alive
 from tests.support.servers import Records
+from tests.support.trust import trust
 from tests.support.waiting import at_most, wait_until
 
 PATH = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -43,6 +44,10 @@ states:
 def test_a_workflow_with_the_example_plugin_is_fine_and_a_slip_is_found(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "plugin", tmp_path, dirs_exist_ok=True)
     (tmp_path / "w.yaml").write_text(WORKFLOW)
+    unknown = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
+    assert (unknown.returncode, unknown.stdout) == (0, "w.yaml: fine, 2 states; operations not checked of `units`\n")
+    assert "TL605" in unknown.stderr
+    trust(tmp_path, environment(tmp_path))
     fine = trunkline("validate", "w.yaml", cwd=tmp_path, env=PATH)
     assert (fine.returncode, fine.stdout, fine.stderr) == (0, "w.yaml: fine, 2 states\n", "")
     (tmp_path / "w.yaml").write_text(WORKFLOW.replace("[convert]", "[convert, invert]"))
@@ -77,6 +82,7 @@ def test_a_plugin_that_cannot_start_is_told_to_programs_and_nothing_is_left(tmp_
     (tmp_path / ".awf" / "plugins.yaml").write_text(yaml.safe_dump({"plugins": plugins}))
     tools = "- {plugin: units, expose: [convert]}\n        - {plugin: jobs, expose: [echo]}"
     (tmp_path / "w.yaml").write_text(WORKFLOW.replace("- {plugin: units, expose: [convert]}", tools))
+    trust(tmp_path, environment(tmp_path))
     before = set(tmp_path.rglob("*"))
     done = trunkline("validate", "w.yaml", "--json", cwd=tmp_path)
     (problem,) = json.loads(done.stdout)
@@ -105,6 +111,7 @@ def test_a_signal_ends_it_and_the_plugins_it_started_and_nothing_is_left(
     slow = FaultyPlugin(tmp_path, "units", init="hang")
     entry = slow.entry()["units"]
     (tmp_path / "trunkline.yaml").write_text(yaml.safe_dump({"sources": {"units": entry}}))
+    trust(tmp_path, environment(tmp_path))
     (tmp_path / "w.yaml").write_text(WORKFLOW)
     command = [TRUNKLINE, "validate", "w.yaml"]
     with TemporaryDirectory(prefix="tl", dir="/tmp") as scratch:  # with a path short enough for sockets

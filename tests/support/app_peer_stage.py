@@ -15,6 +15,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
@@ -33,7 +34,9 @@ class AppStage:
     ) -> None:
         self.port = free_port()
         entry = {HOST: {"kind": "app", "listen": f"127.0.0.1:{self.port}", **keys}}
-        loaded = load_config(write_config(folder, entry, *others, **(gateway or {})), environ={}, kinds=section_kinds())
+        loaded = load_config(
+            ConfigFile.named(write_config(folder, entry, *others, **(gateway or {}))), environ={}, kinds=section_kinds()
+        )
         assert loaded.settings is not None, loaded.problems
         self.settings = loaded.settings
         self.healths: list[tuple[str, Health]] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.support.config_files import KINDS
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import Loaded, load_config
 
 SAMPLES = Path(__file__).parents[1] / "unit" / "config" / "clients"
@@ -15,7 +16,7 @@ SAMPLES = Path(__file__).parents[1] / "unit" / "config" / "clients"
 
 def load_sample(name: str, **environ: str) -> Loaded:
     """Load one of the sample files, in an environment that holds these variables alone."""
-    return load_config(SAMPLES / name, environ={"HOME": "/home/me", **environ}, kinds=KINDS)
+    return load_config(ConfigFile.named(SAMPLES / name), environ={"HOME": "/home/me", **environ}, kinds=KINDS)
 
 
 def load_named(
@@ -26,7 +27,9 @@ def load_named(
         for path, content in {name: text, **(beside or {})}.items():
             (Path(scratch) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(scratch) / path).write_text(content)
-        return load_config(Path(scratch) / name, environ={"HOME": "/home/me", **(environ or {})}, kinds=KINDS)
+        return load_config(
+            ConfigFile.named(Path(scratch) / name), environ={"HOME": "/home/me", **(environ or {})}, kinds=KINDS
+        )
 
 
 def shown(loaded: Loaded) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import Loaded, load_config
 from trunkline.config.reader import Reader
 from trunkline.config.report import Report
@@ -25,7 +26,9 @@ def load_text(
     with tempfile.TemporaryDirectory() as scratch:
         path = (folder or Path(scratch)) / f"trunkline{suffix}"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return load_config(path, environ={"HOME": "/home/me"} if environ is None else environ, kinds=KINDS)
+        return load_config(
+            ConfigFile.named(path), environ={"HOME": "/home/me"} if environ is None else environ, kinds=KINDS
+        )
 
 
 load_json = partial(load_text, suffix=".json")

@@ -17,6 +17,7 @@ from tests.support.http_wire import fetch
 from tests.support.ports import free_port
 from tests.support.processes import Process, descendants
 from tests.support.stdio_client import StdioClient
+from tests.support.trust import trust
 from tests.support.waiting import at_most, wait_until
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
@@ -24,7 +25,8 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 
 
 def write_config(folder: Path, *sources: dict[str, Any], **gateway: Any) -> Path:
-    """A configuration file in the folder, which is its state directory's parent as well.
+    """A configuration file in the folder, which is its state directory's parent as well, and the home of a user who
+    trusts it: commands that are run there find it.
 
     Without the gateway's own tools, unless a test asks for them: lists are compared with what servers offer.
     """
@@ -34,6 +36,7 @@ def write_config(folder: Path, *sources: dict[str, Any], **gateway: Any) -> Path
     settings: dict[str, Any] = {"state_dir": str(folder / "state"), "meta_tools": False, **gateway}
     path = folder / "trunkline.json"
     path.write_text(json.dumps({"gateway": settings, "sources": merged}, indent=2))
+    trust(path, {"HOME": str(folder)})
     return path
 
 

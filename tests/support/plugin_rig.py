@@ -16,6 +16,7 @@ from tests.support.servers import Records
 from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Outcome, Result
 from trunkline.core.errors import Problem
@@ -50,7 +51,7 @@ class House:
 
     def __init__(self, folder: Path, *entries: dict[str, dict[str, Any]], **gateway: Any) -> None:
         path = write_config(folder, *entries, **gateway)
-        loaded = load_config(path, environ={}, kinds=section_kinds())
+        loaded = load_config(ConfigFile.named(path), environ={}, kinds=section_kinds())
         assert loaded.settings is not None, loaded.problems
         self.events = Events()
         self.healths: list[tuple[str, Health]] = []

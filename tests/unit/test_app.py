@@ -14,6 +14,7 @@ from tests.support.waiting import at_most, until
 
 from trunkline import fleet
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Failure, Result
@@ -26,7 +27,7 @@ from trunkline.sources import KINDS, load_kind
 def settings_of(folder: Path, *sources: dict[str, Any], **gateway: Any) -> Settings:
     path = write_config(folder, *sources, **gateway)
     kinds = {name: (lambda name=name: load_kind(name).section) for name in KINDS}
-    loaded = load_config(path, environ={}, kinds=kinds)
+    loaded = load_config(ConfigFile.named(path), environ={}, kinds=kinds)
     assert loaded.settings is not None, loaded.problems
     return loaded.settings
 

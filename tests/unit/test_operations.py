@@ -14,6 +14,7 @@ from tests.support.servers import StdioFaults
 from tests.support.waiting import until
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.listen import Listen
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
@@ -66,7 +67,7 @@ class House:
             await self.gateway.close()
 
     def load(self) -> Any:
-        return load_config(self.path, environ={"SECRET": "hunter22"}, kinds=section_kinds())
+        return load_config(ConfigFile.named(self.path), environ={"SECRET": "hunter22"}, kinds=section_kinds())
 
     def servers(self) -> dict[str, str]:
         return {name: gate.options.origin for name, gate in self.gateway.router.roster.servers().items()}

@@ -26,6 +26,11 @@ from typing import Final
 
 from tools.terminal.screen import Line, Screen, replaced, tidy
 
+from trunkline.config.found import can_be_found
+from trunkline.config.trust.store import TrustStore
+from trunkline.config.trust.verdict import read_verdict
+from trunkline.core.errors import GatewayError
+
 SHOWN_HOME: Final = "/home/me"
 GATEWAY_PORT: Final = "4747"
 COLUMNS: Final = 100
@@ -137,9 +142,14 @@ class Sandbox:
             self.serving.pop().stop()
 
     def write(self, name: str, text: str) -> None:
+        """A file as its reader writes it, who says that they trust it when they are asked, which is once."""
         path = self.folder / self._really(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self._really(text), encoding="utf-8")
+        if can_be_found(path):
+            with contextlib.suppress(GatewayError):  # one that cannot be read is none that anybody is asked about
+                verdict = read_verdict(path, self._environment)
+                TrustStore(self._environment).trust(verdict.path, verdict.digest)
 
     # -- commands -------------------------------------------------------------------------------------------------
 

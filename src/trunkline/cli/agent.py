@@ -98,17 +98,15 @@ def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
 
 def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settings:
     """Those of the file; without one there are the built-in tools, which are no addition to an agent's own."""
-    from trunkline.cli.configuration import first_steps, settings_or_exit
+    from trunkline.cli.configuration import first_steps, settings_of, tell_which
+    from trunkline.config.found import find_config
     from trunkline.config.gateway import with_commands_shown
-    from trunkline.config.load import find_config, load_config
-    from trunkline.sources import section_kinds
 
-    path = find_config(config, Path(), Path.home())
-    settings = (
-        _defaults() if path is None else settings_or_exit(load_config(path, environ=os.environ, kinds=section_kinds()))
-    )
+    file = find_config(config, Path(), Path.home())
+    settings = _defaults() if file is None else settings_of(file)
+    tell_which(None if file is None else settings)
     if mode == "additive" and not any(section.enabled for section in settings.sources.values()):
-        what = "there is no configuration file" if path is None else f"{path} has no servers"
+        what = "there is no configuration file" if file is None else f"{file.path} has no servers"
         raise click.UsageError(f"nothing to add: {what}; {first_steps(Path())}")
     return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
 

@@ -56,9 +56,12 @@ def _server_names(config: Path | None) -> list[str]:
 
     from trunkline.config.edit.check import ConfigText
     from trunkline.config.edit.servers import server_names
-    from trunkline.config.load import find_config
+    from trunkline.config.found import find_config
+    from trunkline.config.trust import judged
 
-    path = find_config(config, Path(), Path.home())
-    if path is None or not path.is_file():
+    file = find_config(config, Path(), Path.home())
+    if file is None or not file.path.is_file():
         return []
-    return server_names(ConfigText(path, path.read_text(encoding="utf-8-sig"), os.environ, {}))
+    text = ConfigText(file.path, file.path.read_text(encoding="utf-8-sig"), os.environ, {})
+    verdict = judged(file, text.tree(), os.environ)
+    return server_names(text) if verdict is None or verdict.counts else []

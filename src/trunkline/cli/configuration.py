@@ -11,8 +11,9 @@ from typing import Final, NoReturn
 
 import click
 
-from trunkline.cli.terminal import give_up_stderr
-from trunkline.config.load import Loaded, find_config, load_config, plugins_file
+from trunkline.cli.terminal import give_up_stderr, plain
+from trunkline.config.found import ConfigFile, find_config, plugins_file
+from trunkline.config.load import Loaded, load_config, look_at_config
 from trunkline.config.render import render, render_json, summarize
 from trunkline.config.settings import Settings
 from trunkline.config.sources import Unready
@@ -24,11 +25,28 @@ _PROJECT_FILE: Final = ".mcp.json"
 
 def load_or_exit(config: Path | None) -> Settings:
     """The settings; problems go to stderr, and errors end the program with status 2."""
-    return settings_or_exit(load(config))
+    return settings_of(config_or_exit(config, as_json=False))
+
+
+def settings_of(file: ConfigFile) -> Settings:
+    """The same for a file that was found already. Its user is asked, where there is a terminal, whether it counts."""
+    from trunkline.cli.trust_question import until_trusted
+
+    return settings_or_exit(until_trusted(lambda: load_file(file), lambda loaded: loaded.untrusted))
+
+
+def tell_which(settings: Settings | None) -> None:
+    """One line for people before something is started with a file that they did not name: which one it is."""
+    if settings is not None and settings.origin != "named" and sys.stderr.isatty():
+        click.echo(click.style(f"configuration: {plain(str(settings.path))}", dim=True), err=True)
+
+
+def load_file(file: ConfigFile) -> Loaded:
+    return load_config(file, environ=os.environ, kinds=section_kinds())
 
 
 def settings_or_exit(loaded: Loaded) -> Settings:
-    """The same for a file that has been read already."""
+    """Those of a file that has been read."""
     if loaded.problems:
         try:
             click.echo(render(loaded.problems, loaded.text, loaded.others).rstrip("\n"), err=True)
@@ -42,7 +60,8 @@ def settings_or_exit(loaded: Loaded) -> Settings:
 
 def report_problems(config: Path | None, *, as_json: bool) -> int:
     """What `trunkline check` prints, and its exit status."""
-    loaded = load(config, as_json=as_json)
+    file = config_or_exit(config, as_json=as_json)
+    loaded = look_at_config(file, environ=os.environ, kinds=section_kinds())
     problems = [*loaded.problems, *_lacking(loaded.settings)]
     if as_json:
         click.echo(render_json(problems))
@@ -53,7 +72,7 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
             click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
     if not as_json:
-        click.echo(_verdict(loaded.settings, loaded.plugins))
+        click.echo(_verdict(loaded.settings, loaded.plugins, is_trusted=bool(loaded.verdicts) and not loaded.untrusted))
     return 0
 
 
@@ -65,37 +84,35 @@ def _lacking(settings: Settings | None) -> Iterator[Problem]:
             yield replace(problem, where=name)
 
 
-def _verdict(settings: Settings, plugins: Sequence[str]) -> str:
+def _verdict(settings: Settings, plugins: Sequence[str], *, is_trusted: bool) -> str:
     sections = settings.sources.values()
     lacking = sum(isinstance(section, Unready) and section.enabled for section in sections)
     fine = f"{settings.path}: fine, {len(sections)} server{'' if len(sections) == 1 else 's'}"
+    if is_trusted:
+        fine += ", trusted"
     if plugins:
         fine += f" ({', '.join(plugins)} from {plugins_file(settings.path)})"
     return f"{fine}; {lacking} cannot start until what the warnings name is there" if lacking else fine
 
 
-def load(config: Path | None, *, as_json: bool = False) -> Loaded:
-    return load_config(config_or_exit(config, as_json=as_json), environ=os.environ, kinds=section_kinds())
-
-
-def config_or_exit(config: Path | None, *, as_json: bool) -> Path:
+def config_or_exit(config: Path | None, *, as_json: bool) -> ConfigFile:
     """The file to use; where there is none, that is said and the program ends with status 2."""
-    path = find_config(config, Path(), Path.home())
-    if path is None:
+    file = find_config(config, Path(), Path.home())
+    if file is None:
         _no_file(as_json=as_json)
-    return path
+    return file
 
 
-def load_quietly(path: Path) -> Settings | None:
-    """The settings of a file, if it is a good one; somebody else has shown its problems."""
-    return load_config(path, environ=os.environ, kinds=section_kinds()).settings
+def load_quietly(file: ConfigFile) -> Settings | None:
+    """The settings of a file, if it is a good one and counts; somebody else has shown its problems."""
+    return load_file(file).settings
 
 
 def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Callable[[], Loaded]:
     """What reads the same file again, with what the command line asked for beyond it."""
 
     def again() -> Loaded:
-        loaded = load_config(settings.path, environ=os.environ, kinds=section_kinds())
+        loaded = load_file(settings.file)
         return loaded if loaded.settings is None else replace(loaded, settings=adjust(loaded.settings))
 
     return again

@@ -117,16 +117,16 @@ def _checked(url: str) -> str:
 
 def _found(config: Path | None) -> tuple[str, bool]:
     """The gateway of the configuration file, running or not, and whether it has a token; without a file what runs."""
-    from trunkline.config.load import find_config
+    from trunkline.config.found import find_config
 
-    path = find_config(config, Path(), Path.home())
-    if path is None:
+    file = find_config(config, Path(), Path.home())
+    if file is None:
         return _only_running() or _DEFAULT, False
-    from trunkline.cli.configuration import load_or_exit
+    from trunkline.cli.configuration import settings_of
     from trunkline.config.state import gateway_folder
     from trunkline.links.running import find_running
 
-    settings = load_or_exit(path)
+    settings = settings_of(file)
     running = find_running(gateway_folder(settings))
     return running.url if running is not None else _dialled(settings.gateway.listen), bool(settings.gateway.token)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trunkline.config.edit.check import ConfigText
     from trunkline.config.edit.new_server import NewServer
     from trunkline.config.edit.servers import Edited
+    from trunkline.config.found import ConfigFile
 
 _NEW_FILE: Final = Path("trunkline.yaml")
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
@@ -84,9 +85,10 @@ def add(
     any configuration file, `trunkline.yaml` is made in this folder.
     """
     from trunkline.config.edit.new_server import NewServer
-    from trunkline.config.load import find_config
+    from trunkline.config.found import ConfigFile, find_config
 
-    path = find_config(config, Path(), Path.home()) or _NEW_FILE
+    file = find_config(config, Path(), Path.home()) or ConfigFile(_NEW_FILE, "found")
+    path = file.path
     is_url = _is_url(target)
     _check_options(is_url, {"--env": env, "--cwd": cwd}, {"--header": header, "--transport": transport})
     server = NewServer(
@@ -100,7 +102,7 @@ def add(
         enabled=not disabled,
     )
     try:
-        change = _add(path, server, force=force)
+        change = _add(file, server, force=force)
     except GatewayError as error:
         _fail(error.problem, name, path, as_json=as_json)
     _report(change, as_json=as_json, notes=() if cwd else _about_relative_files(server))
@@ -114,11 +116,11 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
     """Remove a server from the configuration file; everything else in the file stays as it is."""
     from trunkline.cli.configuration import config_or_exit
 
-    path = config_or_exit(config, as_json=as_json)
+    file = config_or_exit(config, as_json=as_json)
     try:
-        change = _remove(path, name)
+        change = _remove(file, name)
     except GatewayError as error:
-        _fail(error.problem, name, path, as_json=as_json)
+        _fail(error.problem, name, file.path, as_json=as_json)
     _report(change, as_json=as_json)
 
 
@@ -175,28 +177,34 @@ class _Change(NamedTuple):
     edited: Edited
 
 
-def _add(path: Path, server: NewServer, *, force: bool) -> _Change:
+def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
+    from trunkline.cli.edit_trust import must_count, replace_trusted, trust_new
     from trunkline.config.edit.config_file import create_file, editing
     from trunkline.config.edit.servers import add_server
 
+    path = file.path
     if not path.exists():
         edited = add_server(_text(path, ""), server)
         create_file(path, edited.text, private=server.holds_secrets)
+        trust_new(file, edited.text)
         return _Change(server.name, path, True, edited)
-    with editing(path) as file:
-        edited = add_server(_text(path, file.text), server, force=force)
-        file.replace(edited.text)
+    must_count(file)
+    with editing(path) as opened:
+        edited = add_server(_text(path, opened.text), server, force=force)
+        replace_trusted(file, opened, edited.text)
     return _Change(server.name, path, False, edited)
 
 
-def _remove(path: Path, name: str) -> _Change:
+def _remove(file: ConfigFile, name: str) -> _Change:
+    from trunkline.cli.edit_trust import must_count, replace_trusted
     from trunkline.config.edit.config_file import editing
     from trunkline.config.edit.servers import remove_server
 
-    with editing(path) as file:
-        edited = remove_server(_text(path, file.text), name)
-        file.replace(edited.text)
-    return _Change(name, path, False, edited)
+    must_count(file)
+    with editing(file.path) as opened:
+        edited = remove_server(_text(file.path, opened.text), name)
+        replace_trusted(file, opened, edited.text)
+    return _Change(name, file.path, False, edited)
 
 
 def _text(path: Path, text: str) -> ConfigText:

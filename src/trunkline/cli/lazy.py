@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "servers": "trunkline.cli.servers:servers",
     "stdio": "trunkline.cli.stdio:stdio",
     "tools": "trunkline.cli.tools:tools",
+    "trust": "trunkline.cli.trust:trust",
     "up": "trunkline.cli.up:up",
     "validate": "trunkline.cli.validate:validate",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -53,12 +52,12 @@ def _found(config: Path | None) -> Found:
     """All of it: of the gateway whose configuration this is, and of those that keep their state where most do. A file
     that lies here does not say where that is: it may have come with what an agent works on."""
     from trunkline.cli.configuration import load_quietly
+    from trunkline.config.found import find_config
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.config.load import find_config
     from trunkline.links.protection.accepting import of_all
 
-    path = find_config(config, Path(os.devnull), Path.home())
-    settings = None if path is None else load_quietly(path)
+    file = find_config(config, Path(), Path.home())
+    settings = None if file is None else load_quietly(file)
     own = [] if settings is None else [settings.gateway.state_dir]
     return of_all(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser()])))
 

@@ -90,10 +90,15 @@ def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
 
 def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool) -> Checked:
     """The workflow and all that belongs to it; where anything is wrong with that, the program ends with status 2."""
-    from trunkline.cli.validate import check_workflow
+    from trunkline.cli.configuration import tell_which
+    from trunkline.cli.trust_question import until_trusted
+    from trunkline.cli.validate import check_workflow, read_workflow
     from trunkline.config.render import summarize
 
-    checked = check_workflow(workflow, config, folder)
+    read = until_trusted(lambda: read_workflow(workflow, config, folder), lambda read: read.untrusted)
+    if not as_json:
+        tell_which(read.settings)
+    checked = check_workflow(read)
     if checked.problems and (checked.failed or not as_json):
         click.echo(checked.shown(), err=True)
     if checked.workflow is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, load_quietly, reloader
+from trunkline.cli.configuration import load_or_exit, load_quietly, reloader, tell_which
 from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.options import CONFIG
-from trunkline.config.load import find_config
+from trunkline.config.found import find_config
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
 
@@ -77,6 +77,7 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
 
 def serve_alone(settings: Settings) -> int:
     """With servers of our own, until the client leaves; the exit status."""
+    tell_which(settings)
     from trunkline.serve.loop import run
     from trunkline.serve.stdio import serve_stdio
 
@@ -108,5 +109,5 @@ def client_token(settings: Settings | None) -> str:
 
 def _found_settings() -> Settings | None:
     """Those of the file in the usual places, for the token. Whether it is a good one is not our question here."""
-    path = find_config(None, Path(), Path.home())
-    return None if path is None else load_quietly(path)
+    file = find_config(None, Path(), Path.home())
+    return None if file is None else load_quietly(file)

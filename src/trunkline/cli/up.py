@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from trunkline.cli.configuration import load_or_exit, reloader
+from trunkline.cli.configuration import load_or_exit, reloader, tell_which
 from trunkline.cli.options import CONFIG
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
@@ -21,6 +21,7 @@ from trunkline.core.errors import GatewayError
 def up(config: Path | None, host: str | None, port: int | None) -> None:
     """Run the gateway: MCP over HTTP at /mcp."""
     settings = load_or_exit(config)
+    tell_which(settings)
 
     def as_asked(settings: Settings) -> Settings:
         if host is None and port is None:

@@ -12,7 +12,7 @@ import click
 from trunkline.cli.options import CONFIG
 
 if TYPE_CHECKING:
-    from trunkline.runs.checking import Checked
+    from trunkline.runs.checking import Checked, Starting
 
 _REFUSED: Final = 2
 
@@ -21,15 +21,20 @@ _REFUSED: Final = 2
 @click.argument("workflow", type=click.Path(path_type=Path))
 @CONFIG
 @click.option("--no-plugins", is_flag=True, help="Start no plugin to learn which operations it has.")
+@click.option("--start-plugins", is_flag=True, help="Start those of files that are not trusted, too.")
 @click.option("--json", "as_json", is_flag=True, help="Problems as a JSON list on stdout.")
-def validate(workflow: Path, config: Path | None, no_plugins: bool, as_json: bool) -> None:
+def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugins: bool, as_json: bool) -> None:
     """Check a workflow file and report every problem in it.
 
-    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names.
+    Plugins that the workflow exposes are started for a moment, to see whether they have the operations it names: those
+    of files that are trusted (`trunkline trust`), and none where anything is wrong already.
     """
+    if no_plugins and start_plugins:
+        raise click.UsageError("`--no-plugins` and `--start-plugins` exclude each other")
     from trunkline.config.render import render_json, summarize
 
-    checked = check_workflow(workflow, config, Path(), start_plugins=not no_plugins)
+    read = read_workflow(workflow, config, Path(), only_look=True)
+    checked = check_workflow(read, "none" if no_plugins else "all" if start_plugins else "trusted")
     if as_json:
         click.echo(render_json(checked.problems))
     elif checked.problems:
@@ -40,17 +45,25 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, as_json: boo
         sys.exit(_REFUSED)
     if not as_json:
         states = len(checked.workflow.states)
-        click.echo(f"{workflow}: fine, {states} state{'' if states == 1 else 's'}")
+        fine = f"{workflow}: fine, {states} state{'' if states == 1 else 's'}"
+        unchecked = ", ".join(f"`{name}`" for name in checked.unchecked)
+        click.echo(f"{fine}; operations not checked of {unchecked}" if unchecked else fine)
 
 
-def check_workflow(workflow: Path, config: Path | None, folder: Path, *, start_plugins: bool = True) -> Checked:
-    """The workflow with all that belongs to it; where a signal comes first, the program ends."""
-    from trunkline.runs.checking import check_read, read_files
+def read_workflow(workflow: Path, config: Path | None, folder: Path, *, only_look: bool = False) -> Checked:
+    """The workflow with all that belongs to it, as far as files tell."""
+    from trunkline.runs.checking import read_files
+
+    return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, only_look=only_look)
+
+
+def check_workflow(read: Checked, start: Starting = "trusted") -> Checked:
+    """The same with what the outside says; where a signal comes first, the program ends."""
+    from trunkline.runs.checking import check_read
     from trunkline.runs.interrupt import INTERRUPTED, unless_interrupted
     from trunkline.serve.loop import run
 
-    read = read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ)
-    checked = run(lambda: unless_interrupted(check_read(read, environ=os.environ, start_plugins=start_plugins)))
+    checked = run(lambda: unless_interrupted(check_read(read, environ=os.environ, start=start)))
     if checked is None:
         sys.exit(INTERRUPTED)
     return checked

@@ -9,11 +9,12 @@ import os
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trunkline.config.client_entry import under
 from trunkline.config.clients import name_for
 from trunkline.config.file_text import parse_text, read_text
+from trunkline.config.found import ConfigFile
 from trunkline.config.reader import Reader, Referred
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets
@@ -22,6 +23,7 @@ from trunkline.config.source_list import Kinds, SourceList
 from trunkline.config.sources import SourceSection
 from trunkline.config.suggest import nearest
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
+from trunkline.config.trust import judged
 from trunkline.core.errors import (
     BAD_VALUE,
     CLIENT_ONLY_KEY,
@@ -30,6 +32,9 @@ from trunkline.core.errors import (
     MISSING_KEY,
     UNKNOWN_KEY,
 )
+
+if TYPE_CHECKING:
+    from trunkline.config.trust.verdict import Verdict
 
 _PLUGIN: Final = "plugin"
 _PLUGINS: Final = "plugins"
@@ -48,7 +53,7 @@ _PREFIX: Final = "awf-plugin-"
 @dataclass(frozen=True, slots=True)
 class AwfPlugins:
     """`found` are the sources by name; `renamed` are their names by those in the file, where these cannot be names of
-    sources. `text` is the file's, its secrets hidden."""
+    sources. `text` is the file's, its secrets hidden. `verdict` is None for a file that needs none."""
 
     found: Mapping[str, SourceSection]
     renamed: Mapping[str, str]
@@ -56,28 +61,41 @@ class AwfPlugins:
     failed: bool
     text: str
     referred: frozenset[Referred]
+    verdict: Verdict | None
 
 
-def read_awf_plugins(file: Path, *, environ: Mapping[str, str], kinds: Kinds, taken: Container[str]) -> AwfPlugins:
-    """The plugins of the file. `taken` are names of sources in our own file, which win."""
-    report = Report(str(file))
-    reader = Reader(report, environ, file.parent)
+def read_awf_plugins(
+    file: ConfigFile, *, environ: Mapping[str, str], kinds: Kinds, taken: Container[str], only_look: bool = False
+) -> AwfPlugins:
+    """The plugins of the file; none where it was found by looking and is not trusted, unless it is only looked at.
+    `taken` are names of sources in our own file, which win."""
+    path = file.path
+    report = Report(str(path))
+    reader = Reader(report, environ, path.parent)
     sources = SourceList(reader, kinds, taken)
     renamed: dict[str, str] = {}
-    root, text = None, ""
+    root, text, verdict = None, "", None
+    refused = False
     try:
-        text = read_text(file, report, beyond=file.parent.parent)
-        root = parse_text(text, file, report)
-        _read_root(root, reader, sources, taken, renamed)
+        text = read_text(path, report, beyond=path.parent.parent)
+        root = parse_text(text, path, report)
+        verdict = judged(file, root, environ)
+        refused = verdict is not None and not verdict.counts
+        if not refused or only_look:
+            _read_root(root, reader, sources, taken, renamed)
     except Invalid:
         pass  # the report has it
+    problems = report.in_file_order()
+    if verdict is not None and refused:
+        problems += (verdict.problem("warning" if only_look else "error"),)
     return AwfPlugins(
         found=sources.found,
         renamed=renamed,
-        problems=report.in_file_order(),
-        failed=report.failed,
+        problems=problems,
+        failed=report.failed or (refused and not only_look),
         text=hide_secrets(text, root),
         referred=frozenset(reader.referred),
+        verdict=verdict,
     )
 
 

@@ -1,4 +1,7 @@
-"""Finding and loading the configuration file: its text in, settings or every problem at once out."""
+"""Loading the configuration file: its text in, settings or every problem at once out.
+
+A file that was found by looking gives settings only where its user trusts this very text of it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trunkline.config.clients import read_clients
 from trunkline.config.dialects import dialect_of
 from trunkline.config.file_text import parse_text, read_text
+from trunkline.config.found import PLUGINS, ConfigFile, home_of, is_there
 from trunkline.config.gateway import STATE_DIR, GatewaySettings
 from trunkline.config.reader import Reader
 from trunkline.config.report import FileProblem, Invalid, Report
@@ -22,12 +26,12 @@ from trunkline.config.sources import SourceSection
 from trunkline.config.state import GATEWAYS
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar, Table
+from trunkline.config.trust import judged
 from trunkline.config.writable import writable_by_others
 from trunkline.core.errors import OTHERS_CAN_WRITE, UNKNOWN_KEY
 
-_IN_WORKING_FOLDER: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
-_IN_HOME: Final = Path(".config", "trunkline", "trunkline.yaml")
-_PLUGINS: Final = Path(".awf", "plugins.yaml")
+if TYPE_CHECKING:
+    from trunkline.config.trust.verdict import Verdict
 
 _STATE: Final = ("definitions", GATEWAYS)
 GATEWAY: Final = "gateway"
@@ -41,37 +45,52 @@ ROOT_KEYS: Final = (GATEWAY, CLIENTS, SOURCES)
 class Loaded:
     """`settings` is None when any problem is an error. `text` is for showing the places, its secrets hidden; `others`
     is the same for files that were read beside it, by path, and `plugins` are the names of the sources from there.
-    `ours` is False for a client's file."""
+    `verdicts` are those on files that were found by looking: where one does not count there are no settings, unless
+    the file was only looked at. `ours` is False for a client's file."""
 
     settings: Settings | None
     problems: tuple[FileProblem, ...]
     text: str
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     plugins: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     ours: bool = True
 
+    @property
+    def untrusted(self) -> tuple[Verdict, ...]:
+        return tuple(verdict for verdict in self.verdicts if not verdict.counts)
 
-def find_config(explicit: Path | None, cwd: Path, home: Path) -> Path | None:
-    """The file to load: the one asked for, else the first that exists in the usual places."""
-    if explicit is not None:
-        return explicit
-    candidates = [*(cwd / name for name in _IN_WORKING_FOLDER), home / _IN_HOME]
-    return next((path for path in candidates if path.is_file()), None)
+    def verdict_on(self, source: str) -> Verdict | None:
+        """That on the file which has this source; None where that needs none."""
+        of_plugins = source in self.plugins
+        return next((one for one in self.verdicts if (one.path.name == PLUGINS.name) is of_plugins), None)
 
 
-def load_config(path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+def load_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
     """Load a file, and the plugins that stand beside it. Whatever it holds, this returns; every problem is in the
     result, in file order."""
+    return _load(file, environ, kinds, only_look=False)
+
+
+def look_at_config(file: ConfigFile, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
+    """The same for whoever starts nothing of it: what is not trusted is read nevertheless, with a warning."""
+    return _load(file, environ, kinds, only_look=True)
+
+
+def _load(file: ConfigFile, environ: Mapping[str, str], kinds: Kinds, *, only_look: bool) -> Loaded:
+    path = file.path
     report = Report(str(path))
     try:
         text = read_text(path, report)
     except Invalid:
         return Loaded(None, report.in_file_order(), "")
-    loaded = load_text(text, path, environ=environ, kinds=kinds)
+    loaded = _load_text(text, file, environ, kinds, only_look=only_look)
     if loaded.settings is not None:
         _look_at_state(loaded.settings.gateway.state_dir, path, report)
     loaded = replace(loaded, problems=(*report.in_file_order(), *loaded.problems))
-    return _with_plugins(loaded, path, environ, kinds)
+    if loaded.untrusted and not only_look:
+        return loaded
+    return _with_plugins(loaded, file, environ, kinds, only_look=only_look)
 
 
 def _look_at_state(state_dir: Path, path: Path, report: Report) -> None:
@@ -84,23 +103,16 @@ def _look_at_state(state_dir: Path, path: Path, report: Report) -> None:
             report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
 
 
-def plugins_file(path: Path) -> Path:
-    """Where plugins may be named besides the configuration file at `path`, as AWF names them."""
-    return path.absolute().parent / _PLUGINS
-
-
-def _with_plugins(loaded: Loaded, path: Path, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
-    file = plugins_file(path)
-    try:
-        file.lstat()
-    except OSError:
-        return loaded
-    if not loaded.ours:
+def _with_plugins(
+    loaded: Loaded, file: ConfigFile, environ: Mapping[str, str], kinds: Kinds, *, only_look: bool
+) -> Loaded:
+    beside = file.plugins(home_of(environ))
+    if not is_there(beside.path) or not loaded.ours:
         return loaded
     from trunkline.config.awf_plugins import read_awf_plugins
 
     sources: Mapping[str, SourceSection] = {} if loaded.settings is None else loaded.settings.sources
-    plugins = read_awf_plugins(file, environ=environ, kinds=kinds, taken=sources.keys())
+    plugins = read_awf_plugins(beside, environ=environ, kinds=kinds, taken=sources.keys(), only_look=only_look)
     settings = None
     if loaded.settings is not None and not plugins.failed:
         settings = replace(
@@ -109,27 +121,44 @@ def _with_plugins(loaded: Loaded, path: Path, environ: Mapping[str, str], kinds:
             referred=loaded.settings.referred | plugins.referred,
         )
     problems = (*loaded.problems, *plugins.problems)
-    others = {str(file): plugins.text}
-    return replace(loaded, settings=settings, problems=problems, others=others, plugins=tuple(plugins.found))
+    verdicts = (*loaded.verdicts, *(() if plugins.verdict is None else (plugins.verdict,)))
+    return replace(
+        loaded,
+        settings=settings,
+        problems=problems,
+        others={str(beside.path): plugins.text},
+        plugins=tuple(plugins.found),
+        verdicts=verdicts,
+    )
 
 
 def load_text(text: str, path: Path, *, environ: Mapping[str, str], kinds: Kinds) -> Loaded:
-    """Load text as if it stood in the file at `path`."""
+    """Load text as if it stood in a file at `path` that its user has named."""
+    return _load_text(text, ConfigFile.named(path), environ, kinds, only_look=False)
+
+
+def _load_text(text: str, file: ConfigFile, environ: Mapping[str, str], kinds: Kinds, *, only_look: bool) -> Loaded:
+    path = file.path
     report = Report(str(path))
-    root, settings = None, None
+    root, settings, verdict = None, None, None
     ours = True
     try:
         root = parse_text(text, path, report)
+        verdict = judged(file, root, environ)
         ours = not isinstance(root, Table) or dialect_of(path, root) is None
-        settings = _read_settings(root, path, Reader(report, environ, path.absolute().parent), kinds)
+        if verdict is None or verdict.counts or only_look:
+            settings = _read_settings(root, file, Reader(report, environ, path.absolute().parent), kinds)
     except Invalid:
         pass
     problems = report.in_file_order()
+    verdicts = () if verdict is None else (verdict,)
+    problems += tuple(one.problem("warning" if only_look else "error") for one in verdicts if not one.counts)
     shown = hide_secrets(text, root) if problems else text
-    return Loaded(None if report.failed else settings, problems, shown, ours=ours)
+    return Loaded(None if report.failed else settings, problems, shown, verdicts=verdicts, ours=ours)
 
 
-def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Settings:
+def _read_settings(root: Node, file: ConfigFile, reader: Reader, kinds: Kinds) -> Settings:
+    path = file.path
     if isinstance(root, Scalar) and root.kind == "null":
         root = Table(root.span)
     if not isinstance(root, Table):
@@ -144,7 +173,7 @@ def _read_settings(root: Node, path: Path, reader: Reader, kinds: Kinds) -> Sett
     gateway = _read_gateway(root.get(GATEWAY), reader)
     sources = _read_all_sources(root, reader, kinds, gateway)
     found = MappingProxyType(sources.found)
-    return Settings(path.absolute(), gateway, found, frozenset(reader.referred), frozenset(reader.files))
+    return Settings(path.absolute(), gateway, found, frozenset(reader.referred), frozenset(reader.files), file.origin)
 
 
 def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kinds: Kinds) -> Settings:

@@ -20,7 +20,7 @@ _TOKEN: Final = "token"
 _OTHERS_REFERENCE: Final = "{env:"
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\{env:[^}]*\}")
 # what may stand beside `${NAME}` where a secret is: how a header says what kind of secret follows
-_ONLY_REFERENCES: Final = re.compile(
+ONLY_REFERENCES: Final = re.compile(
     r"""
     ["']?  (?:(?:Bearer|Basic|Token|Bot|ApiKey)[ ]+)?
     (?: \$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\} | \{env:[A-Za-z_][A-Za-z0-9_]*\} )+  ["']?\Z
@@ -79,7 +79,7 @@ def is_literal_secret(name: str, node: Node) -> bool:
 def _says_more(name: str, node: Scalar) -> bool:
     """Whether something stands beside a reference, or is its default, which may be the secret or a part of it."""
     refers = has_reference(node.text) or _OTHERS_REFERENCE in node.text
-    return refers and is_secret_name(name) and _ONLY_REFERENCES.match(node.text) is None
+    return refers and is_secret_name(name) and ONLY_REFERENCES.match(node.text) is None
 
 
 def has_literal_secret(text: str, path: Path) -> bool:
@@ -126,7 +126,7 @@ def _hide_credentials(text: str) -> str:
 
 def _hide_value(match: re.Match[str]) -> str:
     value = match["value"]
-    return match.group() if _ONLY_REFERENCES.match(value.rstrip()) else match.group()[: -len(value)] + "*" * len(value)
+    return match.group() if ONLY_REFERENCES.match(value.rstrip()) else match.group()[: -len(value)] + "*" * len(value)
 
 
 def _secret_args(args: list[Node]) -> Iterator[tuple[Scalar, str]]:

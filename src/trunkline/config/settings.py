@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from trunkline.config.found import ConfigFile, Origin
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.reader import Referred
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
@@ -20,13 +21,20 @@ _TOKENS: Final = "tokens"
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`sources` is in file order: on equal names the earlier source wins. `referred` are the variables that the file
-    refers to, with their values, and `files` those that values were taken from."""
+    refers to, with their values, and `files` those that values were taken from. `origin` says by whose word the file
+    counts."""
 
     path: Path
     gateway: GatewaySettings
     sources: Mapping[str, SourceSection]
     referred: frozenset[Referred] = field(default=frozenset(), repr=False)
     files: frozenset[Path] = frozenset()
+    origin: Origin = "named"
+
+    @property
+    def file(self) -> ConfigFile:
+        """What to load again to get what the file says now."""
+        return ConfigFile(self.path, self.origin)
 
     def secrets(self, environ: Mapping[str, str] = os.environ) -> set[str]:
         """Every value that nobody may get to see, of the configuration and of what its programs inherit."""

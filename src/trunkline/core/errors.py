@@ -52,6 +52,7 @@ TOKEN_REQUIRED: Final = _code("TL112", "listening beyond loopback needs a token"
 CONFLICTING_KEYS: Final = _code("TL113", "keys that exclude each other", exit=2)
 LISTEN_FAILED: Final = _code("TL114", "address cannot be listened on", exit=2)
 NOT_EDITED: Final = _code("TL115", "configuration file was left as it is", exit=2)
+NOT_TRUSTED: Final = _code("TL116", "file that was found is not trusted", exit=2)
 CLIENT_ONLY_KEY: Final = _code("TL120", "key that only a client understands", exit=0)
 LITERAL_SECRET: Final = _code("TL121", "secret written into the file", exit=0)
 OWN_ENTRY_SKIPPED: Final = _code("TL122", "entry for Trunkline itself skipped", exit=0)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.config.load import Loaded, find_config, load_config, load_text
+from trunkline.config.found import find_config
+from trunkline.config.load import Loaded, load_config, load_text
 from trunkline.config.settings import Settings
 from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
 from trunkline.embedding.errors import ConfigurationError

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from trunkline.config.load import plugins_file
+from trunkline.config.found import plugins_file
 from trunkline.config.protect import most_protected
 from trunkline.config.settings import Settings
+from trunkline.config.trust.store import TrustStore
 from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, GatewayError, Problem
 from trunkline.core.source import Level
 from trunkline.links.commands import Command, Commands, Ended
@@ -53,7 +54,8 @@ class CommandPlaces:
         self._environ = environ
         self._commands = commands
         self._settings = settings
-        self._hidden = [str(settings.gateway.state_dir)]
+        self._trusted = TrustStore(environ)
+        self._hidden = [str(settings.gateway.state_dir), str(self._trusted.folder)]
         if settings.gateway.socket is not None:
             self._hidden.append(str(settings.gateway.socket))
         self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
@@ -96,6 +98,7 @@ class CommandPlaces:
     async def _around(self, state: CommandState, folder: str) -> Sandbox | None:
         key = state.name, folder, state.sandbox.mode
         if key not in self._sandboxes:
+            self._trusted.keep_below([Path(folder)])
             whose = f"Step `{state.name}`"
             self._sandboxes[key] = SandboxChoice(
                 state.sandbox,

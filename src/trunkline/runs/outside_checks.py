@@ -4,7 +4,9 @@ installed agents are known to keep to our tools."""
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from trunkline.agents import provider_of
@@ -13,6 +15,7 @@ from trunkline.agents.known_versions import KnownVersions
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.config.tree import Scalar
+from trunkline.config.trust.verdict import Verdict
 from trunkline.core.errors import (
     PLUGIN_NOT_CHECKED,
     PROXY_PROVIDER,
@@ -34,25 +37,38 @@ from trunkline.workflow.proxy import ProxyUse, source_name
 _MOST_LISTED: Final = 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBack:
+    """Which plugins are not started to be asked: all, those of files that are not trusted, by name, and every one
+    where the files have errors (`failed` for those besides the workflow)."""
+
+    all_of_them: bool = False
+    untrusted: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    failed: bool = False
+
+
 async def check_outside(
     loaded: LoadedWorkflow,
     plugins: Plugins | None,
     *,
     environ: Mapping[str, str],
     redact: Callable[[str], str] = str,
-    start_plugins: bool = True,
-) -> None:
+    kept_back: KeptBack,
+) -> tuple[str, ...]:
     """Put into the workflow's report what its file alone does not tell. Whatever is started for that has ended when
-    this returns. `plugins` are None where it is not known which there are."""
+    this returns, with the plugins that were not asked. `plugins` are None where it is not known which there are."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
         if plugins is None:
-            return
+            return ()
         _check_plugins(loaded, plugins)
         _check_sources(loaded, plugins)
         wanted = _wanted(loaded, plugins)
-        if start_plugins and wanted:
-            group.create_task(_check_operations(loaded, plugins, wanted, environ, redact))
+        left = _not_asked(loaded, plugins, wanted, kept_back)
+        asked = {name: section for name, section in wanted.items() if name not in left}
+        if asked:
+            group.create_task(_check_operations(loaded, plugins, asked, environ, redact))
+    return left
 
 
 # -- plugins ----------------------------------------------------------------------------------------------------------
@@ -62,6 +78,34 @@ def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection
     """The plugins that can be asked, of those that the workflow exposes."""
     named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
     return {source_name(name): found for name, found in named.items() if found is not None and not obstacle_of(found)}
+
+
+def _not_asked(
+    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], kept_back: KeptBack
+) -> tuple[str, ...]:
+    """Those of the plugins that are not started, each with a word where the workflow names it."""
+    if kept_back.all_of_them:
+        return tuple(wanted)
+    failed = kept_back.failed or loaded.report.failed
+    left = tuple(name for name in wanted if failed or name in kept_back.untrusted)
+    for use in loaded.uses:
+        with loaded.report.of_step(use.step):
+            for plugin in _each_once(use):
+                name = source_name(plugin.text)
+                if name in left and plugins.find(plugin.text) is not None:
+                    _not_started(loaded, plugin, None if failed else kept_back.untrusted[name])
+    return left
+
+
+def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None) -> None:
+    """`verdict` is that on the file it comes from; None where it is because of errors."""
+    message = f"The operations of the plugin `{plugin.text}` are not checked: "
+    if verdict is None:
+        message, hint = f"{message}it is not started while there are errors", "solve those first"
+    else:
+        message += f"{verdict.path} is not trusted, so it is not started"
+        hint = f"`trunkline trust {shlex.quote(str(verdict.path))}`, or start it nevertheless with `--start-plugins`"
+    loaded.report.warn(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
 
 
 def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trunkline.agents.instructions import read_instructions
-from trunkline.config.load import plugins_file
+from trunkline.config.found import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.errors import Problem
 from trunkline.sources.builtin.own_places import OwnPlaces

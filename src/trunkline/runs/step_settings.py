@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.plan import LONGEST_TOOL_NAME
-from trunkline.config.protect import most_protected
-from trunkline.config.sandbox import strictest
+from trunkline.config.protect import ProtectSettings, most_protected
+from trunkline.config.sandbox import SandboxSettings, strictest
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection, Unready
 from trunkline.config.suggest import hint_for
@@ -88,6 +88,22 @@ def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
         message = f"The source `{name}` cannot be started: {obstacle}"
         raise GatewayError(Problem(code=SOURCE_NOT_USABLE, message=message, source=name))
     return known[name]
+
+
+def kept_safe(base: Settings, workflow: Path) -> Settings:
+    """What a configuration that was found by looking may say for a workflow: for one that lies elsewhere nothing that
+    weakens what holds without it, the sandbox and the protected places."""
+    folder = base.path.parent.resolve()
+    if base.origin != "found" or workflow.resolve().is_relative_to(folder):
+        return base
+    return replace(base, sources={name: _at_least_usual(section) for name, section in base.sources.items()})
+
+
+def _at_least_usual(section: SourceSection) -> SourceSection:
+    if not isinstance(section, BuiltinSection):
+        return section
+    sandbox = strictest((section.sandbox, SandboxSettings()))
+    return section.replace(sandbox=sandbox, protect=most_protected((section.protect, ProtectSettings())))
 
 
 def _exposed(proxy: Proxy, plugins: Mapping[str, SourceSection]) -> dict[str, tuple[str, ...]]:

@@ -40,7 +40,13 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         try:
             _let_in(running, access, announcement, port)
             running.start()
-            running.events.note("info", "started", f"Trunkline {__version__} listens on {record.url}", url=record.url)
+            running.events.note(
+                "info",
+                "started",
+                f"Trunkline {__version__} listens on {record.url}",
+                url=record.url,
+                config=record.config,
+            )
             announce(record.url)
             settle_memory()
             status = await running.stopping

@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.app import Gateway
-from trunkline.config.load import plugins_file
+from trunkline.config.found import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_folder
+from trunkline.config.trust.store import TrustStore
 from trunkline.core.events import Events, Level
 from trunkline.doors.mcp.server import McpServer
 from trunkline.links.allocator import keep_large_buffers
@@ -94,6 +95,7 @@ class Running:
         path = self.settings.path
         for file in (path, plugins_file(path)):
             self._watches.append(FileWatch(file, lambda: self.operations.try_reload("file"), read_before=True))
+        self._watches.append(FileWatch(TrustStore(os.environ).path, self.operations.trust_changed))
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Nothing should get here; what does is logged in one line, and the gateway goes on."""

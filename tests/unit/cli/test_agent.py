@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.in_process import trunkline_here
+from tests.support.trust import trust
 
 from trunkline.core.errors import AGENT_NOT_FOUND
 
@@ -23,6 +24,7 @@ def test_arguments_that_would_undo_the_isolation_are_refused(tmp_path: Path, arg
 
 def test_beside_its_own_tools_they_are_the_users_business(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text(PLAIN.replace(", enabled: false", ""))
+    trust(tmp_path, {"HOME": str(tmp_path)})
     done = trunkline_here(
         "agent", "claude", "--additive", "--", "--tools", "Bash", cwd=tmp_path, env={"PATH": "/nowhere"}
     )
@@ -33,6 +35,7 @@ def test_beside_its_own_tools_they_are_the_users_business(tmp_path: Path) -> Non
 def test_nothing_to_add_is_an_error(tmp_path: Path, config: str) -> None:
     if config:
         (tmp_path / "trunkline.yaml").write_text(config)
+        trust(tmp_path, {"HOME": str(tmp_path)})
     done = trunkline_here("agent", "claude", "--additive", cwd=tmp_path)
     assert (done.returncode, "nothing to add" in done.stderr) == (2, True)
 

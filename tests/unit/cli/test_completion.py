@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.gateway import TRUNKLINE
 from tests.support.in_process import trunkline_here
+from tests.support.trust import trust
 from tests.support.waiting import at_most
 
 CONFIG = (
@@ -33,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "trunkline.yaml").write_text(CONFIG)
     (tmp_path / "other.yaml").write_text("mcpServers: {elsewhere: {command: cat}}\n")
     (tmp_path / "bad.yaml").write_text("mcpServers: [")
+    trust(tmp_path, {"HOME": str(tmp_path)})
     return tmp_path
 
 
@@ -53,6 +55,12 @@ def test_servers_come_from_the_file(folder: Path) -> None:
     assert completed(folder, "remove", "") == ["plain,files", "plain,web", "plain,find"]
     assert completed(folder, "remove", "fi") == ["plain,files", "plain,find"]
     assert completed(folder, "remove", "-c", "other.yaml", "") == ["plain,elsewhere"]
+
+
+def test_a_file_that_is_not_trusted_completes_nothing(folder: Path) -> None:
+    (folder / "trunkline.yaml").write_text("mcpServers: {theirs: {command: cat}}\n")
+    assert completed(folder, "remove", "") == []
+    assert completed(folder, "remove", "-c", "trunkline.yaml", "") == ["plain,theirs"]
 
 
 @pytest.mark.parametrize("file", ["bad.yaml", "none.yaml", "."])

@@ -10,6 +10,7 @@ from tests.support.commands import Done, trunkline
 from tests.support.gateway import Gateway
 from tests.support.in_process import trunkline_here
 from tests.support.ports import free_port
+from tests.support.trust import trust
 
 from trunkline.cli.connect import screen_lines
 from trunkline.cli.connect_lines import CLIENTS, Endpoint
@@ -115,6 +116,7 @@ def test_without_a_file_or_a_running_gateway_it_is_the_usual_address(tmp_path: P
 )
 def test_a_configured_gateway_need_not_run(tmp_path: Path, listen: str, url: str) -> None:
     (tmp_path / "trunkline.yaml").write_text(f"gateway: {{listen: {listen}, token: not-for-eyes, state_dir: state}}\n")
+    trust(tmp_path, {"HOME": str(tmp_path)})
     done = connect(cwd=tmp_path)
     assert "trunkline up" in done.stderr
     assert "not-for-eyes" not in done.stdout
@@ -123,6 +125,7 @@ def test_a_configured_gateway_need_not_run(tmp_path: Path, listen: str, url: str
 
 def test_an_unknown_port_cannot_be_connected_to(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("gateway: {listen: '127.0.0.1:0', state_dir: state}\n")
+    trust(tmp_path, {"HOME": str(tmp_path)})
     done = connect(cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--url" in done.stderr

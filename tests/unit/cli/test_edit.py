@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Done, trunkline
 from tests.support.in_process import trunkline_here
+from tests.support.trust import trust
 
 
 def mode_of(path: Path) -> int:
@@ -70,7 +71,7 @@ def test_a_variable_without_a_value_comes_from_the_environment(tmp_path: Path) -
     assert "set it where the gateway runs, or the server is down there" in done.stderr
     checked = trunkline_here("check", cwd=tmp_path)
     assert checked.returncode == 0
-    assert checked.stdout.endswith("fine, 1 server; 1 cannot start until what the warnings name is there\n")
+    assert checked.stdout.endswith("fine, 1 server, trusted; 1 cannot start until what the warnings name is there\n")
     done = trunkline_here("add", "b", "-e", "TOKEN", "--", "cat", cwd=tmp_path, env={"TOKEN": "t"})
     assert "TL110" not in done.stderr
 
@@ -136,7 +137,7 @@ def test_a_file_with_a_syntax_error_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_with_other_errors_is_edited_and_they_are_mentioned(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("gatewy: {}\n")
-    done = check_fine(tmp_path, "add", "a", "--", "cat")
+    done = check_fine(tmp_path, "add", "a", "-c", "trunkline.yaml", "--", "cat")
     assert "no gateway takes it until they are solved: see `trunkline check`" in done.stderr
 
 
@@ -187,10 +188,11 @@ def test_arguments_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 def test_many_at_once_all_arrive(tmp_path: Path) -> None:
     (tmp_path / "trunkline.yaml").write_text("mcpServers:\n")
+    trust(tmp_path, {"HOME": str(tmp_path)})
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda n: trunkline("add", f"s{n}", "--", "cat", cwd=tmp_path), range(4)))
     assert [done.returncode for done in results] == [0] * 4, [done.stderr for done in results]
-    assert "fine, 4 servers" in trunkline_here("check", cwd=tmp_path).stdout
+    assert "fine, 4 servers, trusted" in trunkline_here("check", cwd=tmp_path).stdout
 
 
 # remove ----------------------------------------------------------------------------------------------------------

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.trust import trust
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import Loaded, load_config
 from trunkline.config.render import render
 from trunkline.config.sources import Unready
+from trunkline.core.errors import GatewayError
 from trunkline.sources import section_kinds
 from trunkline.sources.plugin.section import PluginSection
 
@@ -24,9 +28,12 @@ def home(tmp_path: Path) -> Path:
 
 def load(home: Path, plugins: str | None, ours: str = "", environ: Mapping[str, str] | None = None) -> Loaded:
     (home / "trunkline.yaml").write_text(ours)
+    given = {"HOME": str(home / "user"), **(environ or {})}
     if plugins is not None:
         (home / ".awf" / "plugins.yaml").write_text(plugins)
-    return load_config(home / "trunkline.yaml", environ=environ or {}, kinds=section_kinds())
+        with contextlib.suppress(GatewayError):  # what cannot be read cannot be trusted
+            trust(home / ".awf" / "plugins.yaml", given)
+    return load_config(ConfigFile.named(home / "trunkline.yaml"), environ=given, kinds=section_kinds())
 
 
 def sources(loaded: Loaded) -> Mapping[str, Any]:
@@ -168,7 +175,7 @@ def test_one_that_cannot_be_read_is_an_error(home: Path) -> None:
 def test_the_file_of_a_client_has_no_plugins_beside_it(home: Path) -> None:
     (home / ".awf" / "plugins.yaml").write_text("plugins: {a: {command: x}}")
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"b": {"command": "y"}}}))
-    loaded = load_config(home / ".mcp.json", environ={}, kinds=section_kinds())
+    loaded = load_config(ConfigFile.named(home / ".mcp.json"), environ={}, kinds=section_kinds())
     assert list(sources(loaded)) == ["b"]
 
 

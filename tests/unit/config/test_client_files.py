@@ -10,6 +10,7 @@ from tests.support.client_files import SAMPLES, load_named, load_sample, shown
 from tests.support.config_files import KINDS, codes, settings_of, unready
 
 from trunkline.config.client_files import project_of
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.sources import ToolSelection, Unready
 from trunkline.sources.sections import McpHttpSection, McpStdioSection
@@ -377,12 +378,12 @@ def test_claude_codes_file_may_be_large(tmp_path: Path) -> None:
     assert len(text) > 1_100_000
     path = tmp_path / ".claude.json"
     path.write_text(text)
-    assert shown(load_config(path, environ={}, kinds=KINDS)) == [
+    assert shown(load_config(ConfigFile.named(path), environ={}, kinds=KINDS)) == [
         "2:16 error TL105: Missing key `command` or `url`",
         "2:22 error TL102: Unknown key `comand`",
     ]
     path.write_text(text[:-50])
-    assert codes(load_config(path, environ={}, kinds=KINDS)) == ["TL101"]
+    assert codes(load_config(ConfigFile.named(path), environ={}, kinds=KINDS)) == ["TL101"]
 
 
 @pytest.mark.law

@@ -13,6 +13,7 @@ from tests.support.waiting import at_most
 
 from trunkline.config import file_bytes
 from trunkline.config.file_bytes import read_bytes
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.sources import section_kinds
 
@@ -40,7 +41,7 @@ def write_later(pipe: Path, *pieces: bytes) -> threading.Thread:
 
 def test_a_pipe_nobody_writes_to_is_given_up_with_the_reason(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_bytes, "UNWRITTEN_S", 0.05)
-    loaded = load_config(pipe, environ={}, kinds=section_kinds())
+    loaded = load_config(ConfigFile.named(pipe), environ={}, kinds=section_kinds())
     assert [problem.code.id for problem in loaded.problems] == ["TL100"]
     assert "a pipe nobody writes to" in loaded.problems[0].message
 

@@ -10,7 +10,8 @@ import pytest
 from tests.support.config_files import KINDS, codes, found, load_json, load_text, settings_of
 from tests.support.waiting import at_most
 
-from trunkline.config.load import find_config, load_config
+from trunkline.config.found import ConfigFile, find_config
+from trunkline.config.load import load_config
 
 
 def test_the_file_is_looked_up_in_order(tmp_path: Path) -> None:
@@ -18,20 +19,29 @@ def test_the_file_is_looked_up_in_order(tmp_path: Path) -> None:
     (home / ".config/trunkline").mkdir(parents=True)
     cwd.mkdir()
     assert find_config(None, cwd, home) is None
-    for path in (
-        home / ".config/trunkline/trunkline.yaml",
-        cwd / "trunkline.json",
-        cwd / "trunkline.yml",
-        cwd / "trunkline.yaml",
-    ):
-        path.write_text("")
-        assert find_config(None, cwd, home) == path
-    assert find_config(Path("asked-for.yaml"), cwd, home) == Path("asked-for.yaml")
+    expected = ConfigFile(home / ".config/trunkline/trunkline.yaml", "own")
+    expected.path.write_text("")
+    assert find_config(None, cwd, home) == expected
+    for name in ("trunkline.json", "trunkline.yml", "trunkline.yaml"):
+        (cwd / name).write_text("")
+        assert find_config(None, cwd, home) == ConfigFile(cwd / name, "found")
+    assert find_config(Path("asked-for.yaml"), cwd, home) == ConfigFile.named(Path("asked-for.yaml"))
+
+
+def test_the_users_own_file_is_their_own_from_whichever_folder_it_is_reached(tmp_path: Path) -> None:
+    own = tmp_path / ".config" / "trunkline"
+    own.mkdir(parents=True)
+    (own / "trunkline.yaml").write_text("")
+    (tmp_path / "link").symlink_to(own)
+    for cwd in (own, tmp_path / "link", tmp_path):
+        file = find_config(None, cwd, tmp_path)
+        assert file is not None
+        assert (file.origin, file.plugins(tmp_path).origin) == ("own", "own")
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yaml", tmp_path, Path("a\0b")):
-        loaded = load_config(path, environ={}, kinds=KINDS)
+        loaded = load_config(ConfigFile.named(path), environ={}, kinds=KINDS)
         assert codes(loaded) == ["TL100"]
         assert loaded.settings is None
 
@@ -122,11 +132,12 @@ sources:
 LOOK = """
 import sys
 from pathlib import Path
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.sources.sections import McpStdioSection
 known = set()
 for path in sys.argv[1:]:
-    assert load_config(Path(path), environ={}, kinds={"mcp_stdio": lambda: McpStdioSection}).settings
+    assert load_config(ConfigFile.named(Path(path)), environ={}, kinds={"mcp_stdio": lambda: McpStdioSection}).settings
     print(*set(sys.modules) - known)
     known |= set(sys.modules)
 """

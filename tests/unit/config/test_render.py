@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import KINDS, load_json, load_text
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import Loaded, load_config
 from trunkline.config.render import render, render_json, summarize
 from trunkline.core.errors import LISTEN_FAILED, Problem
@@ -19,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def load_golden(name: str, monkeypatch: pytest.MonkeyPatch) -> Loaded:
     monkeypatch.chdir(GOLDEN)
-    return load_config(Path(name), environ={"HOME": "/home/me"}, kinds=KINDS)
+    return load_config(ConfigFile.named(Path(name)), environ={"HOME": "/home/me"}, kinds=KINDS)
 
 
 def check_golden(name: str, shown: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import KINDS, load_text, settings_of
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 
 pytestmark = pytest.mark.law
@@ -89,5 +90,5 @@ def test_variables_of_a_file_are_secrets_and_those_of_an_editor_are_not(tmp_path
     env = {"A": "${workspaceFolderBasename}-long-enough", "B": "${env:S}"}
     server = {"command": "x", "env": env, "envFile": "${workspaceFolder}/.env"}
     file.write_text(json.dumps({"servers": {"a": server}}))
-    settings = settings_of(load_config(file, environ=ENVIRON, kinds=KINDS))
+    settings = settings_of(load_config(ConfigFile.named(file), environ=ENVIRON, kinds=KINDS))
     assert settings.secrets({}) == {"from-a-file-1", "s3cr3t-Value-4711"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import trunkline
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.writable import _has_others
 from trunkline.sources import section_kinds
@@ -28,7 +29,7 @@ def home(tmp_path: Path) -> Path:
 
 def warned(home: Path) -> dict[str, str]:
     """Which paths are told, with what to do."""
-    problems = load_config(home / "trunkline.yaml", environ={}, kinds=section_kinds()).problems
+    problems = load_config(ConfigFile.named(home / "trunkline.yaml"), environ={}, kinds=section_kinds()).problems
     assert {(problem.code.id, problem.severity) for problem in problems} <= {("TL125", "warning")}
     return {problem.message.rpartition(" ")[2]: problem.hint for problem in problems}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 import pytest
+from tests.support.trust import trust
 
 from trunkline import ConfigurationError
 from trunkline.embedding.settings import read_config
@@ -28,6 +29,11 @@ def test_without_a_word_the_usual_places_are_looked_into(tmp_path: Path, monkeyp
         read_config(None)
     assert refused.value.code == "TL100"
     (tmp_path / "trunkline.yaml").write_text(TEXT)
+    with pytest.raises(ConfigurationError) as refused:
+        read_config(None)
+    assert refused.value.code == "TL116"
+    assert "trunkline trust" in str(refused.value)
+    trust(tmp_path)
     assert list(read_config(None)[0].sources) == ["a"]
 
 

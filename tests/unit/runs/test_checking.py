@@ -12,9 +12,10 @@ import yaml
 from tests.support.plugin_rig import JOBS, FaultyPlugin
 from tests.support.processes import alive
 from tests.support.servers import Records, StdioFaults
+from tests.support.trust import trust
 
 from trunkline.agents import provider_of
-from trunkline.runs.checking import Checked, check_read, read_files
+from trunkline.runs.checking import Checked, Starting, check_read, read_files
 from trunkline.runs.probing import probe_plugins
 from trunkline.sources.plugin.section import PluginSection
 
@@ -34,10 +35,15 @@ def put_agent(folder: Path, name: str, version: str) -> None:
     program.chmod(0o755)
 
 
-async def check(folder: Path, *, start_plugins: bool = True, config: Path | None = None) -> Checked:
+async def check(
+    folder: Path, *, start: Starting = "trusted", config: Path | None = None, trusted: bool = True
+) -> Checked:
+    """As `validate` does it."""
     environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
-    read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ)
-    return await check_read(read, environ=environ, start_plugins=start_plugins)
+    if trusted:
+        trust(folder, environ)
+    read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, only_look=True)
+    return await check_read(read, environ=environ, start=start)
 
 
 def found(checked: Checked) -> list[tuple[str, int, int, str, str]]:
@@ -82,27 +88,57 @@ states:
 """
 
 
-async def test_all_six_codes_are_reported_at_once_in_the_order_of_the_file(
+async def test_all_that_can_be_seen_without_a_plugin_is_reported_at_once_in_the_order_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No plugin is started where anything is wrong, and it is said what was not checked."""
     monkeypatch.chdir(tmp_path)
     journal = Records(tmp_path, "jobs")
     checked = await check(write(tmp_path, ALL_SIX, jobs=jobs(str(journal.journal))))
     assert found(checked) == [
         (f"{PROXY}UNSUPPORTED_PROVIDER", 6, 15, "warning", "one"),
         (f"{PROXY}UNKNOWN_KEY", 10, 7, "error", "one"),
-        (f"{PROXY}UNKNOWN_OPERATION", 13, 26, "error", "one"),
+        ("TL605", 12, 19, "warning", "one"),
         (f"{PROXY}UNKNOWN_PLUGIN", 14, 19, "error", "one"),
         (f"{PROXY}NAME_COLLISION", 17, 31, "error", "one"),
         (f"{PROXY}EMPTY_PROXY", 25, 9, "error", "two"),
     ]
     assert checked.workflow is None
     hints = {problem.code.id: problem.hint for problem in checked.problems}
-    assert hints[f"{PROXY}UNKNOWN_OPERATION"] == "did you mean `echo`?"
     assert hints[f"{PROXY}UNKNOWN_PLUGIN"] == "did you mean `jobs`?"
+    assert (checked.unchecked, journal.events("start")) == (("jobs",), [])
+
+
+async def test_operations_are_checked_once_all_else_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = Records(tmp_path, "jobs")
+    text = workflow("{plugin: jobs, expose: [echo, ecoh]}")
+    checked = await check(write(tmp_path, text, jobs=jobs(str(journal.journal))))
+    [problem] = checked.problems
+    assert (problem.code.id, problem.hint) == (f"{PROXY}UNKNOWN_OPERATION", "did you mean `echo`?")
     (start,) = journal.events("start")
     assert not alive(start["pid"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".awf", journal.journal.name, "w.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".awf", ".local", journal.journal.name, "w.yaml"]
+
+
+async def test_a_plugin_of_a_file_that_is_not_trusted_is_started_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    journal = Records(tmp_path, "jobs")
+    write(tmp_path, workflow("{plugin: jobs, expose: [nope]}"), jobs=jobs(str(journal.journal)))
+    checked = await check(tmp_path, trusted=False)
+    assert [(p.code.id, p.severity) for p in checked.problems] == [("TL605", "warning"), ("TL116", "warning")]
+    assert "--start-plugins" in checked.problems[0].hint
+    assert (checked.unchecked, journal.events("start")) == (("jobs",), [])
+    checked = await check(tmp_path, trusted=False, start="all")
+    assert [p.code.id for p in checked.problems] == [f"{PROXY}UNKNOWN_OPERATION", "TL116"]
+    assert (checked.unchecked, len(journal.events("start"))) == ((), 1)
+
+
+async def test_nothing_of_it_is_started_where_the_workflow_has_errors(tmp_path: Path) -> None:
+    journal = Records(tmp_path, "jobs")
+    text = workflow("{plugin: jobs, expose: [nope]}").replace("prompt:", "promt:")
+    checked = await check(write(tmp_path, text, jobs=jobs(str(journal.journal))), trusted=False, start="all")
+    assert checked.failed
+    assert (checked.unchecked, journal.events("start")) == (("jobs",), [])
 
 
 def workflow(*tools: str, provider: str = "claude") -> str:
@@ -138,7 +174,7 @@ async def test_a_good_workflow_with_a_plugin_is_fine(tmp_path: Path) -> None:
 
 
 async def test_plugins_that_cannot_be_asked_are_problems_of_their_own_and_stop_no_other_check(tmp_path: Path) -> None:
-    names = ("jobs", "gone", "ends", "idle", "lacks")
+    names = ("jobs", "gone", "ends")
     text = workflow(*(f"{{plugin: {name}, expose: [nope]}}" for name in names))
     broken = FaultyPlugin(tmp_path, "ends", exit=3, stderr="no licence\n").entry()["ends"]
     folder = write(
@@ -147,13 +183,18 @@ async def test_plugins_that_cannot_be_asked_are_problems_of_their_own_and_stop_n
         jobs=jobs(),
         gone={"command": "/nonexistent/plugin"},
         ends={"command": broken["command"], "args": broken["args"]},
-        idle={"command": "x", "enabled": False},
-        lacks={"command": "${NOPE}"},
     )
     checked = await check(folder)
     codes = [problem.code.id for problem in checked.problems if problem.severity == "error"]
-    assert codes == [f"{PROXY}UNKNOWN_OPERATION", "TL605", "TL605", "TL605", "TL605"]
+    assert codes == [f"{PROXY}UNKNOWN_OPERATION", "TL605", "TL605"]
     assert "no licence" in checked.shown()
+
+
+async def test_plugins_that_are_switched_off_or_lack_something_are_problems_too(tmp_path: Path) -> None:
+    text = workflow(*(f"{{plugin: {name}, expose: [nope]}}" for name in ("idle", "lacks")))
+    plugins: dict[str, Any] = {"idle": {"command": "x", "enabled": False}, "lacks": {"command": "${NOPE}"}}
+    checked = await check(write(tmp_path, text, **plugins))
+    assert [p.code.id for p in checked.problems if p.severity == "error"] == ["TL605", "TL605"]
 
 
 @pytest.mark.slow
@@ -169,7 +210,7 @@ async def test_no_plugin_is_started_where_that_is_not_wanted(tmp_path: Path) -> 
     journal = Records(tmp_path, "jobs")
     text = workflow("{plugin: jobs, expose: [nope]}", "{plugin: jbos, expose: [x]}", "{plugin: idle, expose: [x]}")
     folder = write(tmp_path, text, jobs=jobs(str(journal.journal)), idle={"command": "x", "enabled": False})
-    checked = await check(folder, start_plugins=False)
+    checked = await check(folder, start="none")
     assert [problem.code.id for problem in checked.problems] == [f"{PROXY}UNKNOWN_PLUGIN", "TL605"]
     assert journal.events("start") == []
 
@@ -178,15 +219,14 @@ async def test_no_plugin_is_started_where_that_is_not_wanted(tmp_path: Path) -> 
 async def test_a_plugin_of_the_configuration_counts_with_what_it_denies(
     tmp_path: Path, selection: dict[str, list[str]]
 ) -> None:
-    folder = write(tmp_path, workflow("{plugin: ours, expose: [echo]}", "{plugin: files, expose: [x]}"))
+    folder = write(tmp_path, workflow("{plugin: ours, expose: [echo]}"))
     section = {"kind": "plugin", **jobs(), "prefix": "other", "tools": selection}
-    files = {"kind": "builtin", "root": "."}
     config = tmp_path / "c" / "trunkline.yaml"
     config.parent.mkdir()
-    config.write_text(yaml.safe_dump({"sources": {"ours": section, "files": files}}))
+    config.write_text(yaml.safe_dump({"sources": {"ours": section}}))
     checked = await check(folder, config=config)
     codes = [problem.code.id for problem in checked.problems if problem.severity == "error"]
-    assert codes == [f"{PROXY}UNKNOWN_OPERATION", f"{PROXY}UNKNOWN_PLUGIN"]
+    assert codes == [f"{PROXY}UNKNOWN_OPERATION"]
     assert "tools.deny" in checked.shown()
 
 
@@ -284,8 +324,9 @@ async def test_plugins_that_awf_has_installed_are_found_behind_those_that_are_de
     gone = installed / "gone"
     gone.mkdir()
     (gone / "plugin.yaml").write_text("name: gone\n")
-    text = workflow("{plugin: jobs, expose: [echo]}", "{plugin: books, expose: [echo]}", "{plugin: gone, expose: [x]}")
-    checked = await check(write(tmp_path, text, jobs={"command": "/does/not/exist"}))
-    assert [problem.code.id for problem in checked.problems] == ["TL605", "TL605"]
-    assert ["`jobs`" in problem.message for problem in checked.problems] == [True, False]
-    assert ["`gone`" in problem.message for problem in checked.problems] == [False, True]
+    text = workflow("{plugin: jobs, expose: [echo]}", "{plugin: books, expose: [echo]}")
+    [problem] = (await check(write(tmp_path, text, jobs={"command": "/does/not/exist"}))).problems
+    assert (problem.code.id, "`jobs`" in problem.message) == ("TL605", True)
+    (tmp_path / "w.yaml").write_text(workflow("{plugin: gone, expose: [x]}"))
+    [problem] = (await check(tmp_path)).problems
+    assert (problem.code.id, "`gone`" in problem.message) == ("TL605", True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from tests.support.trust import trust
+
+from trunkline.config.found import ConfigFile, find_plugins
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
-from trunkline.runs.plugins import Plugins, find_plugins_file, plugin_sections
+from trunkline.runs.plugins import Plugins, plugin_sections
 from trunkline.sources import section_kinds
 
 PLUGINS = "plugins: {git: {command: git-plugin}}\n"
@@ -21,26 +25,61 @@ def awf(folder: Path, text: str = PLUGINS) -> Path:
 
 def configured(folder: Path, text: str) -> Settings:
     (folder / "trunkline.yaml").write_text(text)
-    loaded = load_config(folder / "trunkline.yaml", environ={}, kinds=section_kinds())
+    environ = {"HOME": str(folder / "home")}
+    if (folder / ".awf").is_dir():
+        trust(folder / ".awf" / "plugins.yaml", environ)
+    loaded = load_config(ConfigFile.named(folder / "trunkline.yaml"), environ=environ, kinds=section_kinds())
     assert loaded.settings is not None
     return loaded.settings
 
 
 def look(settings: Settings | None, workflow: Path, cwd: Path) -> Plugins:
-    return plugin_sections(settings, workflow, cwd, environ={})
+    environ = {"HOME": str(workflow.parent / "home")}
+    for folder in (*workflow.parents, cwd):
+        if (folder / ".awf" / "plugins.yaml").is_file():
+            trust(folder / ".awf" / "plugins.yaml", environ)
+    return plugin_sections(settings, find_plugins(workflow, cwd, workflow.parent), environ=environ)
 
 
-def test_the_file_of_the_working_folder_goes_before_the_nearest_above_the_workflow(tmp_path: Path) -> None:
+def test_the_nearest_file_above_the_workflow_goes_before_that_of_the_working_folder(tmp_path: Path) -> None:
+    def found() -> Path | None:
+        file = find_plugins(workflow, tmp_path / "here", tmp_path / "home")
+        return None if file is None else file.path
+
     workflow = tmp_path / "a" / "b" / "w.yaml"
     workflow.parent.mkdir(parents=True)
     (tmp_path / "here").mkdir()
-    assert find_plugins_file(workflow, tmp_path / "here") is None
-    upper = awf(tmp_path)
-    assert find_plugins_file(workflow, tmp_path / "here") == upper
-    nearer = awf(tmp_path / "a")
-    assert find_plugins_file(workflow, tmp_path / "here") == nearer
+    assert found() is None
     here = awf(tmp_path / "here")
-    assert find_plugins_file(workflow, tmp_path / "here") == here
+    assert found() == here
+    upper = awf(tmp_path)
+    assert found() == upper
+    nearer = awf(tmp_path / "a")
+    assert found() == nearer
+
+
+def test_a_configuration_that_was_found_elsewhere_does_not_take_the_names_beside_the_workflow(tmp_path: Path) -> None:
+    """A repository must not put its own plugin in the place of the user's."""
+    awf(tmp_path / "mine", "plugins: {git: {command: mine}}\n")
+    text = "sources: {git: {kind: plugin, command: theirs}, more: {kind: plugin, command: theirs}}\n"
+    (tmp_path / "repository").mkdir()
+    settings = configured(tmp_path / "repository", text)
+    for origin, expected in (("found", "mine"), ("named", "theirs"), ("own", "theirs")):
+        given = replace(settings, origin=origin)  # type: ignore[arg-type]
+        found = look(given, tmp_path / "mine" / "w.yaml", tmp_path / "repository")
+        assert found.sections["git"].command == expected  # type: ignore[attr-defined]
+        assert sorted(found.sections) == ["git", "more"]
+
+
+def test_plugins_of_a_file_that_is_not_trusted_are_not_there(tmp_path: Path) -> None:
+    file = awf(tmp_path)
+    environ = {"HOME": str(tmp_path)}
+    plugins = ConfigFile(file, "found")
+    found = plugin_sections(None, plugins, environ=environ)
+    assert (dict(found.sections), found.failed) == ({}, True)
+    assert [(problem.code.id, problem.where) for problem in found.problems] == [("TL116", str(file))]
+    looked = plugin_sections(None, plugins, environ=environ, only_look=True)
+    assert (list(looked.sections), looked.failed) == (["git"], False)
 
 
 def test_plugins_of_both_files_are_there_and_ours_win(tmp_path: Path) -> None:

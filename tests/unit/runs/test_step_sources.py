@@ -17,6 +17,7 @@ from tests.support.servers import HttpFaults, StdioFaults
 from tests.support.services import TOKEN, ServiceProcess
 from tests.support.waiting import at_most
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
 from trunkline.core.errors import PROXY_NAME_COLLISION, PROXY_UNKNOWN_SOURCE, SOURCE_DOWN, SOURCE_NOT_USABLE
@@ -31,7 +32,7 @@ def configured(folder: Path, sources: Mapping[str, Any]) -> Settings:
     file = folder / "trunkline.json"
     gateway = {"state_dir": str(folder / "state")}
     file.write_text(json.dumps({"gateway": gateway, "sources": sources}))
-    loaded = load_config(file, environ={}, kinds=section_kinds())
+    loaded = load_config(ConfigFile.named(file), environ={}, kinds=section_kinds())
     assert loaded.settings is not None, loaded.problems
     return loaded.settings
 

@@ -15,7 +15,7 @@ from trunkline.app import Gateway
 from trunkline.cli.ask.desk import Budget, Progress, Status
 from trunkline.cli.ask.matches import Match, Why
 from trunkline.cli.ask.readings import input_schema, progress_line
-from trunkline.cli.terminal import complain
+from trunkline.cli.terminal import complain, plain
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.errors import DEFINITION_CHANGED
@@ -143,7 +143,7 @@ class EmbeddedDesk:
 @asynccontextmanager
 async def embedded_desk(settings: Settings, progress: Progress, only: str) -> AsyncGenerator[EmbeddedDesk, None]:
     needed = narrowed(settings, only)
-    progress(f"starting {_number(len(needed.sources))} for the moment")
+    progress(f"starting {_number(len(needed.sources))} of {plain(str(settings.path))} for the moment")
     events = Events()
     changes: list[Note] = []
     events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)

@@ -10,12 +10,19 @@ from urllib.parse import urlsplit
 
 import click
 
-from trunkline.cli.configuration import first_steps, load, load_or_exit, load_quietly, settings_or_exit
+from trunkline.cli.configuration import (
+    first_steps,
+    load_file,
+    load_or_exit,
+    load_quietly,
+    settings_of,
+    settings_or_exit,
+)
 from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import complain
+from trunkline.config.found import ConfigFile, find_config
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.listen import is_loopback
-from trunkline.config.load import find_config
 from trunkline.config.settings import Settings
 from trunkline.config.state import gateway_key, gateways_folder
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
@@ -47,16 +54,17 @@ def whom_to_ask(config: Path | None, url: str | None) -> There | Here:
     """Raises GatewayError where there is nobody to ask; a bad file ends the program as everywhere."""
     if url is not None:
         return _named(mcp_url(url), config)
-    path = find_config(config, Path(), Path.home())
-    if path is None:
+    file = find_config(config, Path(), Path.home())
+    if file is None:
         return _only_one_that_runs()
-    loaded = load(path)
-    found = _running_for(path, loaded.settings)
+    loaded = load_file(file)
+    found = _running_for(file.path, loaded.settings)
     if found is None:
-        return Here(settings_or_exit(loaded))
+        return Here(settings_of(file) if loaded.untrusted else settings_or_exit(loaded))
     if loaded.settings is None:
-        message = f"`{path}` has errors, so the gateway is asked that runs with what stood there before"
-        complain(message, "`trunkline check` shows them", kind="warning")
+        wrong = "is not trusted as it is now" if loaded.untrusted else "has errors"
+        message = f"`{file.path}` {wrong}, so the gateway is asked that runs with what stood there before"
+        complain(message, "`trunkline check` tells more", kind="warning")
     return found
 
 
@@ -69,7 +77,7 @@ def _named(url: str, config: Path | None) -> There:
     for state_dir in _state_dirs(config):
         for record in all_running(state_dir):
             if _is_at(record, url):
-                return _of_record(record, state_dir, load_quietly(Path(record.config)))
+                return _of_record(record, state_dir, load_quietly(ConfigFile.named(Path(record.config))))
     settings = load_or_exit(config) if config is not None else _found_settings()
     token, operator_token = _from_environment(TOKEN_VARIABLE), _from_environment(OPERATOR_VARIABLE)
     if settings is not None and (config is not None or _is_own_address(url, settings)):
@@ -85,8 +93,8 @@ def _is_own_address(url: str, settings: Settings) -> bool:
 
 
 def _state_dirs(config: Path | None) -> list[Path]:
-    path = find_config(config, Path(), Path.home())
-    settings = load_quietly(path) if path is not None else None
+    file = find_config(config, Path(), Path.home())
+    settings = load_quietly(file) if file is not None else None
     own = [settings.gateway.state_dir] if settings is not None else []
     return list(dict.fromkeys([*own, _default_state_dir()]))
 
@@ -101,8 +109,8 @@ def _is_at(record: Running, url: str) -> bool:
 
 
 def _found_settings() -> Settings | None:
-    path = find_config(None, Path(), Path.home())
-    return load_quietly(path) if path is not None else None
+    file = find_config(None, Path(), Path.home())
+    return load_quietly(file) if file is not None else None
 
 
 # -- by its record ----------------------------------------------------------------------------------------------------
@@ -120,7 +128,7 @@ def _only_one_that_runs() -> There:
     if len(running) == 1:
         record = running[0]
         click.echo(f"asking the gateway at {record.url}", err=True)
-        return _of_record(record, _default_state_dir(), load_quietly(Path(record.config)))
+        return _of_record(record, _default_state_dir(), load_quietly(ConfigFile.named(Path(record.config))))
     if not running:
         message = "No configuration file found, and no gateway runs"
         hint = f"{first_steps(Path())}, or name a gateway with `--url`"

@@ -170,6 +170,22 @@ CONFIGURATION: Final = {
             "run `trunkline check` to see what is wrong with the file as it is",
         ),
     ),
+    "TL116": Explanation(
+        "A configuration that was not named with `-c` but found in the working folder, or an `.awf/plugins.yaml`, is "
+        "not trusted. It says which programs are started as you, and may have come with a repository, so it counts "
+        "only once you have looked at it. Nothing of it was started.",
+        (
+            "a repository brought the file, or an agent wrote it",
+            "since it was trusted the file was edited, or a program or script of its folder that it starts",
+            "its folder was moved, or you are another user",
+            "the list of trusted files in `~/.local/state/trunkline` is damaged",
+        ),
+        (
+            "see what it would start, and say whether you trust it: `trunkline trust FILE`",
+            "name a configuration of your own: `-c FILE`",
+            "for programs that cannot ask: `trunkline trust --yes FILE` beforehand, or `-c FILE` in their command",
+        ),
+    ),
     "TL120": Explanation(
         "A warning: this key is for the client the file was written for, and Trunkline ignores it.",
         ("a client's own file is used as it is", "`headers` on a server that is a command, or `env` on one with a URL"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.gateway import write_config
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.listen import Listen
 from trunkline.config.load import Loaded, load_config
 from trunkline.sources import section_kinds
@@ -16,7 +17,7 @@ from trunkline.sources.app.section import AppSection
 
 def load(folder: Path, **keys: Any) -> Loaded:
     path = write_config(folder, {"desktop": {"kind": "app", **keys}})
-    return load_config(path, environ={}, kinds=section_kinds())
+    return load_config(ConfigFile.named(path), environ={}, kinds=section_kinds())
 
 
 def section(folder: Path, **keys: Any) -> AppSection:

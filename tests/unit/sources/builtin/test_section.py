@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import ToolSelection
@@ -22,7 +23,7 @@ def allowing(*names: str) -> BuiltinSection:
 
 def load(folder: Path, text: str):
     (folder / "trunkline.yaml").write_text(text)
-    return load_config(folder / "trunkline.yaml", environ={}, kinds=section_kinds())
+    return load_config(ConfigFile.named(folder / "trunkline.yaml"), environ={}, kinds=section_kinds())
 
 
 def test_a_root_is_a_path_from_the_folder_of_the_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import codes, settings_of
 
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import Loaded, load_config
 from trunkline.sources import section_kinds
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
@@ -15,7 +16,7 @@ def load_text(text: str) -> Loaded:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trunkline.yaml")
         path.write_text(text)
-        return load_config(path, environ={"SECRET": "hunter22"}, kinds=section_kinds())
+        return load_config(ConfigFile.named(path), environ={"SECRET": "hunter22"}, kinds=section_kinds())
 
 
 def service(text: str) -> str:

@@ -14,6 +14,7 @@ from tests.support.services import TOKEN, ServiceProcess
 from tests.support.waiting import at_most, until
 
 from trunkline.app import Gateway
+from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import (
@@ -78,7 +79,9 @@ class Scene:
 @contextlib.asynccontextmanager
 async def scene(service: ServiceProcess, **keys: Any) -> AsyncIterator[Scene]:
     folder = service.journal.parent
-    loaded = load_config(write_config(folder, service.entry(**keys)), environ={}, kinds=section_kinds())
+    loaded = load_config(
+        ConfigFile.named(write_config(folder, service.entry(**keys))), environ={}, kinds=section_kinds()
+    )
     assert loaded.settings is not None, loaded.problems
     gateway = Gateway(loaded.settings, Events())
     gateway.start()

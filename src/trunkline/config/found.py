@@ -1,0 +1,97 @@
+"""Which configuration file counts, and by whose word: named by its user, in the user's own folder, or found by looking.
+
+What was found by looking may be anybody's: it counts once its user has trusted it (`trunkline.config.trust`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+Origin = Literal["named", "own", "found"]
+"""Named on the command line or by the program, the user's own, or found in the working folder or above a workflow."""
+
+NAMES: Final = ("trunkline.yaml", "trunkline.yml", "trunkline.json")
+PLUGINS: Final = Path(".awf", "plugins.yaml")
+_OWN_FOLDER: Final = Path(".config", "trunkline")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file to be loaded. Only `find_config` and those who were given the path by the user make one."""
+
+    path: Path
+    origin: Origin
+
+    @classmethod
+    def named(cls, path: Path) -> ConfigFile:
+        """A file that its user has named."""
+        return cls(path, "named")
+
+    def plugins(self, home: Path) -> ConfigFile:
+        """AWF's file beside this one. Nobody names it: beside a named file it is found by looking all the same."""
+        return plugins_at(self.path.absolute().parent, home)
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    """The home folder of the user whose environment this is."""
+    return Path(environ.get("HOME") or Path.home())
+
+
+def find_config(explicit: Path | None, cwd: Path, home: Path) -> ConfigFile | None:
+    """The file to load: the one asked for, else the first that exists in the usual places."""
+    if explicit is not None:
+        return ConfigFile.named(explicit)
+    own = home / _OWN_FOLDER
+    here: Origin = "own" if _same_folder(cwd, own) else "found"
+    candidates = [*(ConfigFile(cwd / name, here) for name in NAMES), ConfigFile(own / NAMES[0], "own")]
+    return next((file for file in candidates if file.path.is_file()), None)
+
+
+def plugins_file(config: Path) -> Path:
+    """Where plugins may be named besides the configuration file at `config`, as AWF names them."""
+    return config.absolute().parent / PLUGINS
+
+
+def plugins_at(folder: Path, home: Path) -> ConfigFile:
+    """AWF's file in a folder."""
+    return ConfigFile(folder / PLUGINS, "own" if _same_folder(folder, home / _OWN_FOLDER) else "found")
+
+
+def find_plugins(workflow: Path, cwd: Path, home: Path) -> ConfigFile | None:
+    """AWF's file for a workflow: that of the nearest folder above it, else that of the working folder."""
+    files = (plugins_at(folder, home) for folder in _folders(workflow, cwd))
+    return next((file for file in files if is_there(file.path)), None)
+
+
+def found_in(folder: Path, home: Path) -> list[ConfigFile]:
+    """The files that would be found by looking there, and need to be trusted."""
+    config = find_config(None, folder, home)
+    files = [file for file in (config, plugins_at(folder, home)) if file is not None and is_there(file.path)]
+    return [file for file in files if file.origin == "found"]
+
+
+def can_be_found(path: Path) -> bool:
+    """Whether a file of this name is ever used without being named."""
+    return path.name in NAMES or path.absolute().parts[-2:] == PLUGINS.parts
+
+
+def _folders(workflow: Path, cwd: Path) -> Iterator[Path]:
+    yield from workflow.absolute().parents
+    yield cwd.absolute()
+
+
+def is_there(path: Path) -> bool:
+    """Also where it cannot be read: that has to be said, not passed over."""
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
+
+
+def _same_folder(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

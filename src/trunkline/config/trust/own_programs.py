@@ -1,0 +1,199 @@
+"""The programs and scripts below a file's own folder that it would start: whoever can write there decides what they do.
+
+Only what the file names itself. What a program then loads (its imports, a `package.json`) is not looked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from trunkline.config.environment import expand
+from trunkline.config.found import PLUGINS
+from trunkline.config.tree import Items, Node, Scalar, Table
+
+_GROUPS: Final = ("sources", "mcpServers", "plugins")
+_PROGRAMS: Final = ("command", "path")
+_INTERPRETER: Final = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ruby|perl|php|(?:ba|da|z|k)?sh|uv|go|java)[\d.]*\Z")
+_CODE: Final = frozenset(
+    (
+        *(".py", ".pyz", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"),
+        *(".rb", ".pl", ".php", ".lua", ".jar", ".wasm", ".go", ".so", ".exe", ".env"),
+    )
+)
+_SHEBANG: Final = b"#!"
+_MODULE: Final = "-m"
+_PIECE_BYTES: Final = 1024 * 1024
+_MOST_BYTES: Final = 512 * 1024 * 1024
+"""Of a file larger than this only its size, its times and its number count."""
+
+ABSENT: Final = ("none", "no plain file")
+"""States of what is no file, but would be started if it were."""
+
+
+class OwnFile(NamedTuple):
+    """`state` is the hash of its bytes, or why there is none."""
+
+    path: str
+    state: str
+
+
+class _Program(NamedTuple):
+    """What one entry says of a program, references replaced: its words, its folders, and where it takes values from."""
+
+    commands: tuple[str, ...]
+    args: tuple[str, ...]
+    folders: tuple[str, ...]
+    search_path: str
+    env_files: tuple[str, ...]
+
+
+def own_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[OwnFile, ...]:
+    """Those that the file at `file` names and that lie below its folder; for AWF's file, below the folder of `.awf`."""
+    folder = str(file.absolute().parent)
+    below = str(file.absolute().parents[1]) if file.parts[-2:] == PLUGINS.parts else folder
+    found: dict[str, str] = {}
+    for entry in _entries(root):
+        for path in _paths(_program(entry, folder, below, environ)):
+            if path not in found and _lies_below(path, below):
+                found[path] = state_of(path)
+    return tuple(OwnFile(path, found[path]) for path in sorted(found))
+
+
+def _entries(root: Node) -> Iterator[Table]:
+    for group in _GROUPS:
+        node = root.get(group) if isinstance(root, Table) else None
+        members = [value for _, value in node.entries] if isinstance(node, Table) else []
+        members += node.items if isinstance(node, Items) else []
+        yield from (member for member in members if isinstance(member, Table))
+
+
+def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) -> _Program:
+    home = environ.get("HOME", "")
+
+    def texts(node: Node | None) -> list[str]:
+        found = node.items if isinstance(node, Items) else [node]
+        words = [expand(word.text, environ, lambda _fault, _what: None) for word in found if isinstance(word, Scalar)]
+        return [word for word in words if word and "\0" not in word]
+
+    def placed(node: Node | None) -> list[str]:
+        return [os.path.join(folder, _from_home(word, home)) for word in texts(node)]
+
+    env = entry.get("env")
+    commands = [word for name in _PROGRAMS for word in texts(entry.get(name))]
+    return _Program(
+        commands=tuple(os.path.join(folder, _from_home(word, home)) if _is_path(word) else word for word in commands),
+        args=tuple(texts(entry.get("args"))),
+        folders=tuple(dict.fromkeys([*placed(entry.get("cwd")), folder, below])),
+        search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
+        env_files=tuple(placed(entry.get("envFile"))),
+    )
+
+
+def _is_path(word: str) -> bool:
+    return "/" in word or word == "~"
+
+
+def _from_home(word: str, home: str) -> str:
+    return os.path.join(home, word[2:]) if word.startswith("~/") and home else word
+
+
+def _paths(program: _Program) -> Iterator[str]:
+    """Files that are there and files that would be started if they were."""
+    yield from program.env_files
+    for command in program.commands:
+        if _is_path(command):
+            yield command
+            yield from _in_folder(command)
+            continue
+        for searched in program.search_path.split(os.pathsep) if program.search_path else ():
+            yield from _each_placed([os.path.join(searched, command)], program.folders)
+    yield from _scripts(program)
+
+
+def _in_folder(folder: str) -> Iterator[str]:
+    """A plugin's folder: what it says of itself, and its programs."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if name == "plugin.yaml" or (os.path.isfile(path) and os.access(path, os.X_OK)):
+            yield path
+
+
+def _scripts(program: _Program) -> Iterator[str]:
+    """Arguments that are code, and the first file after an interpreter, whatever it is. Data may change."""
+    interpreted = any(_INTERPRETER.match(os.path.basename(word)) for word in (*program.commands, *program.args))
+    before = ""
+    for arg in program.args:
+        words = dict.fromkeys((arg, arg.rpartition("=")[2]))
+        files = [path for path in _each_placed(words, program.folders) if os.path.isfile(path)]
+        if before == _MODULE:
+            yield from _of_module(arg, program.folders)
+        yield from (path for path in files if interpreted or _is_code(path))
+        interpreted = interpreted and not files
+        before = arg
+
+
+def _each_placed(words: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
+    """A word as a path from each folder in which its program may be started."""
+    yield from (os.path.join(folder, word) for word in words if word for folder in folders)
+
+
+def _of_module(name: str, folders: Sequence[str]) -> Iterator[str]:
+    parts = name.split(".")
+    for module in _each_placed([os.path.join("", *parts)], folders):
+        places = (f"{module}.py", os.path.join(module, "__init__.py"), os.path.join(module, "__main__.py"))
+        yield from (path for path in places if os.path.isfile(path))
+
+
+def _is_code(path: str) -> bool:
+    if os.path.splitext(path)[1].lower() in _CODE or os.access(path, os.X_OK):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_SHEBANG)) == _SHEBANG
+    except OSError:
+        return False
+
+
+def _lies_below(path: str, folder: str) -> bool:
+    """By its name or by where its links lead."""
+    pairs = ((os.path.abspath(path), os.path.abspath(folder)), (os.path.realpath(path), os.path.realpath(folder)))
+    return any(os.path.commonpath(pair) == pair[1] and pair[0] != pair[1] for pair in pairs)
+
+
+def state_of(path: str) -> str:
+    """The hash of a file's bytes, or that there is none."""
+    try:
+        # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "none"
+    except OSError:
+        return "not readable"
+    try:
+        return _state_of_open(descriptor)
+    except OSError:
+        return "not readable"
+    finally:
+        os.close(descriptor)
+
+
+def _state_of_open(descriptor: int) -> str:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return "no plain file"
+    if status.st_size > _MOST_BYTES:
+        return f"large {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+    digest = hashlib.sha256()
+    while piece := os.read(descriptor, _PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
