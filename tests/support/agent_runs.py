@@ -282,7 +282,9 @@ class AgentStage:
         }
 
     def _hashes(self) -> dict[str, str]:
-        places = (path for root in (self.home, self.project) for path in root.rglob("*") if path.is_file())
+        commands = self.home / ".local/state/trunkline/protected/commands"  # where all gateways of a user have them
+        files = (path for root in (self.home, self.project) for path in root.rglob("*") if path.is_file())
+        places = (path for path in files if not path.is_relative_to(commands))
         return {
             str(path.relative_to(self.folder)).replace(self.mark, ""): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in places
