@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,21 @@ async def test_an_agent_cannot_give_itself_more_than_the_file_does(tmp_path: Pat
         edit = {"path": "trunkline.json", "old_string": '"builtin"', "new_string": '"mcp_stdio"'}
         assert is_refusal(await client.call("Edit", edit), "what this gateway runs")
         assert (tmp_path / "trunkline.json").read_text() == before
+
+
+@pytest.mark.law
+@pytest.mark.needs("bwrap")
+async def test_a_plugin_that_a_command_plants_is_not_started_even_while_that_command_runs(tmp_path: Path) -> None:
+    plugins = json.dumps({"plugins": {"planted": {"command": "/bin/sh", "args": ["-c", "touch ran"]}}})
+    plant = f"mkdir .awf; echo '{plugins}' > .awf/plugins.yaml"
+    until_noticed = "until grep -q reload_refused gateway.log; do sleep 0.1; done"
+    with Gateway(tmp_path, local(tmp_path, tools={"allow": ["Bash"]})) as gateway:
+        async with gateway.client() as client:
+            await client.open()
+            answer = await client.call("Bash", {"command": f"{plant}; {until_noticed}; echo noticed"})
+            assert "noticed" in answer.text
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / ".awf").exists()
 
 
 async def test_bash_comes_and_goes_with_its_name_in_the_file(tmp_path: Path) -> None:

@@ -58,6 +58,18 @@ states:
   broken: {type: terminal, status: failure, message: no report}
   end: {type: terminal, message: "written about {{.inputs.topic}}"}
 """
+WITHOUT_PLUGINS = """
+name: alone
+states:
+  initial: ask
+  ask:
+    type: agent
+    provider: openai-compatible
+    prompt: Do as planned
+    timeout: 1m
+    options: {model: scripted, api_key: "${MODEL_KEY}", base_url: "${MODEL_URL}"}
+    mcp_proxy: {enable: true}
+"""
 TURNS = (
     calls(Use("Read", {"path": "topic.txt"}), Use("jobs_echo", {"text": "hi"})),
     calls(Use("Write", {"path": "report.txt", "content": "milk is white\n"})),
@@ -250,6 +262,39 @@ def test_a_file_or_inputs_that_are_not_good_are_refused_before_anything_runs(tmp
     for wrong in (["--input", "topic"], ["--input", "topic=a", "--input", "topic=b"]):
         assert trunkline("run", "flow.yaml", *wrong, cwd=tmp_path).returncode == 2
     assert not (tmp_path / "ran").exists()
+
+
+# Others in the same folder --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("killed", [True, False])
+async def test_runs_in_one_folder_leave_each_other_and_the_folder_alone(tmp_path: Path, killed: bool) -> None:
+    """The command of each waits for a file of its own, so that both certainly run at the same time."""
+    write_flow(tmp_path, WITHOUT_PLUGINS)
+    (tmp_path / ".awf" / "plugins.yaml").unlink()
+    (tmp_path / ".awf").rmdir()
+    wait = "touch begun-{0}; until [ -e go-{0} ]; do sleep 0.05; done; ls -A > seen-{0}; echo fine"
+    turns = [(calls(Use("Bash", {"command": wait.format(name)})), says("done")) for name in "ab"]
+    async with (
+        model_saying(*turns[0]) as first,
+        model_saying(*turns[1]) as second,
+        going(tmp_path, MODEL_URL=first.url) as one,
+        going(tmp_path, MODEL_URL=second.url) as other,
+    ):
+        await until(lambda: all((tmp_path / f"begun-{name}").exists() for name in "ab"), "both run", 40)
+        assert not (tmp_path / ".awf").exists()
+        if killed:
+            one.process.kill()
+        else:
+            (tmp_path / "go-a").touch()
+        await one.ended()
+        (tmp_path / "go-b").touch()
+        assert await other.ended() == 0
+        assert second.result(0).text == "fine"
+    await until(lambda: survivors(one.mark) == [], "its supervisor has ended what it began")
+    assert ".awf" not in (tmp_path / "seen-b").read_text().split()
+    assert not (tmp_path / ".awf").exists()
 
 
 # How it ends ----------------------------------------------------------------------------------------------------------

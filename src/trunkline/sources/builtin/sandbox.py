@@ -58,7 +58,6 @@ class Sandbox:
         self._settings = settings
         self._shown = {**_shown_too(settings.folders), self.root: True}
         """The folders that are as they are outside, and whether they can be written to."""
-        self._mounted_on: set[str] = set()  # folders that are there only because something was mounted on them
         _remove_left_behind()
         self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
         """Where the private folders are."""
@@ -73,11 +72,8 @@ class Sandbox:
             raise
 
     def close(self) -> None:
-        """Remove what commands left in their private folders, and what their mounts left in the root."""
+        """Remove what commands left in their private folders."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        for folder in self._mounted_on:
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)  # noqa: PTH106
 
     def wrap(
         self, argv: Sequence[str], folder: str, *, read_only: Iterable[str] = (), pinned: Iterable[str] = ()
@@ -184,17 +180,16 @@ class Sandbox:
     def _fixing(self, places: Iterable[tuple[str, str]]) -> Iterable[str]:
         """Files that say what the gateway runs, outside of any sandbox.
 
-        Where there is no such file, its folder holds nothing, and nothing can be put there.
+        Where there is no such file, nothing can be put into its folder. Where there is not even that, nothing is made
+        for it: the folder belongs to others as well, who may be at work in it. What a command makes there is found
+        when it has ended (`trunkline.links.protection`).
         """
         for folder, name in places:
             path = os.path.join(folder, name)  # noqa: PTH118
             if os.path.isfile(path):  # noqa: PTH113
                 yield from ("--ro-bind", path, path)
-            elif _is_folder(folder) and folder not in self._mounted_on:
-                yield from ("--ro-bind", folder, folder) if folder not in self._shown else ()
-            else:
-                self._mounted_on.add(folder)  # only `close` removes it: a command that still runs is kept out by it
-                yield from ("--ro-bind", self._own_folder("nothing"), folder)
+            elif _is_folder(folder) and folder not in self._shown:
+                yield from ("--ro-bind", folder, folder)
 
     def _hiding(self, paths: Iterable[str]) -> Iterable[str]:
         """Our own folders are empty, and our own sockets lead nowhere."""

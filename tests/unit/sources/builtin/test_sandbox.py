@@ -138,6 +138,7 @@ ATTEMPTS = [
     "rm -f trunkline.yaml; echo bad > trunkline.yaml",
     "echo bad > new; mv new trunkline.yaml",
     "mv trunkline.yaml away; echo bad > trunkline.yaml",
+    "cd ..; mv conf away; mkdir -p conf; echo bad > conf/trunkline.yaml",
     "mkdir -p .awf; echo bad > .awf/plugins.yaml",
     "mv .awf away; mkdir .awf; echo bad > .awf/plugins.yaml",
     "rm -rf .awf; mkdir .awf; echo bad > .awf/plugins.yaml",
@@ -147,22 +148,24 @@ ATTEMPTS = [
 
 @pytest.mark.law
 @real
-@pytest.mark.parametrize("plugins", [True, False], ids=["with plugins", "without"])
-def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, plugins: bool) -> None:
-    for number, attempt in enumerate(ATTEMPTS):
+@pytest.mark.parametrize("plugins", ["a file", "an empty folder", "none"])
+def test_inside_nobody_writes_what_says_what_the_gateway_runs(tmp_path: Path, plugins: str) -> None:
+    attempts = ATTEMPTS if plugins != "none" else [attempt for attempt in ATTEMPTS if ".awf" not in attempt]
+    for number, attempt in enumerate(attempts):
         with case(attempt=attempt):
             try_to_write(tmp_path / str(number), attempt, plugins=plugins)
 
 
-def try_to_write(root: Path, attempt: str, *, plugins: bool) -> None:
+def try_to_write(root: Path, attempt: str, *, plugins: str) -> None:
     folder = root / "conf"
     folder.mkdir(parents=True)
     files = [folder / "trunkline.yaml", folder / ".awf" / "plugins.yaml"]
     files[0].write_text("good")
     (folder / "state").mkdir()
     (folder / "state" / "token").touch()
-    if plugins:
+    if plugins != "none":
         files[1].parent.mkdir()
+    if plugins == "a file":
         files[1].write_text("good")
     env = {"PATH": "/usr/bin:/bin", "HOME": ""}
     sandbox = Sandbox(BWRAP, str(root), env, [str(folder / "state")], [str(file) for file in files])
@@ -171,10 +174,29 @@ def try_to_write(root: Path, attempt: str, *, plugins: bool) -> None:
             assert "token" not in run_in(sandbox, f"touch ../fine; ls state; {attempt}", folder)
     finally:
         sandbox.close()
-    assert files[1].parent.exists() is plugins, "what was mounted on is left"
+    assert files[1].parent.exists() is (plugins != "none")
     assert (root / "fine").exists()
     assert files[0].read_text() == "good"
     assert not files[1].exists() or files[1].read_text() == "good"
+
+
+@pytest.mark.law
+@real
+def test_nothing_is_made_in_the_root_for_what_is_not_there_and_nothing_of_others_is_removed(tmp_path: Path) -> None:
+    """Others may work in the same folder, and whoever is killed removes nothing."""
+    files = [str(tmp_path / "trunkline.yaml"), str(tmp_path / ".awf" / "plugins.yaml")]
+    env = {"PATH": "/usr/bin:/bin", "HOME": ""}
+    one, other = (Sandbox(BWRAP, str(tmp_path), env, [], files) for _ in range(2))
+    try:
+        assert run_in(one, "ls -A") == run_in(other, "ls -A") == ""
+        assert os.listdir(tmp_path) == []
+        (tmp_path / ".awf").mkdir()
+        assert "Read-only" in run_in(other, "echo bad > .awf/plugins.yaml")
+    finally:
+        one.close()
+        assert "Read-only" in run_in(other, "echo bad > .awf/plugins.yaml")
+        other.close()
+    assert os.listdir(tmp_path) == [".awf"]
 
 
 @pytest.mark.law
@@ -308,6 +330,7 @@ def test_in_a_folder_that_is_named_our_own_files_are_what_they_are_in_the_root(t
         folder.mkdir(parents=True)
     (state / "token").touch()
     (conf / "trunkline.yaml").write_text("good")
+    (conf / ".awf").mkdir()
     files = [str(conf / "trunkline.yaml"), str(conf / ".awf" / "plugins.yaml")]
     settings = SandboxSettings(folders={conf: "rw"})
     env = {"HOME": "", "PATH": "/usr/bin:/bin"}
@@ -319,7 +342,7 @@ def test_in_a_folder_that_is_named_our_own_files_are_what_they_are_in_the_root(t
         sandbox.close()
     assert (conf / "fine").exists()
     assert (conf / "trunkline.yaml").read_text() == "good"
-    assert not (conf / ".awf").exists()
+    assert os.listdir(conf / ".awf") == []
 
 
 @pytest.mark.law
