@@ -243,6 +243,20 @@ def test_trust_is_listed_and_revoked(repository: Repository) -> None:
     repository.nothing_ran()
 
 
+@pytest.mark.needs("bwrap")
+def test_no_tool_of_an_agent_gets_at_the_list_of_what_is_trusted(repository: Repository) -> None:
+    """Not even where its root is the home folder, the state lies elsewhere, and nothing was ever trusted."""
+    source = {"kind": "builtin", "root": "..", "tools": {"allow": ["*", "Bash"]}, "sandbox": "required"}
+    named = repository.write("named.json", {"gateway": {"state_dir": "state"}, "sources": {"b": source}})
+    kept = Path(".local", "state", "trunkline", "trusted.json")
+    written = repository.run("call", "-c", str(named), "Write", f"path={kept}", "content=mine")
+    assert written.returncode == 1
+    planted = f"mkdir -p {kept.parent}; echo mine > {kept}; mv .local old"
+    repository.run("call", "-c", str(named), "Bash", f"command={planted}")
+    assert not (repository.home / kept).exists()
+    assert (repository.home / kept.parent).is_dir()
+
+
 # -- plugins ----------------------------------------------------------------------------------------------------------
 
 

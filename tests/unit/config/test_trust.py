@@ -143,6 +143,19 @@ def test_the_bytes_of_programs_and_scripts_below_the_folder_count(
     assert tuple(now != before for now, before in zip(digests(folder), known, strict=True)) == asks
 
 
+def test_scripts_that_a_longer_text_names_count(folder: Path) -> None:
+    for entry in (
+        "{command: sh, args: [-c, 'cd x; exec ./tools/run.sh --flag']}",
+        "{command: node, args: [-e, '0'], env: {NODE_OPTIONS: '--require ./tools/run.sh'}}",
+        "{command: npx, args: [--script=tools/run.sh]}",
+    ):
+        (folder / "tools" / "run.sh").write_text("one")
+        (folder / "trunkline.yaml").write_text(f"mcpServers: {{a: {entry}}}\n")
+        known = digests(folder)
+        (folder / "tools" / "run.sh").write_text("two")
+        assert digests(folder)[0] != known[0], entry
+
+
 def test_a_link_to_a_program_counts_with_what_it_leads_to(folder: Path) -> None:
     outside = folder.parent / "outside"
     outside.write_text("one")
@@ -187,7 +200,7 @@ def test_everything_that_is_trusted_is_shown_and_secrets_are_not(folder: Path) -
     assert "reach w https://x.example/mcp?" in shown
     assert "weaken b sandbox: off" in shown
     assert "weaken  gateway.listen" in shown
-    assert "set a env.B: c" in shown
+    assert "start a env.B: c" in shown
 
 
 def test_a_command_cannot_be_hidden_as_a_secret(folder: Path) -> None:
@@ -229,6 +242,14 @@ def test_a_file_counts_at_its_place_and_nowhere_else(tmp_path: Path) -> None:
         assert not is_trusted(elsewhere, home), other
     (tmp_path / "way").symlink_to(here)
     assert is_trusted(tmp_path / "way" / "trunkline.yaml", home)
+    (here / ".awf").mkdir()
+    plugins = here / ".awf" / "plugins.yaml"
+    plugins.write_text("plugins: {a: {command: npx, args: [it]}}\n")
+    trust(plugins, {"HOME": str(home)})
+    (tmp_path / "copied" / ".awf").symlink_to(here / ".awf")
+    assert verdict_of(plugins, home).counts
+    assert verdict_of(tmp_path / "way" / ".awf" / "plugins.yaml", home).counts
+    assert not verdict_of(tmp_path / "copied" / ".awf" / "plugins.yaml", home).counts
     here.rename(tmp_path / "moved")
     assert not is_trusted(tmp_path / "moved" / "trunkline.yaml", home)
 
@@ -291,6 +312,8 @@ def test_a_list_that_somebody_else_could_have_written_is_none(tmp_path: Path, ho
         os.mkfifo(store.path)
     assert not is_trusted(file, tmp_path)
     assert store.read().fault
+    with pytest.raises(OSError, match="move it away"):
+        store.trust(file, "x")
 
 
 def test_the_list_says_what_it_must_and_no_more(tmp_path: Path) -> None:

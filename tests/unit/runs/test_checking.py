@@ -17,7 +17,10 @@ from tests.support.trust import trust
 from trunkline.agents import provider_of
 from trunkline.runs.checking import Checked, Starting, check_read, read_files
 from trunkline.runs.probing import probe_plugins
+from trunkline.runs.step_settings import settings_of_step
+from trunkline.sources.builtin.section import BuiltinSection
 from trunkline.sources.plugin.section import PluginSection
+from trunkline.workflow.document import Proxy
 
 PROXY = "USER.MCP_PROXY."
 
@@ -247,6 +250,52 @@ async def test_mistakes_in_the_other_files_are_shown_with_their_lines(tmp_path: 
     assert "  1 | gateway: {max_nmae: 5}" in shown
     assert shown.count("  2 |   jobs: {comand: x}") == 2  # read once, though two look at it
     assert PROXY not in shown  # which plugins there are is not known
+
+
+# -- what a configuration may say of a workflow ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "named", "may"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+def test_a_configuration_that_was_found_does_not_weaken_a_workflow_that_lies_elsewhere(
+    tmp_path: Path, elsewhere: bool, named: bool, may: bool
+) -> None:
+    repository, mine = tmp_path / "repository", tmp_path / "mine"
+    (repository / "flows").mkdir(parents=True)
+    mine.mkdir()
+    sandbox = {"mode": "off", "network": "on", "folders": {"/srv": "rw"}, "env": {"A": "b"}}
+    weak = {"kind": "builtin", "root": ".", "sandbox": sandbox, "protect": "off"}
+    config = repository / "trunkline.yaml"
+    config.write_text(yaml.safe_dump({"sources": {"b": weak}}))
+    environ = {"HOME": str(tmp_path)}
+    trust(config, environ)
+    flow = (mine if elsewhere else repository / "flows") / "w.yaml"
+    flow.write_text(workflow())
+    (repository / "link.yaml").symlink_to(flow)
+    for path in (flow, repository / "link.yaml"):
+        read = read_files(path, config if named else None, cwd=repository, home=tmp_path, environ=environ)
+        assert read.settings is not None
+        proxy = Proxy()
+        section = settings_of_step(read.settings, proxy, {}, repository).settings.sources["builtin"]
+        assert isinstance(section, BuiltinSection)
+        assert (section.sandbox.mode, section.sandbox.network) == (("off", "on") if may else ("auto", "loopback"))
+        assert (bool(section.sandbox.folders), bool(section.sandbox.env), not section.protect.on) == (may, may, may)
+
+
+def test_it_can_make_it_stricter_all_the_same(tmp_path: Path) -> None:
+    config = tmp_path / "repository" / "trunkline.yaml"
+    config.parent.mkdir()
+    strict = {"kind": "builtin", "root": ".", "sandbox": {"mode": "required", "network": "off"}, "protect": ["mine"]}
+    config.write_text(yaml.safe_dump({"sources": {"b": strict}}))
+    environ = {"HOME": str(tmp_path)}
+    trust(config, environ)
+    (tmp_path / "w.yaml").write_text(workflow())
+    read = read_files(tmp_path / "w.yaml", None, cwd=config.parent, home=tmp_path, environ=environ)
+    assert read.settings is not None
+    section = read.settings.sources["b"]
+    assert isinstance(section, BuiltinSection)
+    assert (section.sandbox.mode, section.sandbox.network, section.protect.more) == ("required", "off", ("mine",))
 
 
 # -- providers --------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ _CODE: Final = frozenset(
         *(".rb", ".pl", ".php", ".lua", ".jar", ".wasm", ".go", ".so", ".exe", ".env"),
     )
 )
+_BETWEEN_WORDS: Final = re.compile(r"""[\s;&|<>()'"`=:,]+""")
 _SHEBANG: Final = b"#!"
 _MODULE: Final = "-m"
 _PIECE_BYTES: Final = 1024 * 1024
@@ -48,6 +49,7 @@ class _Program(NamedTuple):
 
     commands: tuple[str, ...]
     args: tuple[str, ...]
+    env: tuple[str, ...]
     folders: tuple[str, ...]
     search_path: str
     env_files: tuple[str, ...]
@@ -89,6 +91,7 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     return _Program(
         commands=tuple(os.path.join(folder, _from_home(word, home)) if _is_path(word) else word for word in commands),
         args=tuple(texts(entry.get("args"))),
+        env=tuple(word for _, value in (env.entries if isinstance(env, Table) else ()) for word in texts(value)),
         folders=tuple(dict.fromkeys([*placed(entry.get("cwd")), folder, below])),
         search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
         env_files=tuple(placed(entry.get("envFile"))),
@@ -137,9 +140,19 @@ def _scripts(program: _Program) -> Iterator[str]:
         files = [path for path in _each_placed(words, program.folders) if os.path.isfile(path)]
         if before == _MODULE:
             yield from _of_module(arg, program.folders)
+        yield from _mentioned(arg, program.folders)
         yield from (path for path in files if interpreted or _is_code(path))
         interpreted = interpreted and not files
         before = arg
+    for value in program.env:
+        yield from _mentioned(value, program.folders)
+
+
+def _mentioned(text: str, folders: Sequence[str]) -> Iterator[str]:
+    """Code that a longer text names: what a shell is told to run, or an interpreter to load first."""
+    words = _BETWEEN_WORDS.split(text)
+    if len(words) > 1:
+        yield from (path for path in _each_placed(words, folders) if os.path.isfile(path) and _is_code(path))
 
 
 def _each_placed(words: Iterable[str], folders: Sequence[str]) -> Iterator[str]:

@@ -24,6 +24,8 @@ _HIDDEN: Final = "********"
 _PLAIN: Final = re.compile(r"[\w.~+/=:@ -]*", re.ASCII)
 """What a secret is made of. A shell obeys none of it."""
 _PROGRAMS: Final = ("command", "path")
+_OF_START: Final = (("env",), ("envFile",), ("cwd",), ("config",))
+"""What decides, besides its arguments, what a program does."""
 _URLS: Final = (("url",), ("httpUrl",), ("serverUrl",), ("endpoint",))
 _SOURCES: Final = ("sources", "mcpServers", "plugins")
 
@@ -67,8 +69,9 @@ def _line(way: Way, node: Node) -> ShownLine:
     if in_source and rest[:1] in _URLS and isinstance(node, Scalar):
         return ShownLine("reach", what, _url(node.text))
     why = _weakened(rest, node)
+    verb: Verb = "start" if in_source and rest[:1] in _OF_START else "set"
     text = f"{'.'.join(rest)}: {_words(node, secret=any(map(is_secret_name, rest)))}"
-    return ShownLine("weaken" if why else "set", what, f"{text} ({why})" if why else text)
+    return ShownLine("weaken" if why else verb, what, f"{text} ({why})" if why else text)
 
 
 def _words(node: Node, *, secret: bool = False) -> str:

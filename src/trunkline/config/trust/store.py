@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.found import home_of, is_there
+from trunkline.config.found import PLUGINS, home_of, is_there
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.state import make_private_folder, read_private, write_private
 
@@ -41,16 +41,20 @@ class Trusted:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """By path. `fault` says why the list cannot be used, which then is empty."""
+    """By path. `fault` says why the list cannot be used, which then is empty; `is_ours` whether it is a file that only
+    this user can have written."""
 
     files: Mapping[str, Trusted]
     fault: str = ""
+    is_ours: bool = True
 
 
 def trust_key(path: Path) -> str:
-    """The real path of a file. A link in place of the file itself is not followed: where relative paths in the file
-    lead is decided by the folder it is found in."""
-    return os.path.join(os.path.realpath(path.absolute().parent), path.name)  # noqa: PTH118
+    """The real path of a file. A link in place of the file itself, or of `.awf`, is not followed: where relative paths
+    in the file lead, and what its programs find, is decided by the folder it is found in."""
+    path = path.absolute()
+    kept = PLUGINS if path.parts[-2:] == PLUGINS.parts else Path(path.name)
+    return os.path.join(os.path.realpath(path.parents[len(kept.parts) - 1]), kept)  # noqa: PTH118
 
 
 class TrustStore:
@@ -72,7 +76,7 @@ class TrustStore:
         data = read_private(self.path, _MOST_BYTES)
         if data is None:
             fault = "it is no plain file that only you can write" if is_there(self.path) else ""
-            return Kept({}, fault)
+            return Kept({}, fault, is_ours=not fault)
         try:
             return Kept(_files_in(json.loads(data)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -95,6 +99,8 @@ class TrustStore:
         make_private_folder(self.folder)
         with self._locked():
             kept = self.read()
+            if not kept.is_ours:
+                raise OSError(f"{kept.fault}; move it away")
             if kept.fault:
                 self.path.replace(self.path.with_name(_DAMAGED))
             files = dict(kept.files)
