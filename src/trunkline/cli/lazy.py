@@ -33,7 +33,7 @@ COMMANDS: Final[dict[str, str]] = {
     "validate": "trunkline.cli.validate:validate",
 }
 """Where each command is that main.py does not define itself."""
-_TAKES_BACK: Final = frozenset({"add", "connect", "demo", "remove", "trust"})
+_TAKES_BACK: Final = frozenset({"add", "connect", "demo", "protect", "remove", "trust"})
 """Those that have something to take back when they are interrupted."""
 
 
