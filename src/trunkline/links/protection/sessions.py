@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from trunkline.config.state import is_ours, make_private_folder
 from trunkline.links.protection.kept import Record
-from trunkline.links.protection.tree import Stamp
+from trunkline.links.protection.tree import YOUNG_NS, Stamp
 
 _WAIT_S: Final = 30.0
 _LOOK_S: Final = 0.01
@@ -44,7 +44,7 @@ class Before:
 
     def may_have_missed(self, path: str, record: Record) -> bool:
         """Whether it may have been there, unseen; told from its own time alone."""
-        return not self.complete and record.stamp.changed_ns < self.taken_ns
+        return not self.complete and record.stamp.changed_ns < self.taken_ns - YOUNG_NS
 
     def is_listed(self, place: str) -> bool:
         """Whether it is a place for every gateway, as far as anything is there."""
@@ -52,11 +52,10 @@ class Before:
 
     def taking_over(self, other: Before) -> None:
         """Have seen what another one has seen before the command that is still running."""
-        if other.complete:
-            strange = [path for path in self.records if other.covers(path) and path not in other.records]
-            for path in strange:
-                if self.records[path].listed:
-                    del self.records[path]
+        strange = [path for path in self.records if other.covers(path) and path not in other.records]
+        for path in strange:
+            if self.records[path].listed and not other.may_have_missed(path, self.records[path]):
+                del self.records[path]
         for path, record in other.records.items():
             if self.covers(path) and (record.listed or path in self.records):
                 self.records[path] = record

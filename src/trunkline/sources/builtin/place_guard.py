@@ -173,6 +173,8 @@ def sentence(one: Undone) -> str:
         again = "was put back" if one.restored else "could not be put back"
         return f"{shown(one.path)} was removed, and {again}"
     before = "is as it was before" if one.restored else "was taken away"
+    if one.keys and one.restored:
+        before = "says of that what it said before"
     if one.how == "changed" and not one.restored:
         before = "was taken away, and what it was before is not known"
     return f"{shown(one.path)}{keys} {before}{kept}"

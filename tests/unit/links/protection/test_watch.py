@@ -84,6 +84,18 @@ def test_in_a_tree_too_large_what_was_there_unseen_stays_and_what_is_new_or_move
     assert (scene.root / "big/0/in/.mcp.json").exists()
 
 
+def test_nor_is_what_another_command_has_planted_there_taken_for_what_was_before(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, most_folders=20)
+    for number in range(40):
+        scene.write(f"big/{number}/file")
+    first = scene.begin()
+    scene.write(".mcp.json")
+    second = scene.begin()
+    assert paths(first.end()) == {".mcp.json"}
+    assert paths(second.end()) == set()
+    assert scene.places() == set()
+
+
 def test_state_that_lies_below_the_root_is_no_part_of_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.watch = PlaceWatch([(str(scene.root), ProtectedPlaces())], scene.root / "state", scene.told.append)
