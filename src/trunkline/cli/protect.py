@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from trunkline.cli.options import CONFIG, JSON
-from trunkline.cli.terminal import advise, complain, echo_json, plain
+from trunkline.cli.terminal import advise, complain, plain
 
 if TYPE_CHECKING:
     from trunkline.links.protection.quarantine import Taken
@@ -64,7 +64,7 @@ def _found(config: Path | None) -> Found:
 
 def _show(found: Found, *, as_json: bool) -> None:
     if as_json:
-        echo_json([_as_json(taken) for _, taken in found])
+        _echo_json([_as_json(taken) for _, taken in found])
     elif not found:
         click.echo("Nothing was undone at protected places, or all of it was taken back.", err=True)
     else:
@@ -94,6 +94,13 @@ def _as_json(taken: Taken) -> dict[str, object]:
     }
 
 
+def _echo_json(value: object) -> None:
+    """All of it in ASCII: a path need not be Unicode."""
+    import json
+
+    click.echo(json.dumps(value, indent=2))
+
+
 def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -> int:
     from trunkline.core.errors import GatewayError
     from trunkline.links.protection.accepting import accept
@@ -121,5 +128,5 @@ def _accept(found: Found, ids: tuple[str, ...], *, force: bool, as_json: bool) -
             kept = f"; what stood there is kept as {instead.id}" if instead is not None else ""
             click.echo(f"{plain(taken.path)} is back{kept}")
     if as_json:
-        echo_json(back)
+        _echo_json(back)
     return int(failed)

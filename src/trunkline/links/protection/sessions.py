@@ -95,8 +95,10 @@ class Sessions:
                     if is_left and forget:
                         path.unlink()
                     before = _read(file.read(_LARGEST_BYTES)) if is_ours(fd) else None
-                    if before is not None:
-                        (left if is_left else running).append(before)
+                    if is_left and before is not None:
+                        left.append(before)
+                    elif not is_left:
+                        running.append(before or Before(("/",), complete=False, taken_ns=time.time_ns()))
         return running, left
 
     def begin(self, before: Before) -> Session:

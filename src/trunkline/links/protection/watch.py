@@ -68,12 +68,9 @@ class PlaceWatch:
         most_folders: int = MOST_FOLDERS,
         home: str = "",
     ) -> None:
-        home = os.path.realpath(home) if home else ""
-        left_out = [os.path.realpath(state_dir), os.path.realpath(STATE_DIR.replace("~", home)), *OF_THE_KERNEL]
-        self._trees = [
-            Tree(os.path.realpath(base), places, most_folders=most_folders, left_out=left_out, home=home)
-            for base, places in bases
-        ]
+        self._bases = bases
+        self._most_folders = most_folders
+        self._trees: list[Tree] = []
         self._state_dir = state_dir
         self._home = home
         self._told = told
@@ -81,6 +78,7 @@ class PlaceWatch:
 
     def begin(self) -> WatchedCommand:
         """Look, before a command runs. Raises OSError."""
+        self._find_trees()
         folder = self._folder()
         sessions = Sessions(commands_folder(self._home, folder))
         kept = self._kept.setdefault(str(folder), Kept(folder / "kept"))
@@ -94,6 +92,17 @@ class PlaceWatch:
             mounts = _mounts(before, found, alone=not running)
             session = sessions.begin(before)
         return WatchedCommand(self, before, found, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
+
+    def _find_trees(self) -> None:
+        """A root may be a link that leads elsewhere by now; a sandbox that was made before is still where it was."""
+        home = os.path.realpath(self._home) if self._home else ""
+        state = (self._state_dir, Path(STATE_DIR.replace("~", home)))
+        left_out = [*(os.path.realpath(folder) for folder in state), *OF_THE_KERNEL]
+        for path, places in self._bases:
+            base = os.path.realpath(path)
+            if all(tree.base != base for tree in self._trees):
+                tree = Tree(base, places, most_folders=self._most_folders, left_out=left_out, home=home)
+                self._trees = [*self._trees, tree]
 
     def _folder(self) -> Path:
         """Where state is kept, or a folder for temporary files where none can be."""
@@ -128,7 +137,7 @@ class PlaceWatch:
         undone: list[Undone] = []
         complete = True
         since_ns = before.taken_ns - YOUNG_NS
-        for tree, old in zip(self._trees, seen, strict=True):
+        for tree, old in zip(self._trees, seen, strict=False):  # there may be one more by now
 
             def was_missed(path: str, record: Record, old: Found = old, base: str = tree.base) -> bool:
                 return old.was_missed(path, record.stamp, base, since_ns)

@@ -144,6 +144,21 @@ def test_a_file_with_another_name_somewhere_is_not_taken_for_the_users_own_work(
     assert (scene.root / ".envrc").read_text() == "mine"
 
 
+def test_a_root_that_is_a_link_is_looked_at_where_it_leads(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "way").symlink_to("root")
+    watch = PlaceWatch([(str(tmp_path / "way"), ProtectedPlaces())], scene.state, scene.told.append)
+    assert watch.begin().end().undone == ()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "way").unlink()
+    (tmp_path / "way").symlink_to("other")
+    command = watch.begin()
+    (tmp_path / "other/.mcp.json").write_text("theirs")
+    scene.write(".mcp.json")
+    assert len(command.end().undone) == 2
+    assert scene.places() == set()
+
+
 def test_where_no_state_can_be_kept_it_is_kept_elsewhere_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
