@@ -354,6 +354,7 @@ def test_it_is_taken_over_once_it_is_trusted(repository: Repository) -> None:
     repository.write("trunkline.yaml", "{}")
     trust(repository.folder, {"HOME": str(repository.home)})
     with running(repository) as log:
+        assert f'"config":"{repository.folder / "trunkline.yaml"}"' in log.read_text()
         repository.configure()
         wait_until(lambda: "is not trusted as it is now" in log.read_text(), "it is refused", 30)
         repository.nothing_ran()

@@ -40,13 +40,8 @@ async def serve_http(settings: Settings, load: Load, announce: Callable[[str], N
         try:
             _let_in(running, access, announcement, port)
             running.start()
-            running.events.note(
-                "info",
-                "started",
-                f"Trunkline {__version__} listens on {record.url}",
-                url=record.url,
-                config=record.config,
-            )
+            about = {"url": record.url} | ({} if settings.origin == "named" else {"config": record.config})
+            running.events.note("info", "started", f"Trunkline {__version__} listens on {record.url}", **about)
             announce(record.url)
             settle_memory()
             status = await running.stopping
