@@ -21,6 +21,7 @@ from trunkline.sources import section_kinds
 from trunkline.telemetry.redact import Redactor
 from trunkline.workflow.document import Workflow
 from trunkline.workflow.load import LoadedWorkflow, load_workflow
+from trunkline.workflow.proxy import source_name
 
 Starting = Literal["none", "trusted", "all"]
 """Which plugins may be started for a moment: none, those of files that count, or all."""
@@ -106,13 +107,17 @@ def read_files(
         return Checked(loaded=loaded, configured=configured, plugins=Plugins())  # the rest has to wait for that
     file = find_plugins(workflow, cwd, home)
     plugins = plugin_sections(settings, file, environ=environ, only_look=only_look)
-    if plugins.verdict is not None and not plugins.verdict.counts and not _asks_for_plugins(loaded):
-        plugins = plugin_sections(settings, None, environ=environ)  # what is in there is of no interest
+    if plugins.verdict is not None and not plugins.verdict.counts and not _needs_plugins_file(loaded, settings):
+        plugins = plugin_sections(settings, None, environ=environ)
     return Checked(loaded=loaded, configured=configured, plugins=plugins)
 
 
-def _asks_for_plugins(loaded: LoadedWorkflow) -> bool:
-    return any(use.plugins or use.sources for use in loaded.uses)
+def _needs_plugins_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
+    """Whether any tools come from AWF's file, or could: a name of a configuration that was named, or is the user's own,
+    is never taken by it."""
+    ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
+    named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
+    return not named <= {*ours}
 
 
 async def check_read(read: Checked, *, environ: Mapping[str, str], start: Starting = "trusted") -> Checked:
