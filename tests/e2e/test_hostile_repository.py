@@ -1,5 +1,5 @@
-"""A repository that plants all that Trunkline itself could believe, with the four real programs in both modes: nothing of
-it is started, and what an agent plants there while it works is undone."""
+"""A repository that plants all that Trunkline itself could believe, with the four real programs in both modes: nothing
+of it is started, and what an agent plants there while it works is undone."""
 
 from __future__ import annotations
 
