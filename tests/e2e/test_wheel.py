@@ -184,7 +184,15 @@ def test_it_runs_an_agent_with_its_tools(installed: Path, tmp_path: Path) -> Non
 
 def test_it_finds_tools_by_their_meaning(installed: Path, tmp_path: Path) -> None:
     configure(installed, tmp_path)
-    command = (installed / "trunkline", "tools", "--json", "--explain", "turn a word back to front")
+    command = (
+        installed / "trunkline",
+        "tools",
+        "-c",
+        "trunkline.yaml",
+        "--json",
+        "--explain",
+        "turn a word back to front",
+    )
     found = json.loads(run(*command, folder=tmp_path).stdout)
     assert found["tools"][0]["name"] == "text_reverse"
     assert found["why"]["text_reverse"]["cosine"] > 0.2
@@ -205,7 +213,9 @@ def ask(trunkline: Path, folder: Path) -> dict[int, dict[str, Any]]:
     """Send the requests, read until both are answered, and leave."""
     answers: dict[int, dict[str, Any]] = {}
     pipe = subprocess.PIPE
-    with subprocess.Popen([trunkline, "stdio"], cwd=folder, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        [trunkline, "stdio", "-c", "trunkline.yaml"], cwd=folder, stdin=pipe, stdout=pipe, text=True
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(REQUESTS)
         process.stdin.flush()
