@@ -1,8 +1,9 @@
-"""Whether the last that a model said is an answer. It is none where there are no words, or where they end with a call
+"""Whether the last thing a model said is an answer. It is none where there are no words, or where they end with a call
 that was written as text, since nothing made a call of it.
 
-A model may well write about such calls, so only what can hardly be anything else counts: it names a tool that the model
-has, has the form of a call, stands outside of code, and nothing comes after it.
+A model may well write about such calls, and an answer that is taken for one is worse than one that is missed. So only
+what can hardly be anything else counts: it names a tool that the model has, has the form and the arguments of a call,
+is neither code nor a quotation, and nothing comes after it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from typing import Final
 from trunkline.agents.json_lines import mapping
 from trunkline.core.errors import NO_ANSWER, WRITTEN_CALL, Problem
 
-_EXAMINED: Final = 20_000
-"""Characters from the end. A call that is longer than that is not found."""
+_READ: Final = 1_000_000
+_EXAMINED: Final = 100_000
+"""Characters from the end: those in which blocks of code are looked for, and those in which a call may begin."""
 _MOST_MARKS: Final = 100
-_FENCED: Final = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED: Final = re.compile(
+    r"""^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(?P<fence>`{3,}|~{3,})[^\n`]*$
+    .*?(?:^[ \t>]*(?P=fence)[`~]*[ \t\r]*$ | \Z)""",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+"""A block of code, also in a list or a quotation. Only a fence by itself ends it: models put blocks into blocks."""
 _NAME: Final = r"[\w.:/-]{1,200}"
 _MARK: Final = re.compile(
     r"""(?<!`)(?:
@@ -28,7 +35,7 @@ _MARK: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_TAGS: Final = re.compile(r"(?:\s|<[^<>]{1,200}>|\[/?[A-Z_]{1,32}\]|[\[\],;`])*")
+_TAGS: Final = re.compile(r"(?:\s|<(?!/?(?:code|pre)>)[^<>]{1,200}>|\[/?[A-Z_]{1,32}\]|[\[\],;`])*")
 _NAMED: Final = re.compile(
     rf"""(?:\s|<[|\uff5c][^<>]{{1,64}}[|\uff5c]>|function<\uff5ctool\u2581sep\uff5c>|\[)*(?:
     <function=(?P<a>{_NAME})> | <invoke\ name="?(?P<b>{_NAME}?)"?\s*> | to=(?P<c>{_NAME}) | (?P<d>{_NAME})
@@ -38,32 +45,45 @@ _NAMED: Final = re.compile(
 _FROM_ITS_START: Final = ("<function=", "<invoke")
 _CODE: Final = 4
 """Columns that a line of code begins with, where it is not fenced."""
-_THINKING: Final = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
-"""Thoughts that no parser took out."""
-_CLOSED: Final = re.compile(r"(?:>|[}\])]|```)\s*\Z")
-_BODY: Final = re.compile(r"<[\w|\uff5c]|\{")
+_TICKS: Final = re.compile(r"`+")
+_THINKING: Final = re.compile(r"(?:\s*<(think(?:ing)?)>.*?(?:</\1>|\Z))+", re.DOTALL)
+_THOUGHT: Final = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>\s*\Z")
+"""Thoughts that no parser took out; the second, where the server's template has opened them."""
+_BEFORE_ARGUMENTS: Final = re.compile(
+    r"""\s*>?\s*(?:\[CALL_ID\]\w{0,64})?(?:\[ARGS\])?
+    (?:\s|(?:json|code|commentary)\b|```|<[|\uff5c][^<>]{1,64}[|\uff5c]>)*""",
+    re.VERBOSE,
+)
+_TAGGED_ARGUMENTS: Final = re.compile(r"<(?:parameter\b|arg_key>|/(?:function|invoke)>).*>\s*\Z", re.DOTALL)
 
 
 def not_an_answer(who: str, said: str, is_tool: Callable[[str], bool], *, thought: bool = False) -> Problem | None:
     """`who` said this last. `thought` tells that thoughts came and may have been all there was."""
-    thoughts = _THINKING.match(said)
-    answer = said[thoughts.end() :] if thoughts else said
+    answer = _without_thoughts(said)
     if not answer.strip():
         thought = thought or bool(said.strip())
-        what = "thought, and ended without an answer" if thought else "ended without an answer"
+        what = "gave its thoughts and no answer" if thought else "ended without an answer"
         return Problem(code=NO_ANSWER, message=f"{who} {what}", hint="Ask for a final answer in the prompt")
     if tool := written_call(answer, is_tool):
-        message = f"{who} wrote a call of `{tool}` as text, and nothing was called"
-        return Problem(code=WRITTEN_CALL, message=message, hint="Start its server with the tool parser of this model")
+        message = f"{who} wrote a call to `{tool}` as text, so nothing was called"
+        hint = "Start the model's server with the tool parser for this model"
+        return Problem(code=WRITTEN_CALL, message=message, hint=hint)
     return None
+
+
+def _without_thoughts(said: str) -> str:
+    if found := _THINKING.match(said):
+        return said[found.end() :]
+    return "" if _THOUGHT.search(said) and "<think" not in said else said
 
 
 def written_call(said: str, is_tool: Callable[[str], bool]) -> str:
     """The tool of the call that this text ends with; empty where it ends with none."""
-    said = _FENCED.sub("", said[-_EXAMINED:])
-    for mark in list(_MARK.finditer(said))[-_MOST_MARKS:]:
-        before = said[said.rfind("\n", 0, mark.start()) + 1 : mark.start()]
-        if before.isspace() and len(before.expandtabs(4)) >= _CODE:
+    said = said[-_READ:]
+    marks = list(_MARK.finditer(said, max(0, len(said) - _EXAMINED)))[-_MOST_MARKS:]
+    blocks = [block.span() for block in _FENCED.finditer(said)] if marks else []
+    for mark in marks:
+        if _is_shown(said, mark.start()) or any(begin <= mark.start() < end for begin, end in blocks):
             continue
         rest = said[mark.start() :] if mark[0].startswith(_FROM_ITS_START) else said[mark.end() :]
         for name in (_json_call(rest), _tagged_call(rest)):
@@ -72,23 +92,38 @@ def written_call(said: str, is_tool: Callable[[str], bool]) -> str:
     return ""
 
 
+def _is_shown(said: str, at: int) -> bool:
+    """Whether what begins here is code within its line, a line of code, or quoted."""
+    before = said[said.rfind("\n", 0, at) + 1 : at]
+    if len(_TICKS.findall(before)) % 2 or before.lstrip().startswith(">"):
+        return True
+    return before.isspace() and len(before.expandtabs(4)) >= _CODE
+
+
 def _json_call(rest: str) -> str:
     """One or more calls as JSON, and nothing but tags besides."""
-    begun = _TAGS.match(rest)
-    rest = rest[begun.end() if begun else 0 :]
-    names: list[str] = []
-    while rest.startswith("{"):
-        try:
-            value, end = json.JSONDecoder(strict=False).raw_decode(rest)
-        except (ValueError, RecursionError):
-            return ""
+    at, names = _tags_end(rest, 0), list[str]()
+    while rest.startswith("{", at):
+        value, end = _json_at(rest, at)
         found = list(_names_in(value))
         if not found:
             return ""
         names += found
-        after = _TAGS.match(rest, end)
-        rest = rest[after.end() if after else end :]
-    return names[0] if names and not rest else ""
+        at = _tags_end(rest, end)
+    return names[0] if names and at == len(rest) else ""
+
+
+def _tags_end(text: str, at: int) -> int:
+    found = _TAGS.match(text, at)
+    return found.end() if found else at
+
+
+def _json_at(text: str, at: int) -> tuple[object, int]:
+    """What stands here, and where it ends; None where it is no JSON."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, at
 
 
 def _names_in(value: object) -> Iterator[str]:
@@ -99,9 +134,13 @@ def _names_in(value: object) -> Iterator[str]:
 
 
 def _tagged_call(rest: str) -> str:
-    """A name, then arguments between tags or as JSON, to the end."""
+    """A name, and right after it arguments between tags or as JSON, to the end."""
     found = _NAMED.match(rest)
-    if found is None or _CLOSED.search(rest) is None:
+    begun = _BEFORE_ARGUMENTS.match(rest, found.end()) if found else None
+    if found is None or begun is None:
         return ""
-    after = rest[found.end() :]
-    return next(filter(None, found.groups()), "") if _BODY.search(after) or found["a"] or found["b"] else ""
+    name, at = next(filter(None, found.groups()), ""), begun.end()
+    if _TAGGED_ARGUMENTS.match(rest, at):
+        return name
+    value, end = _json_at(rest, at)
+    return name if isinstance(value, dict) and _tags_end(rest, end) == len(rest) else ""

@@ -206,8 +206,8 @@ _AGENTS: Final = {
         ("look into the system's log", "run the step again, once you know how far the cancelled call came"),
     ),
     "TL630": Explanation(
-        "The server refused the request because of this option of the step. It was asked again without it, and is for "
-        "the rest of the run.",
+        "The server refused the request because of this option of the step. The request was sent again without it, and "
+        "the option is left out for the rest of the run.",
         ("the model reasons, and takes no `temperature` but its own",),
         ("remove the option from the step",),
     ),

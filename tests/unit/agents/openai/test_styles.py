@@ -411,6 +411,10 @@ TEXT_CALLS = [
     '<|channel|>commentary to=functions.echo <|constrain|>json<|message|>{"n": 1}<|call|>',
     '<minimax:tool_call>\n<invoke name="echo">\n<parameter name="n">1</parameter>\n</invoke>\n</minimax:tool_call>',
     f"<think>I should call it.</think>\n<tool_call>{CALL}</tool_call>",
+    f"I should call it.\n</think>\n\n<tool_call>{CALL}</tool_call><|im_end|>",
+    f"As `echo` is what I have:\n```\n1\n```\n<tool_call>{CALL}</tool_call>",
+    '<tool_call>\n<function=echo>\n<parameter=text>\n```\n1\n```\n</parameter>\n</function>\n</tool_call>',
+    f"<tool_call>{json.dumps({'name': 'echo', 'arguments': {'text': 'x' * 50_000}})}</tool_call>",
 ]
 ANSWERS = [
     "The server wants `<tool_call>` around its calls",
@@ -426,6 +430,17 @@ ANSWERS = [
     CALL,
     "<tool_call></tool_call>",
     "1 < 2 and <function=echo> is how Llama begins",
+    f"Blocks in a block:\n```markdown\nSay:\n```xml\n<tool_call>{CALL}</tool_call>\n```\n```\n",
+    f"A long one:\n```python\n{'x = 1' * 20_000}\n<tool_call>{CALL}</tool_call>\n```\n",
+    f"- ```xml\n  <tool_call>{CALL}</tool_call>\n  ```",
+    f"The transcript ends with:\n\n> <tool_call>{CALL}</tool_call>",
+    f"It ended with `` <tool_call>{CALL}</tool_call> ``",
+    f"It ended with `Let me see. <tool_call>{CALL}</tool_call>`",
+    f"<pre><tool_call>{CALL}</tool_call></pre>",
+    "Llama writes <function=echo>{...}</function>",
+    'Others begin with <invoke name="echo"> and end with </invoke>',
+    "The tag is <tool_call>echo takes what is in {braces}",
+    "See <tool_use>echo [the page](https://example.org/<name>)",
 ]
 
 
@@ -447,6 +462,8 @@ async def failure(delta: dict[str, Any], finish_reason: str = "stop") -> Problem
         ({"content": "", "reasoning_details": [detail("text", text="Let me see")]}, "stop", NO_ANSWER),
         ({"content": "<think>Let me see</think>\n"}, "stop", NO_ANSWER),
         ({"content": "<think>Let me see"}, "stop", NO_ANSWER),
+        ({"content": "<think>Let</think>\n<think>me see</think>"}, "stop", NO_ANSWER),
+        ({"content": "Let me see\n</think>\n\n"}, "stop", NO_ANSWER),
         ({"content": "", "reasoning_content": "Let me"}, "length", MODEL_STREAM),
         ({"content": ""}, "content_filter", MODEL_REFUSED),
         ({"content": "I will"}, "tool_calls", MODEL_LOOP),
