@@ -127,8 +127,9 @@ def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: Wo
         raise reader.error(BAD_VALUE, at, "`api_key` and `api_key_env` both name the key", "leave one of them out")
     if named:
         return keys.api_key or keys.api_key_env
-    if carry_credential(keys.headers):
-        return ""
+    headers = written.get("headers") if isinstance(written, Table) else None
+    if isinstance(headers, Table) and carry_credential(entry.key.text for entry in headers.entries):
+        return ""  # also where the variable of its value is not set
     usual = usual_key(reader.environ, keys.base_url)
     if not usual:
         _warn_about_no_key(base_url, at, reader)

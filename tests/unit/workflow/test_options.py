@@ -130,6 +130,14 @@ def test_beside_a_header_with_a_credential_no_key_is_added(header: str) -> None:
         assert (options(loaded).api_key, options(loaded).lacking) == ("", ())
 
 
+@pytest.mark.law
+@pytest.mark.parametrize("base_url", [OPENAI[0], "https://example.openai.azure.com/openai/v1"])
+def test_a_header_whose_variable_is_not_set_is_still_the_credential(base_url: str) -> None:
+    loaded = load(f"{{model: m, base_url: '{base_url}', headers: {{api-key: '${{MINE}}'}}}}", OPENAI_API_KEY="k")
+    assert severities(loaded) == [("TL110", "warning")]
+    assert options(loaded).api_key == ""
+
+
 def test_a_key_that_is_set_and_not_sent_is_a_warning() -> None:
     for written, environ in (
         ("{model: m, base_url: 'https://h/v1'}", {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final, cast
 
 from trunkline.agents.json_lines import entries, mapping, text
@@ -14,6 +15,7 @@ from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
 
 _DONE: Final = b"[DONE]"
 _WHITESPACE: Final = b" \t\r\n\xef\xbb\xbf"
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _ERROR: Final = "error"
 """How an event is called, an object, or the way that a turn ends."""
 
@@ -134,6 +136,8 @@ def _refuse_error(chunk: Json) -> None:
 
 def _failure(chunk: Json) -> ServerError:
     status = mapping(chunk.get("error") or chunk).get("code")
+    if isinstance(status, str) and _STATUS.fullmatch(status):  # LiteLLM's way
+        status = int(status)
     return ServerError(said_in(chunk), status if isinstance(status, int) else 0)
 
 

@@ -101,7 +101,9 @@ def test_an_event_over_the_limit_is_refused() -> None:
     ("error", "message", "status"),
     [
         ({"error": {"message": "overloaded", "code": 503}}, "overloaded", 503),
+        ({"error": {"message": "bad key", "code": "401"}}, "bad key", 401),
         ({"error": {"message": "bad", "code": "invalid_value"}}, "bad", 0),
+        ({"error": {"message": "bad", "code": "1234"}}, "bad", 0),
         ({"error": "out of memory"}, "out of memory", 0),
         ({"object": "error", "message": "too long", "code": 400}, "too long", 400),
         ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "", 0),
