@@ -227,12 +227,14 @@ class _Block:
 
     def takes(self, piece: Json) -> bool:
         """Whether this is a piece of the same block. One that is signed takes no more text, and without an index no
-        other signature either."""
+        other signature either; what comes with the same signature is the block once more."""
         mine = self._members
         if text(piece.get("type")) != text(mine.get("type")) or piece.get("index") != mine.get("index"):
             return False
         if text(mine.get("id")) and text(piece.get("id")) not in ("", mine["id"]):
             return False
+        if mine.get("signature") and mine["signature"] == piece.get("signature"):
+            return True
         if piece.get("index") is None:
             if "data" in (piece.keys() | self._parts.keys()):
                 return False  # encrypted ones are whole

@@ -292,6 +292,16 @@ async def test_what_came_with_a_turn_goes_back_as_it_came(row: str) -> None:
     assert {name: call[name] for name in call if name not in ("id", "type", "function")} == given.call
 
 
+@pytest.mark.parametrize("again", [thinking("", "one"), thinking("I think", "one")])
+async def test_a_signed_block_that_comes_twice_goes_back_once(again: dict[str, Any]) -> None:
+    given = signed(thinking("I "), thinking("think"), thinking("", "one"), again)
+    async with ChatServer([TURN, says("Done.")], manners=[given.manner]) as server:
+        await conversed(server, Tools())
+    message = server.bodies[1]["messages"][1]
+    once = [{"type": "thinking", "thinking": "I think", "signature": "one"}]
+    assert (message["thinking_blocks"], message["provider_specific_fields"]) == (once, {"thinking_blocks": once})
+
+
 async def test_what_came_with_a_function_goes_back_in_it() -> None:
     call = call_of(0)
     call["function"]["provider_specific_fields"] = {"thought_signature": "c2ln"}
