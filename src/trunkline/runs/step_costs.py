@@ -1,5 +1,5 @@
-"""What the step that runs has cost so far: the calls of its tools, and the tokens of its model. One that fails or is
-interrupted has cost as much as one that does what it should."""
+"""What the current step has cost so far: its tool calls, and the tokens of its model. A step that fails or is
+interrupted has cost what it used."""
 
 from __future__ import annotations
 

@@ -154,8 +154,8 @@ def _refuse_unusable(turn: ModelTurn) -> None:
     if not turn.calls and turn.finish_reason in _ANNOUNCED:
         raise _failed(
             MODEL_LOOP,
-            f"the model's turn ended with `{turn.finish_reason}` and has no call in it",
-            "Start its server with the tool parser of this model, or use another model",
+            f"the model's turn ended with `{turn.finish_reason}` but has no call in it",
+            "Start the model's server with the tool parser for this model, or use another model",
         )
     if any(not call.name for call in turn.calls):
         raise _failed(MODEL_STREAM, "the model calls a tool without a name", "")

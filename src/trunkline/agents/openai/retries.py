@@ -17,7 +17,7 @@ PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 52
 """Statuses that say nothing against the request."""
 NO_QUOTA: Final = b"insufficient_quota"
 """OpenAI answers 429 for that too, and it does not pass."""
-_KEY: Final = "Name this server's key in the step's `options`, as `api_key` or `api_key_env`, and check that it is valid"
+_KEY: Final = "Check the key; the step names it in its `options`, as `api_key` or `api_key_env`"
 _HINTS: Final = {
     400: "Check `model` and the other `options` of the step",
     401: _KEY,

@@ -1,4 +1,4 @@
-"""Requests are worded differently for servers that refuse the usual words: learned from what they say, once each."""
+"""How requests are adapted to servers that refuse a member of them, learned from what each refusal says."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ _AGENTS: Final = {
         ("export the variable, or leave out `api_key` where the server wants none",),
     ),
     "TL625": Explanation(
-        "The model, or the agent, ended without saying anything: its answer is empty, or there are thoughts and "
-        "nothing else. What it did with its tools is done, but nothing is known of how that went.",
+        "The model, or the agent, ended without an answer: there is none, or there are only thoughts. What it did with "
+        "its tools is done, but it did not say how that went.",
         (
             "a small model that loses its thread after a tool call",
             "a server that takes the answer for thoughts, since its reasoning parser does not fit the model",
@@ -167,21 +167,22 @@ _AGENTS: Final = {
         ("ask in the prompt for a final answer, if only `done`", "raise `options.max_tokens`", "use another model"),
     ),
     "TL626": Explanation(
-        "The model's answer ends with a tool call that is written as text, such as `<tool_call>…</tool_call>`, for a "
-        "tool that it has. The server did not make a call of it, so nothing was run.",
-        ("the server runs without the tool parser of this model", "the model was not trained to call tools"),
+        "The model's answer ends with a call to one of its tools that is written as text, such as "
+        "`<tool_call>…</tool_call>`. The server did not turn it into a call, so nothing was run.",
+        ("the server runs without the tool parser for this model", "the model was not trained to call tools"),
         (
-            "start the server with the tool parser of this model (vLLM: `--tool-call-parser`, llama.cpp: `--jinja`)",
+            "start the server with the tool parser for this model (vLLM: `--tool-call-parser`, llama.cpp: `--jinja`)",
             "use another model",
+            "if it is meant as an answer, ask in the prompt for calls to be quoted in a block of code",
         ),
     ),
     "TL627": Explanation(
-        "`OPENAI_API_KEY` is set and the step's server is another than OpenAI's, so the key is not sent to it. It is "
-        "sent to OpenAI's own hosts, and to the server in `OPENAI_BASE_URL`, which was set beside it.",
+        "`OPENAI_API_KEY` is set, but the step's server is not OpenAI's, so the key is not sent to it. It is sent to "
+        "OpenAI's own hosts, and to the server in `OPENAI_BASE_URL` where the step names none.",
         ("`base_url` names another server, whose key is in the same variable", "`OPENAI_BASE_URL` is plain HTTP"),
         (
             "name the key of this server in the step: `api_key_env: NAME`, or `api_key: ${NAME}`",
-            "nothing where the server wants no key; `unset OPENAI_API_KEY` gets rid of the warning",
+            "if the server wants no key, nothing is wrong; `unset OPENAI_API_KEY` silences the warning",
         ),
     ),
     "TL628": Explanation(

@@ -423,7 +423,7 @@ TEXT_CALLS = [
     f"<think>I should call it.</think>\n<tool_call>{CALL}</tool_call>",
     f"I should call it.\n</think>\n\n<tool_call>{CALL}</tool_call><|im_end|>",
     f"As `echo` is what I have:\n```\n1\n```\n<tool_call>{CALL}</tool_call>",
-    '<tool_call>\n<function=echo>\n<parameter=text>\n```\n1\n```\n</parameter>\n</function>\n</tool_call>',
+    "<tool_call>\n<function=echo>\n<parameter=text>\n```\n1\n```\n</parameter>\n</function>\n</tool_call>",
     f"<tool_call>{json.dumps({'name': 'echo', 'arguments': {'text': 'x' * 50_000}})}</tool_call>",
 ]
 ANSWERS = [
