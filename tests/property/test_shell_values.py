@@ -133,6 +133,19 @@ PIECES = st.sampled_from(
             "2>&1",
         ),
         *("if true; then ", " fi", "f() {", "$[", "]", "~", "*", "=", "1", "<", "\t", "$a"),
+        *(
+            "declare ",
+            "declare -a ",
+            "export ",
+            "IFS= ",
+            "read ",
+            "unset ",
+            "printf -v ",
+            "[ ",
+            "test ",
+            "$\\\n",
+            "for ((",
+        ),
     ]
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import islice
 from typing import Final
 
 from trunkline.config.report import Span
@@ -22,15 +23,16 @@ class Source:
         self._starts = [0, *(line_break.end() for line_break in LINE_BREAK.finditer(text))]
         self._left = _MOST
 
-    def place(self, node: Scalar, piece: str | Reference) -> Span:
-        """The place of the piece inside the value; that of the value where it is not written out as it is."""
+    def place(self, node: Scalar, piece: str | Reference, nth: int = 0) -> Span:
+        """The place of the piece inside the value, of several the one with this number (from 0); that of the value
+        where it is not written out as it is."""
         self._left -= 1
         if self._left < 0:
             return node.span
         pattern = re.escape(piece) if isinstance(piece, str) else _pattern(piece)
         start = self._offset(node.span.line, node.span.column)
         end = self._offset(node.span.end_line, node.span.end_column)
-        match = re.compile(pattern).search(self._text, start, end)
+        match = next(islice(re.compile(pattern).finditer(self._text, start, end), nth, None), None)
         if match is None or LINE_BREAK.search(match.group()):
             return node.span
         line = bisect_right(self._starts, match.start())

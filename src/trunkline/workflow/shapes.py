@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import ClassVar, Final, Generic, TypeVar
 
@@ -25,7 +26,7 @@ from trunkline.core.errors import (
 from trunkline.workflow.condition import Condition, ConditionFault, parse_condition
 from trunkline.workflow.duration import parse_duration
 from trunkline.workflow.reader import Mention, WorkflowReader
-from trunkline.workflow.shell import ShellTemplate, in_shell
+from trunkline.workflow.shell import ShellTemplate, Slot, in_shell
 from trunkline.workflow.template import Reference, Template, TemplateFault, parse_template
 
 T = TypeVar("T")
@@ -89,11 +90,11 @@ class CommandText(Shape[ShellTemplate]):
     def read(self, node: Node, reader: Reader) -> ShellTemplate:
         command = in_shell(_COMMAND.read(node, reader), own(reader).numbers)
         assert isinstance(node, Scalar)
-        refused = {slot.reference: slot.refused for slot in command.slots() if slot.refused}
-        for reference, why in refused.items():
-            message = f"`{reference}` cannot be put in safely: {why}"
-            hint = f"set a variable to it with `env`, and use that; or write `{replace(reference, raw=True)}`"
-            reader.error(SHELL_POSITION, own(reader).source.place(node, reference), message, hint)
+        refused = {(slot.reference, slot.refused): (slot, nth) for slot, nth in _counted(command) if slot.refused}
+        for slot, nth in refused.values():
+            message = f"`{slot.reference}` cannot be put in safely: {slot.refused}"
+            place = own(reader).source.place(node, slot.reference, nth)
+            reader.error(SHELL_POSITION, place, message, _way_out(slot))
         if refused:
             raise Invalid
         for reference in dict.fromkeys(slot.reference for slot in command.slots()):
@@ -105,6 +106,8 @@ class CommandText(Shape[ShellTemplate]):
         if reference.raw and reference.kind == "states":
             message = f"`{reference}` becomes part of a shell command: whoever influences that output runs commands"
             reader.warn(OUTPUT_IN_COMMAND, place, message, "leave `.raw` out where text is meant")
+        elif reference in command.calculated:
+            warn_of_calculation(reference, place, reader)
         elif command.handed_on and not reference.raw:
             message = f"`{reference}` may reach a program that runs it as code, whatever its quotes"
             reader.warn(OUTPUT_IN_COMMAND, place, message, "set a variable to it with `env`, and use that in the code")
@@ -114,6 +117,30 @@ class CommandText(Shape[ShellTemplate]):
 
 
 _COMMAND: Final = TemplateText(may_be_raw=True)
+
+
+def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
+    """Each place of a reference with its number among those of the same, the last one first."""
+    before: Counter[Reference] = Counter()
+    counted: list[tuple[Slot, int]] = []
+    for slot in command.slots():
+        counted.append((slot, before[slot.reference]))
+        before[slot.reference] += 1
+    return counted[::-1]
+
+
+def warn_of_calculation(reference: Reference, place: Span, reader: Reader) -> None:
+    message = f"`{reference}` is put into a variable that bash calculates with, which runs what is in it"
+    reader.warn(OUTPUT_IN_COMMAND, place, message, "take an input of the type `integer`, or calculate with `expr`")
+
+
+def _way_out(slot: Slot) -> str:
+    """A variable is none where the shell calculates: bash runs what is in it just the same."""
+    if slot.style != "number":
+        return f"set a variable to it with `env`, and use that; or write `{replace(slot.reference, raw=True)}`"
+    if slot.reference.kind == "inputs":
+        return f"give the input `{slot.reference.name}` the type `integer`; a variable does not make it safe here"
+    return "compare it in `[ … ]`, or calculate with `expr`, which run nothing; a variable does not make it safe here"
 
 
 class When(Shape[Condition | None]):

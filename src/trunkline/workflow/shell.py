@@ -10,8 +10,31 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
+from trunkline.workflow.shell_calculation import (
+    ALWAYS_NUMBERS,
+    ARRAYS,
+    ASSIGNED,
+    BEFORE_COMMAND,
+    BRACKETS,
+    COMMANDS,
+    DECLARED,
+    DECLARING,
+    ELEMENT,
+    FAR,
+    FILE,
+    FLAGS,
+    FORMATTED,
+    NAMING,
+    NEAR,
+    NUMBERS,
+    SET_TO,
+    TESTED,
+    calculated_with,
+    calculating_parts,
+)
 from trunkline.workflow.template import Reference, Template
 
 Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
@@ -24,7 +47,9 @@ _ESCAPED: Final = "it stands directly after a backslash"
 _BACKTICKS: Final = "it stands in backticks, which quote in ways of their own: write `$(…)`"
 _TABS: Final = "it stands in a document after `<<-`, which takes tabs out of it: write `<<`"
 _BRACES: Final = "it stands in `${…}`"
-_ARITHMETIC: Final = "it stands where the shell calculates: only inputs of the types `integer` and `number` may"
+_ARITHMETIC: Final = (
+    "bash calculates there, or takes it for the name of a variable, and runs what is in it; only numbers are safe"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +68,10 @@ class ShellTemplate:
     parts: tuple[str | Slot, ...]
     handed_on: bool = False
     """Whether a value goes to something that runs it as code all the same, like `eval`."""
+    calculated_with: frozenset[str] = frozenset()
+    """Variables in which bash runs what it finds."""
+    calculated: frozenset[Reference] = frozenset()
+    """References whose values are put into such a variable."""
 
     def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
         return "".join(part if isinstance(part, str) else _put(part, inputs, outputs) for part in self.parts)
@@ -66,11 +95,30 @@ def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate
         else:
             parts.append(piece)
     handed_on = _RUNNERS.search(text)
-    return ShellTemplate(tuple(parts), handed_on is not None and _HOLE in text[handed_on.end() :])
+    variables = calculated_with(text)
+    calculated = {
+        part.reference
+        for before, part in pairwise(["", *parts])
+        if isinstance(part, Slot)
+        and isinstance(before, str)
+        and _is_value_of(before, variables)
+        and not _is_number(part.reference, numbers)
+    }
+    handed = handed_on is not None and _HOLE in text[handed_on.end() :]
+    return ShellTemplate(tuple(parts), handed, variables, frozenset(calculated))
+
+
+def _is_value_of(before: str, variables: frozenset[str]) -> bool:
+    match = SET_TO.search(before[-FAR:])
+    return match is not None and match[1] in variables
+
+
+def _is_number(reference: Reference, numbers: Collection[str]) -> bool:
+    return reference.kind == "inputs" and reference.name in numbers
 
 
 def _slot(reference: Reference, style: Style, refused: str, numbers: Collection[str]) -> Slot:
-    if style == "number" and not (reference.kind == "inputs" and reference.name in numbers):
+    if style == "number" and not _is_number(reference, numbers):
         refused = refused or _ARITHMETIC
     return Slot(reference, style, refused)
 
@@ -118,25 +166,10 @@ def _quoted(value: str) -> str:
 # -- following the shell ----------------------------------------------------------------------------------------------
 
 _RUNNERS: Final = re.compile(
-    r"(?<![\w./-])(?:eval|trap|ssh)\s|(?<![\w-])(?:\w*sh|su|python[\d.]*|perl|ruby|node)\s+(?:-\S+\s+)*-\w*[ce]\s"
+    r"(?<![\w./-])(?:eval|trap|ssh|compgen)\s|\b(?:PS4|BASH_ENV)="
+    r"|(?<![\w-])(?:\w*sh|su|python[\d.]*|perl|ruby|node)\s+(?:(?:-\S+\s+)*-\w*[ce]\s|[^\n;&|]{0,200}<<-?[ \t]*['\"\w])"
 )
 """What takes an argument for code, whatever its quotes."""
-_CALCULATED: Final = (
-    re.compile(r"\[\[\s(?:(?!\]\]).){0,500}?\s-(?:eq|ne|lt|le|gt|ge|v|R)\s(?:(?!\]\]).){0,500}", re.DOTALL),
-    re.compile(r"(?:^|[\s;&|(])[A-Za-z_]\w{0,100}\[[^\]\n]{0,500}"),
-    re.compile(r"(?:\[|\btest)\s+(?:!\s+)?-[vR]\s[^\n;&|]*"),
-)
-"""Bash calculates there even with what is quoted, and runs the `$(…)` in it."""
-_NAMING: Final = re.compile(
-    r"(?:let|read|unset|getopts|mapfile|readarray|wait|printf[ \t]+-v|(?:declare|typeset|local)[ \t]+-\w*i\w*)(?=[ \t])"
-    rf"|(?:declare|typeset|local|export|readonly)(?=(?:[ \t]+-\w+)*[ \t]+{_HOLE})"
-)
-"""Commands of bash that do so with names of variables."""
-_NEAR: Final = 100
-_FILE: Final = re.compile(r"[<>][ \t]*[\"']?\Z")
-_BEFORE_COMMAND: Final = re.compile(
-    r"(?:\A|[;&|({\n]|(?<!\S)(?:if|then|do|else|elif|while|until|time|command|builtin|coproc|!)(?=[ \t]))[ \t\\\n]*\Z"
-)
 _PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_HOLE}]*"
 _PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+(?!\w){_PLAIN})*\}}"
 
@@ -147,12 +180,24 @@ class _Lost(Exception):
 
 @dataclass(slots=True)
 class _Open:
-    """Code, of the whole or in `$(…)`, or double quotes. `parentheses` are those that are open in code; `naming` says
-    that the command is one that calculates with names."""
+    """Code, of the whole or in `$(…)` and the like, or double quotes. `parentheses` are those that are open in code,
+    `array` how many were when one began that holds the elements of an array."""
 
     kind: Literal["code", "quotes"]
+    begins: int = 0
+    is_file: bool = False
+    """Whether it is that of `<(…)`, which is the name of a file."""
     parentheses: int = 0
+    array: int = 0
     naming: bool = False
+    """Whether the command is one that calculates with names."""
+    declares_from: int = 0
+    """Where the arguments begin of one that declares variables."""
+    declares_at: int = 0
+    """How many parentheses were open there."""
+
+    def end_command(self) -> None:
+        self.naming, self.declares_from = False, 0
 
 
 class _Lexer:
@@ -167,6 +212,12 @@ class _Lexer:
         self._open = [_Open("code")]
         self._documents: list[tuple[re.Match[str], int]] = []
         """Those whose text comes after the end of the line, and how deep they are."""
+        self._brackets_end = 0
+        self._calculated: list[tuple[int, int]] = []
+        """From where to where bash calculates."""
+        self._arrays = frozenset(name for match in ARRAYS.finditer(text) for name in match.groups() if name)
+        declared = (match[1].split() for match in NUMBERS.finditer(text))
+        self._numbers = frozenset((*ALWAYS_NUMBERS, *(name for names in declared for name in names)))
 
     def run(self) -> None:
         try:
@@ -176,8 +227,8 @@ class _Lexer:
             line = self._text.count("\n", 0, self._at) + 1
             for at in range(len(self._text)):  # those that have no place yet
                 self._mark(at, "word", f"what stands before it on line {line} is more than can be followed")
-        for pattern in _CALCULATED:
-            for at in [at for match in pattern.finditer(self._text) for at in range(*match.span())]:
+        for start, end in self._calculated:
+            for at in range(start, end):
                 if at in self.places and self.places[at][0] != "comment":
                     self.places[at] = ("number", self.places[at][1])
 
@@ -191,10 +242,44 @@ class _Lexer:
         self._at += 1
 
     def _mark(self, at: int, style: Style, refused: str = "") -> None:
-        if style in ("word", "quotes", "single") and any(opened.naming for opened in self._open):
-            style = style if _FILE.search(self._text[max(0, at - _NEAR) : at]) else "number"
+        if self._text[at] == _HOLE and style in ("word", "quotes", "single") and self._is_calculated(at):
+            style = "number"
         if self._text[at] == _HOLE:
             self.places.setdefault(at, (style, refused))
+
+    def _is_calculated(self, at: int) -> bool:
+        """Whether it is an argument of a command that calculates with it."""
+        inside = False
+        for opened in reversed(self._open):
+            if opened.naming and FILE.search(self._text, max(0, at - NEAR), at) is None:
+                return True
+            if opened.declares_from and not self._is_declared(opened, at, inside):
+                return True
+            if opened.is_file:
+                return False
+            if opened.kind == "code":
+                inside, at = True, opened.begins
+        return False
+
+    def _is_declared(self, opened: _Open, at: int, inside: bool) -> bool:
+        """Whether it is no more than the value of a variable that is declared, or what a command in it is given."""
+        flags = FLAGS.match(self._text, opened.declares_from)
+        said = set("" if flags is None else flags.group())
+        if said & {"i", "n"}:
+            return False
+        if inside or opened.parentheses > opened.declares_at:
+            return True
+        match = DECLARED.search(self._text, max(opened.declares_from, at - FAR), at)
+        name = match and (match["name"] or match["first"] or match["second"])
+        return name is not None and not said & {"a", "A"} and name not in self._arrays
+
+    def _is_command(self, at: int) -> bool:
+        return BEFORE_COMMAND.search(self._text[max(0, at - NEAR) : at]) is not None
+
+    def _calculate(self, pattern: re.Pattern[str], at: int) -> None:
+        match = pattern.match(self._text, at)
+        if match is not None:
+            self._calculated.append(match.span())
 
     def _mark_all(self, match: re.Match[str], style: Style, refused: str = "") -> None:
         for at in range(*match.span()):
@@ -231,6 +316,18 @@ class _Lexer:
     def array(self, match: re.Match[str]) -> None:
         self._at = match.start() + len("=(")
         self._open[-1].parentheses += 1
+        self._open[-1].array = self._open[-1].parentheses
+
+    def bracket(self, match: re.Match[str]) -> None:
+        at = match.start()
+        if self._open[-1].array:
+            self._calculate(ELEMENT, at)
+        elif self._text[at - 1 : at] not in ("[", "]"):
+            self._calculate(TESTED, at)
+        brackets = BRACKETS.match(self._text, at)
+        if brackets is not None and (not self._brackets_end or at >= self._brackets_end):
+            self._brackets_end = brackets.end()
+            self._calculated += calculating_parts(brackets)
 
     def comment(self, match: re.Match[str]) -> None:
         self._mark_all(match, "comment")
@@ -244,13 +341,17 @@ class _Lexer:
         raise _Lost
 
     def command(self, match: re.Match[str]) -> None:
-        self._open.append(_Open("code"))
+        self._open.append(_Open("code", match.start()))
+
+    def file(self, match: re.Match[str]) -> None:
+        self._open.append(_Open("code", match.start(), is_file=True))
 
     def parenthesis(self, match: re.Match[str]) -> None:
         top = self._open[-1]
         if match.group() == "(":
             top.parentheses += 1
         elif top.parentheses:
+            top.array = 0 if top.array == top.parentheses else top.array
             top.parentheses -= 1
         elif len(self._open) > 1:
             if any(depth == len(self._open) for _, depth in self._documents):
@@ -260,13 +361,27 @@ class _Lexer:
     def word(self, match: re.Match[str]) -> None:
         if match.group() == "case" and len(self._open) > 1:
             raise _Lost  # its patterns end with parentheses that close nothing
-        if _NAMING.match(self._text, match.start()) and _BEFORE_COMMAND.search(
-            self._text[max(0, match.start() - _NEAR) : match.start()]
-        ):
+        word, end = match.group(), match.end()
+        follows = self._text[end : end + 1]
+        if word in self._numbers and follows in ("=", "+"):
+            self._calculate(ASSIGNED, match.start())
+        elif follows == "[" and self._is_command(match.start()):
+            if "]" not in self._text[end:].partition("\n")[0]:
+                raise _Lost  # bash looks for it on the lines that follow
+            self._calculate(ELEMENT, match.start())
+        elif follows in (" ", "\t") and word in COMMANDS and self._is_command(match.start()):
+            self._begin_command(word, match.start(), end)
+
+    def _begin_command(self, word: str, start: int, end: int) -> None:
+        if word in NAMING:
             self._open[-1].naming = True
+        elif word in DECLARING:
+            self._open[-1].declares_from, self._open[-1].declares_at = end, self._open[-1].parentheses
+        else:
+            self._calculate(FORMATTED if word == "printf" else TESTED, start)
 
     def command_end(self, match: re.Match[str]) -> None:
-        self._open[-1].naming = False
+        self._open[-1].end_command()
 
     def arithmetic(self, match: re.Match[str]) -> None:
         self._mark_all(match, "number")
@@ -276,7 +391,7 @@ class _Lexer:
 
     def line_end(self, match: re.Match[str]) -> None:
         """Where the documents of the line begin, one after the other."""
-        self._open[-1].naming = False
+        self._open[-1].end_command()
         documents, self._documents = self._documents, []
         for document, depth in documents:
             if depth != len(self._open):
@@ -323,13 +438,18 @@ def _table(*rows: tuple[str, Callable[[_Lexer, re.Match[str]], None]]) -> _Table
     return tuple((re.compile(pattern, re.DOTALL), act) for pattern, act in rows)
 
 
+_SUM_CHARACTER: Final = r"[^()'\"\\`;#$\n]|(?<=\d)#|\$\w|\$\{\w+\}"
+_SUM: Final = rf"(?:{_SUM_CHARACTER}|\((?:{_SUM_CHARACTER})*\))*"
 _EXPANSIONS: Final = (
+    (r"\$\$[({]", _Lexer.lost),
+    (r"\$\$", _Lexer.skip),
+    (r"\$(?:\\\n)+[({'\"\[$]|\$\((?:\\\n)+\(", _Lexer.lost),
     (rf"\\{_HOLE}", _Lexer.after_backslash),
     (r"\\.", _Lexer.skip),
     (_HOLE, _Lexer.reference),
     ('"', _Lexer.double_quotes),
     (rf"\${_HOLE}", _Lexer.after_dollar),
-    (r"\$\(\((?:[^()'\"\\`;#$\n]|\$\w|\((?:[^()'\"\\`;#$\n]|\$\w)*\))*\)\)", _Lexer.arithmetic),
+    (rf"\$\(\({_SUM}\)\)", _Lexer.arithmetic),
     (r"\$\(\(", _Lexer.lost),
     (r"\$\(", _Lexer.command),
     (r"`(?:[^`\\]|\\.)*`", _Lexer.backticks),
@@ -340,11 +460,13 @@ _EXPANSIONS: Final = (
 _IN_QUOTES: Final = _table(*_EXPANSIONS, ("\n", _Lexer.skip))
 _IN_CODE: Final = _table(
     (r"\\[ \t\n;&|(]#", _Lexer.lost),
+    (r"\\(?=[A-Za-z])", _Lexer.skip),  # `\unset` is `unset`
     (r"'[^']*'", _Lexer.single_quotes),
     (rf"\$'(?:[^'\\{_HOLE}]|\\[^'{_HOLE}])*'", _Lexer.skip),  # `$'…'` of bash, which ends there in every shell
     (r"'|\$'", _Lexer.lost),
     *_EXPANSIONS,
-    (r"\(\((?:[^()'\"\\`;#$\n]|\$\w|\((?:[^()'\"\\`;#$\n]|\$\w)*\))*\)\)", _Lexer.arithmetic),
+    (rf"for[ \t]*\(\((?:{_SUM};){{2}}{_SUM}\)\)", _Lexer.arithmetic),
+    (rf"\(\({_SUM}\)\)", _Lexer.arithmetic),
     (r"\(\(", _Lexer.lost),
     (r"<<<", _Lexer.skip),
     (
@@ -357,6 +479,9 @@ _IN_CODE: Final = _table(
     (r"[<>]&", _Lexer.lost),  # bash expands the word after it twice, whatever its quotes
     (r"=\((?:'[^'()]*'|\"[^\"()$`\\]*\"|[^()<>;&|'\"`$\\]|\$\w+(?!\w))*\)", _Lexer.array),
     (r"=\(", _Lexer.lost),  # after a mistake in an array bash goes on with the next line, in quotes or not
+    (r"[<>(=](?:\\\n)+[<>&(]", _Lexer.lost),
+    (r"[<>]\(", _Lexer.file),
+    (r"\[", _Lexer.bracket),
     (r"[;&|]", _Lexer.command_end),
     (r"(?<![^ \t\n;&|(])#[^\n]*", _Lexer.comment),
     (r"\n", _Lexer.line_end),

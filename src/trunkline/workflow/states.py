@@ -27,6 +27,7 @@ from trunkline.workflow.shapes import (
     Timeout,
     When,
     check_name,
+    warn_of_calculation,
     wrong_with_variable,
 )
 from trunkline.workflow.shell import ShellTemplate
@@ -197,6 +198,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
     if agent is not None:
         return _read_agent_step(name, table, agent, reader, found)
     keys = read_section(CommandKeys, table, reader, at=name, also_known=("type",))
+    _warn_of_variables(keys, table, reader)
     return CommandState(
         name=name.text,
         command=keys.command,
@@ -210,6 +212,16 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
         on_success=keys.on_success,
         on_failure=keys.on_failure,
     )
+
+
+def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) -> None:
+    """Those of `env` that are calculated with and may hold anything."""
+    env = table.get("env")
+    for entry in env.entries if isinstance(env, Table) else ():
+        if entry.key.text in keys.command.calculated_with and isinstance(entry.value, Scalar):
+            for reference in dict.fromkeys(keys.env[entry.key.text].references()):
+                if reference.kind != "inputs" or reference.name not in reader.numbers:
+                    warn_of_calculation(reference, reader.source.place(entry.value, reference), reader)
 
 
 def _read_agent(name: Scalar, table: Table, reader: WorkflowReader, found: Found) -> AgentState:

@@ -44,6 +44,32 @@ def rendered(text: str, value: str) -> str:
         f"printf -v {X} a",
         f"declare -i a={X}",
         f"export {X}=1",
+        f"IFS= read -r {X}",
+        f"IFS=', ' 2>/dev/null read {X}",
+        f"command -p read {X}",
+        f"case a in a) read {X};; esac",
+        f"\\unset {X}",
+        f"$SUDO unset {X}",
+        f'unset "$(echo {X})"',
+        f'declare "{X}=1"',
+        f'declare "v_{X}=1"',
+        f"declare v_{X}=1",
+        f"declare a[{X}]=1",
+        f"declare -a a={X}",
+        f'declare -a "a=({X})"',
+        f"a=(1); declare a={X}",
+        f"local -n a={X}",
+        f"declare -i a; a={X}",
+        f"declare -i a=$(cat {X})",
+        f"RANDOM={X}",
+        f"a=([{X}]=1)",
+        f"a=(b\n[{X}]=1)",
+        f"a[b[0]+{X}]=1",
+        f"A=1 a[ {X} ]=1",
+        f"[ -n a -a -v {X} ]",
+        f"test ! -v '{X}'",
+        f"[[ ${{a[b[0]]}} -eq {X} ]]",
+        f'[[ a == b && "a && {X}" -eq 1 ]]',
         f"echo a >&{X}",
         f'echo a 2>&"{X}"',
         f"echo ${X}",
@@ -84,6 +110,13 @@ def test_a_value_that_no_quotes_make_safe_is_refused(text: str) -> None:
         "a=(b > c)",
         "a=($(b))",
         "a >&$b",
+        '"$\\\n(a)"',
+        "$\\\n$(a)",
+        "a[\n",
+        '"$$(a)"',
+        "$\\\n(a)",
+        "$(\\\n(a))",
+        "cat <\\\n<EOF\n",
         "a\\\n#",
         "a\\ #",
         "$(a)#",
@@ -105,6 +138,17 @@ def test_a_place_is_told_with_what_to_do() -> None:
     assert "{{.raw.inputs.x}}" in problem.hint
 
 
+def test_the_place_that_is_told_is_the_one_that_is_not_safe() -> None:
+    told = found(command(f"echo {X}\necho $(({X} + 1)) $(({X}))\necho `{X}`"))
+    assert told == [("TL607", 9, 15), ("TL607", 10, 13)]
+
+
+def test_no_variable_is_advised_where_bash_would_run_what_is_in_it() -> None:
+    [problem] = command(f"echo $(({X} + 1))").problems
+    assert "`integer`" in problem.hint
+    assert "env" not in problem.hint
+
+
 def test_a_number_may_stand_where_the_shell_calculates() -> None:
     for text in (f"echo $(({X} * 2))", f"[[ {X} -gt 1 ]]", f"(({X} > (1)))", f"a[{X}]=1"):
         assert codes(command(text, inputs="[{name: x, type: integer}]")) == []
@@ -124,6 +168,27 @@ def test_a_number_may_stand_where_the_shell_calculates() -> None:
         f'V=$(echo "$F" | jq -r ".[] | select(.name==\\"{X}\\") | .id")',
         f'find . -name "{X}-*.md" @{{u}} || echo ""',
         f"if [ $? -eq 0 ]; then cat {X}; fi",
+        f"go test -v {X}",
+        f"echo $$'{X}' a.$$.{X}",
+        f"kubectl wait pod/{X}",
+        f'git commit -m "update a[{X}]" -m "run test -v {X}"',
+        f"pip install a[{X}]",
+        f"curl -d a[b]={X}",
+        f"awk '{{ print a[\"{X}\"] }}'",
+        f'mapfile -t lines < <(grep -r "{X}" .)',
+        f'read -r a b <<< "a {X}"',
+        f'read -r a <<< "$(cat "{X}")"',
+        f'read a < "$HOME/b c/{X}"',
+        f"printf -v a '%s %s' b {X}",
+        f'[[ "{X}" == full && $a -gt 3 ]]',
+        f'[[ $a -gt 3 ]] || [[ "{X}" =~ a ]]',
+        f'[ "{X}" -gt 3 ]',
+        f"for ((i = 0; i < ${{n}}; i++)); do cat {X}; done",
+        f'echo "$((10#$a + 1)) {X}"',
+        f'local a={X} b="c {X}" d=$(cat "{X}") e',
+        f'declare -r "a=b {X}"',
+        f"export A=1 \\\n  B={X}",
+        f'declare -a a=(b "{X}")',
     ],
 )
 def test_what_workflows_are_made_of_is_followed(text: str) -> None:
@@ -160,10 +225,37 @@ def test_outputs_are_quoted_too_and_warned_of_only_where_they_become_code() -> N
     assert found(raw) == [("TL606", 6, 34)]
 
 
-@pytest.mark.parametrize("runner", ["eval", "sh -c", "bash -euc", "ssh host", "python3 -c", "trap", "su -c"])
+@pytest.mark.parametrize(
+    "runner", ["eval", "sh -c", "bash -euc", "ssh host", "python3 -c", "trap", "su -c", "compgen -W", "PS4="]
+)
 def test_an_argument_that_is_run_as_code_is_warned_of(runner: str) -> None:
     assert severities(command(f'{runner} "echo {X}"')) == [("TL606", "warning")]
     assert codes(command(f'echo {X}; {runner} "echo"')) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $((a + 1))",
+        "((a > 1))",
+        "[[ $a -gt 1 ]]",
+        "echo ${!a}",
+        'echo "${a@P}"',
+        "for ((i=0; i<$a; i++)); do b; done",
+    ],
+)
+def test_a_variable_that_bash_calculates_with_is_warned_of(text: str) -> None:
+    assert severities(command(f"a={X}\n{text}")) == [("TL606", "warning")]
+    assert codes(command(f"a={X}\n{text}", inputs="[{name: x, type: integer}]")) == []
+    assert codes(command(f"ab={X}; {text}")) == []
+    by_env = f"a: {{type: step, command: '{text}', env: {{a: '{X}'}}}}"
+    assert severities(load_states(by_env, inputs="[{name: x}]")) == [("TL606", "warning")]
+    assert codes(load_states(by_env, inputs="[{name: x, type: number}]")) == []
+
+
+@pytest.mark.parametrize("runner", ["bash", "sudo sh -s", "python3 -", "ssh host"])
+def test_a_document_that_is_run_as_code_is_warned_of(runner: str) -> None:
+    assert severities(command(f"{runner} <<'EOF'\necho {X}\nEOF")) == [("TL606", "warning")]
 
 
 def test_raw_is_for_commands_alone() -> None:
