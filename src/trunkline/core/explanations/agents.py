@@ -37,11 +37,19 @@ _FILE: Final = {
         ("start it by itself and look at what it prints", "`pip install 'trunkline[plugins]'` where grpcio is missing"),
     ),
     "TL606": Explanation(
-        "A value becomes code in a shell command: the output of a step as `.raw`, or any value in an argument that is "
-        "run as code, as those of `eval` and `sh -c` are. Whoever can influence that value, as anyone can whose text a "
+        "A value becomes code in a shell command: the output of a step as `.raw`, any value in an argument that is run "
+        "as code, as those of `eval` and `sh -c` are, or in a variable that bash calculates with. Whoever can influence that value, as anyone can whose text a "
         "model reads, can have other commands run.",
-        ("`{{.raw.states.NAME.Output}}` in a `command`", "a reference after `eval`, `sh -c`, `ssh`, `python -c`"),
-        ("leave `.raw` out where text is meant", "set a variable to the value with `env`, and use that in the code"),
+        (
+            "`{{.raw.states.NAME.Output}}` in a `command`",
+            "a reference after `eval`, `sh -c`, `ssh`, `python -c`",
+            "`n={{.inputs.n}}` or `env: {n: …}` with `$((n + 1))` or `[[ $n -gt 1 ]]` in the command",
+        ),
+        (
+            "leave `.raw` out where text is meant",
+            "set a variable to the value with `env`, and use that in the code",
+            "declare what is calculated with as an `integer`, or use `expr` and `[ … ]`",
+        ),
     ),
     "TL607": Explanation(
         "Values are quoted for the place in a command where they stand. In this one no quotes keep them from being "
@@ -52,7 +60,8 @@ _FILE: Final = {
         ),
         (
             'set a variable to the value with `env`, and use `"$NAME"` in the command',
-            "write `$(…)` for backticks; in arithmetic, declare the input as an `integer`",
+            "write `$(…)` for backticks",
+            "in arithmetic, declare the input as an `integer`: a variable is no help there",
             "write `{{.raw.inputs.NAME}}` where the value is meant to be code",
         ),
     ),
