@@ -38,8 +38,8 @@ _FILE: Final = {
     ),
     "TL606": Explanation(
         "A value becomes code in a shell command: the output of a step as `.raw`, any value in an argument that is run "
-        "as code, as those of `eval` and `sh -c` are, or in a variable that bash calculates with. Whoever can influence that value, as anyone can whose text a "
-        "model reads, can have other commands run.",
+        "as code, as those of `eval` and `sh -c` are, or in a variable that bash calculates with. Whoever can "
+        "influence that value, as anyone can whose text a model reads, can have other commands run.",
         (
             "`{{.raw.states.NAME.Output}}` in a `command`",
             "a reference after `eval`, `sh -c`, `ssh`, `python -c`",
