@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from trunkline.app import Gateway
 from trunkline.config.added import AddedServer, keep_added, load_added, read_added
+from trunkline.config.found import plugins_file
 from trunkline.config.gateway import GatewaySettings, needs_token
 from trunkline.config.leased import read_leased
 from trunkline.config.listen import Listen
@@ -126,12 +127,13 @@ class Operations:
         return {"status": "reloaded", **_told(changes), "needsRestart": waiting, "warnings": warnings}
 
     def _load_again(self) -> Loaded:
-        """Only what can be read without waiting: a pipe in the file's place would stop everything until it is fed."""
+        """Only what can be read without waiting: a pipe in place of a file would stop everything until it is fed."""
         path = self._settings.path
-        with contextlib.suppress(OSError):  # the loader says why
-            if not stat.S_ISREG(path.stat().st_mode):
-                message = "The file cannot be read again: it is not a plain file"
-                raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, where=str(path)))
+        for file in (path, plugins_file(path)):
+            with contextlib.suppress(OSError):  # the loader says why
+                if not stat.S_ISREG(file.stat().st_mode):
+                    message = "The file cannot be read again: it is not a plain file"
+                    raise GatewayError(Problem(code=CONFIG_UNREADABLE, message=message, where=str(file)))
         return self._load()
 
     def try_reload(self, because: str) -> None:

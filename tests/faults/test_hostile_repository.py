@@ -350,6 +350,17 @@ def test_a_running_gateway_does_not_take_over_what_is_not_trusted(repository: Re
     repository.nothing_ran()
 
 
+def test_a_pipe_in_place_of_its_plugins_file_holds_up_no_gateway_that_runs(repository: Repository) -> None:
+    """Nobody writes to it: whoever waited for that would answer nobody for seconds."""
+    repository.write("trunkline.yaml", "{}")
+    trust(repository.folder, {"HOME": str(repository.home)})
+    (repository.folder / ".awf").mkdir()
+    with running(repository) as log:
+        os.mkfifo(repository.folder / ".awf" / "plugins.yaml")
+        wait_until(lambda: "it is not a plain file" in log.read_text(), "it is refused", 30)
+        assert "nobody writes to" not in log.read_text()
+
+
 def test_it_is_taken_over_once_it_is_trusted(repository: Repository) -> None:
     repository.write("trunkline.yaml", "{}")
     trust(repository.folder, {"HOME": str(repository.home)})
@@ -393,6 +404,23 @@ def test_a_person_is_shown_what_would_start_and_asked(repository: Repository) ->
     with on_terminal(repository, "call", "s_echo", "a=1") as terminal:
         assert terminal.finish() == 0
         assert "trust" not in terminal.screen
+
+
+def test_without_a_stdin_nobody_is_asked(repository: Repository) -> None:
+    """Closed, not empty: whoever starts daemons does that."""
+    repository.configure()
+    for command in ("tools", "up --port 0", "trust"):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" {command} <&-', TRUNKLINE],
+            cwd=repository.folder,
+            env=environment(repository.home),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=at_most(30),
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    repository.nothing_ran()
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x04", "yes please\nn\n"])

@@ -42,7 +42,8 @@ def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdi
 
 
 def can_ask() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    """Whether a person can see the question and answer it. Python has None for a stream that was closed before."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def confirmed(verdict: Verdict) -> bool:

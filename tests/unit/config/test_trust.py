@@ -156,6 +156,49 @@ def test_scripts_that_a_longer_text_names_count(folder: Path) -> None:
         assert digests(folder)[0] != known[0], entry
 
 
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ("{command: bash, args: [-c, 'true'], env: {BASH_ENV: ./setup}}", "setup"),
+        ("{command: cat, env: {LD_PRELOAD: ./own.so}}", "own.so"),
+        ("{command: git, env: {GIT_ASKPASS: ./ask.sh}}", "ask.sh"),
+        ("{command: sh, args: [-c, '. ./setup; server']}", "setup"),
+        ("{command: sh, args: [-c, 'cd tools && exec python3 notes.py']}", "tools/notes.py"),
+        ("{command: sh, args: [-c, 'python3 < setup']}", "setup"),
+        ("{command: env, args: [-C, tools, python3, setup]}", "tools/setup"),
+        ("{command: uv, args: [--directory, tools, run, server.py]}", "tools/server.py"),
+        ("{command: python3, args: [-mserver]}", "server.py"),
+        ("{command: python3, args: [-um, package]}", "package/__main__.py"),
+        ("{command: python3, args: [package]}", "package/__main__.py"),
+        ("{command: node, args: [.]}", "index.js"),
+        ("{command: node, args: [server]}", "server.js"),
+        ("{command: node, args: [-r, ./first, server.js]}", "first.js"),
+        ("{command: make, args: [-f, rules]}", "rules"),
+        ("{command: awk, args: [-f, rules]}", "rules"),
+        ("{command: docker, args: [compose, -f, compose.yaml, run, server]}", "compose.yaml"),
+    ],
+)
+def test_whatever_way_a_script_is_named_it_counts(folder: Path, entry: str, name: str) -> None:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    (folder / "trunkline.yaml").write_text(f"mcpServers: {{a: {entry}}}\n")
+    known = digests(folder)
+    for content in ("one", "two"):
+        path.write_text(content)
+        before, known = known, digests(folder)
+        assert known[0] != before[0]
+
+
+@pytest.mark.parametrize(
+    "entry", ["{command: server, args: [--db, data.db]}", "{command: server, env: {DB: ./data.db, M: -m}}"]
+)
+def test_data_may_change(folder: Path, entry: str) -> None:
+    (folder / "trunkline.yaml").write_text(f"mcpServers: {{a: {entry}}}\n")
+    known = digests(folder)
+    (folder / "data.db").write_text("changed")
+    assert digests(folder) == known
+
+
 def test_a_link_to_a_program_counts_with_what_it_leads_to(folder: Path) -> None:
     outside = folder.parent / "outside"
     outside.write_text("one")
@@ -227,6 +270,24 @@ def test_a_command_cannot_be_hidden_as_a_secret(folder: Path) -> None:
 
 
 # -- where it is kept -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["/tmp/evil", "~/evil", "./evil", "../evil", "npx evil"])
+def test_a_program_cannot_be_hidden_under_the_name_of_a_secret(folder: Path, program: str) -> None:
+    for entry in (
+        {"command": "env", "args": [f"X_TOKEN={program}", "sh", "-c", "exec $X_TOKEN"]},
+        {"command": "sh", "args": ["-c", "exec $X_TOKEN"], "env": {"X_TOKEN": program}},
+        {"command": "x", "args": ["--token", program]},
+    ):
+        (folder / "trunkline.yaml").write_text(json.dumps({"mcpServers": {"a": entry}}))
+        lines = verdict_of(folder / "trunkline.yaml", folder).lines()
+        assert any(program in line.text for line in lines), entry
+
+
+@pytest.mark.parametrize("text", ["", "# none\n", "{}\n"])
+def test_of_an_empty_file_there_is_nothing_to_show(folder: Path, text: str) -> None:
+    (folder / "trunkline.yaml").write_text(text)
+    assert verdict_of(folder / "trunkline.yaml", folder).lines() == ()
 
 
 def is_trusted(file: Path, home: Path) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.tree import Items, Node, Table
+from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.own_programs import OwnFile, own_files
 
 _FORMAT: Final = 1
@@ -78,7 +78,7 @@ def _fits(way: Way, pattern: Way) -> bool:
 
 def covered(node: Node, way: Way = ()) -> Iterator[tuple[Way, Node]]:
     """Every list, and every value outside of one, that is part of the fingerprint, in the order of the file."""
-    if is_harmless(way):
+    if is_harmless(way) or (not way and _says_nothing(node)):
         return
     if isinstance(node, Table) and node.entries:
         for key, value in node.entries:
@@ -88,6 +88,10 @@ def covered(node: Node, way: Way = ()) -> Iterator[tuple[Way, Node]]:
             yield from covered(item, (*way, str(number)))
     else:
         yield way, node
+
+
+def _says_nothing(node: Node) -> bool:
+    return (isinstance(node, Scalar) and node.kind == "null") or (isinstance(node, Table) and not node.entries)
 
 
 def _plain(node: Node, way: Way) -> Any:

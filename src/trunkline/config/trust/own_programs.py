@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +20,12 @@ from trunkline.config.tree import Items, Node, Scalar, Table
 
 _GROUPS: Final = ("sources", "mcpServers", "plugins")
 _PROGRAMS: Final = ("command", "path")
-_INTERPRETER: Final = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ruby|perl|php|(?:ba|da|z|k)?sh|uv|go|java)[\d.]*\Z")
+_INTERPRETER: Final = re.compile(
+    r"""(?:python|pypy|node|deno|bun|tsx|ts-node|ruby|perl|php|(?:ba|da|z|k|fi|c|tc|pw)?sh|uv|go|java|lua|luajit|julia
+    |Rscript|tclsh|expect|guile|elixir|escript|groovy|osascript|[gmn]?awk|g?make|just|docker|podman)[\d.]*(?:t|-dbg)?\Z""",
+    re.VERBOSE,
+)
+_SOURCING: Final = (".", "source")
 _CODE: Final = frozenset(
     (
         *(".py", ".pyz", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"),
@@ -28,7 +34,18 @@ _CODE: Final = frozenset(
 )
 _BETWEEN_WORDS: Final = re.compile(r"""[\s;&|<>()'"`=:,]+""")
 _SHEBANG: Final = b"#!"
-_MODULE: Final = "-m"
+_MODULE: Final = re.compile(r"-[A-Za-z]*m(?P<name>\w[\w.]*)?\Z")
+_LOADED_FIRST: Final = frozenset(
+    (
+        *("BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES"),
+        *("NODE_OPTIONS", "PYTHONSTARTUP", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS"),
+    )
+)
+"""Variables that name what a program runs before anything else."""
+_STARTED_IN_FOLDER: Final = ("__main__.py", "index.js", "index.mjs", "index.cjs", "index.ts")
+_LEFT_OUT_ENDINGS: Final = (".js", ".mjs", ".cjs", ".ts", ".json")
+"""What Node.js adds to a name."""
+_MOST_FOLDERS: Final = 8
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
 """Of all files together. Of one that is beyond it only its size, its times and its number count."""
@@ -49,7 +66,7 @@ class _Program(NamedTuple):
 
     commands: tuple[str, ...]
     args: tuple[str, ...]
-    env: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
     folders: tuple[str, ...]
     search_path: str
     env_files: tuple[str, ...]
@@ -62,7 +79,8 @@ def own_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[OwnFi
     found: dict[str, str] = {}
     left_bytes = _MOST_BYTES
     for entry in _entries(root):
-        for path in _paths(_program(entry, folder, below, environ)):
+        for written in _paths(_program(entry, folder, below, environ)):
+            path = written if ".." in written.split(os.sep) else os.path.normpath(written)
             if path not in found and _lies_below(path, below):
                 found[path], read_bytes = state_of(path, left_bytes)
                 left_bytes -= read_bytes
@@ -93,7 +111,11 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     return _Program(
         commands=tuple(os.path.join(folder, _from_home(word, home)) if _is_path(word) else word for word in commands),
         args=tuple(texts(entry.get("args"))),
-        env=tuple(word for _, value in (env.entries if isinstance(env, Table) else ()) for word in texts(value)),
+        env=tuple(
+            (name.text, word)
+            for name, value in (env.entries if isinstance(env, Table) else ())
+            for word in texts(value)
+        ),
         folders=tuple(dict.fromkeys([*placed(entry.get("cwd")), folder, below])),
         search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
         env_files=tuple(placed(entry.get("envFile"))),
@@ -134,27 +156,48 @@ def _in_folder(folder: str) -> Iterator[str]:
 
 
 def _scripts(program: _Program) -> Iterator[str]:
-    """Arguments that are code, and the first file after an interpreter, whatever it is. Data may change."""
-    interpreted = any(_INTERPRETER.match(os.path.basename(word)) for word in (*program.commands, *program.args))
-    before = ""
-    for arg in program.args:
-        words = dict.fromkeys((arg, arg.rpartition("=")[2]))
-        files = [path for path in _each_placed(words, program.folders) if os.path.isfile(path)]
-        if before == _MODULE:
-            yield from _of_module(arg, program.folders)
-        yield from _mentioned(arg, program.folders)
+    """Code that is named, and the first file after an interpreter, whatever it is. Data may change."""
+    texts = [(_BETWEEN_WORDS.split(arg), False) for arg in program.args]
+    texts = [(words, interpreted) for words, interpreted in texts if len(words) > 1]
+    texts += [(_BETWEEN_WORDS.split(value), name in _LOADED_FIRST) for name, value in program.env]
+    texts.append((program.args, any(map(_is_interpreter, program.commands))))
+    folders = _with_named(program.folders, (word for words, _ in texts for word in words))
+    for words, interpreted in texts:
+        yield from _in_words(words, folders, interpreted=interpreted)
+
+
+def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool) -> Iterator[str]:
+    """`interpreted` says that an interpreter comes before these words."""
+    before = None
+    for word in words:
+        if before is not None and before["name"] is None:
+            yield from _of_module(word, folders)
+        before = _MODULE.match(word)
+        if before is not None and before["name"] is not None:
+            yield from _of_module(before["name"], folders)
+        places = list(_each_placed(dict.fromkeys((word, word.rpartition("=")[2])), folders))
+        files = [path for path in places if os.path.isfile(path)]
         yield from (path for path in files if interpreted or _is_code(path))
-        interpreted = interpreted and not files
-        before = arg
-    for value in program.env:
-        yield from _mentioned(value, program.folders)
+        if interpreted and not files:
+            yield from (path for place in places for path in _meant_by(place) if os.path.isfile(path))
+        interpreted = (interpreted and not files) or _is_interpreter(word) or word in _SOURCING
 
 
-def _mentioned(text: str, folders: Sequence[str]) -> Iterator[str]:
-    """Code that a longer text names: what a shell is told to run, or an interpreter to load first."""
-    words = _BETWEEN_WORDS.split(text)
-    if len(words) > 1:
-        yield from (path for path in _each_placed(words, folders) if os.path.isfile(path) and _is_code(path))
+def _is_interpreter(word: str) -> bool:
+    return _INTERPRETER.match(os.path.basename(word)) is not None
+
+
+def _meant_by(place: str) -> Iterator[str]:
+    """What an interpreter takes for a name that is none of a file."""
+    if os.path.isdir(place):
+        return (os.path.join(place, name) for name in _STARTED_IN_FOLDER)
+    return (place + ending for ending in _LEFT_OUT_ENDINGS)
+
+
+def _with_named(folders: Sequence[str], words: Iterable[str]) -> tuple[str, ...]:
+    """The folders, and those that the words name: a program may be told to go there first (`cd tools && …`)."""
+    named = (path for path in _each_placed(dict.fromkeys(words), folders) if os.path.isdir(path))
+    return tuple(dict.fromkeys((*folders, *islice(named, _MOST_FOLDERS))))
 
 
 def _each_placed(words: Iterable[str], folders: Sequence[str]) -> Iterator[str]:

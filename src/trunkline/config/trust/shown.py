@@ -23,6 +23,9 @@ Verb = Literal["start", "reach", "weaken", "set"]
 _HIDDEN: Final = "********"
 _PLAIN: Final = re.compile(r"[\w.~+/=:@ -]*", re.ASCII)
 """What a secret is made of. A shell obeys none of it."""
+_ONE_WORD: Final = re.compile(r"(?:(?:Bearer|Basic|Token|Bot|ApiKey) +)?[^ ]*", re.IGNORECASE)
+"""More would be a command."""
+_PATH: Final = re.compile(r"(?:\.{1,2}|~\w*)/")
 _PROGRAMS: Final = ("command", "path")
 _VERBS: Final[dict[str, Verb]] = {
     **dict.fromkeys(("env", "envFile", "cwd", "config"), "start"),
@@ -105,9 +108,9 @@ def _listed(items: Sequence[Node], *, secret: bool) -> Iterator[str]:
 
 def _is_hidden(text: str) -> bool:
     """Whether a value with a secret's name may be one: neither a reference, nor something that can be run."""
-    if not _PLAIN.fullmatch(text) or ONLY_REFERENCES.match(text):
+    if not (_PLAIN.fullmatch(text) and _ONE_WORD.fullmatch(text)) or ONLY_REFERENCES.match(text):
         return False
-    return not text.startswith(("./", "../", "~/")) and not is_path_for_certain(text)
+    return not _PATH.match(text) and not is_path_for_certain(text)
 
 
 def _hidden(match: re.Match[str]) -> str:
