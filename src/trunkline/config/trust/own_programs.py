@@ -157,10 +157,9 @@ def _in_folder(folder: str) -> Iterator[str]:
 
 def _scripts(program: _Program) -> Iterator[str]:
     """Code that is named, and the first file after an interpreter, whatever it is. Data may change."""
-    texts = [(_BETWEEN_WORDS.split(arg), False) for arg in program.args]
-    texts = [(words, interpreted) for words, interpreted in texts if len(words) > 1]
+    texts: list[tuple[Sequence[str], bool]] = [(program.args, any(map(_is_interpreter, program.commands)))]
+    texts += [(words, False) for words in map(_BETWEEN_WORDS.split, program.args) if len(words) > 1]
     texts += [(_BETWEEN_WORDS.split(value), name in _LOADED_FIRST) for name, value in program.env]
-    texts.append((program.args, any(map(_is_interpreter, program.commands))))
     folders = _with_named(program.folders, (word for words, _ in texts for word in words))
     for words, interpreted in texts:
         yield from _in_words(words, folders, interpreted=interpreted)
