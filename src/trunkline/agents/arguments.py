@@ -34,8 +34,9 @@ WORDS: Final = {
                 *("--allow-dangerously-skip-permissions", "--dangerously-skip-permissions", "--permission-mode"),
                 *("--allowed-tools", "--allowedTools", "--tools"),
                 *("--mcp-config", "--plugin-dir", "--plugin-url", "--setting-sources", "--settings"),
-                *("--remote-control", "--tmux", "--worktree", "-w"),
-                *("agents", "mcp", "plugin", "plugins", "ultrareview"),
+                *("--cloud", "--desktop", "--environment", "--remote-control", "--teleport", "--tmux"),
+                *("--worktree", "-w"),
+                *("agents", "attach", "mcp", "plugin", "plugins", "respawn", "ultrareview"),
             }
         ),
     ),
@@ -45,7 +46,7 @@ WORDS: Final = {
             {
                 *("--add-dir", "--approve-for-me", "--config", "-c", "--enable", "--full-auto", "--profile", "-p"),
                 *("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "--yolo"),
-                *("--remote", "--sandbox", "-s", "--search", "--worktree"),
+                *("--remote", "--sandbox", "-s", "--search", "--trust", "--worktree"),
                 *("agents", "app-server", "cloud", "exec-server", "mcp", "mcp-server", "plugin", "queue"),
                 "remote-control",
             }

@@ -227,6 +227,7 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
             "CLAUDE_CODE_DISABLE_CRON": "1",
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
+            "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
             "MCP_TOOL_TIMEOUT": str(_call_ms(asked)),
             "TMPDIR": str(asked.run / _TEMPORARY),

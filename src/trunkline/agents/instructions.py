@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from trunkline.core.hidden_text import reveal
 from trunkline.links.beneath import Beneath, Escape, refuse_kernel_files
 
 LARGEST_BYTES: Final = 64 << 10
-_HINT: Final = "correct the file, or turn instructions off"
+_HINT: Final = "correct the file, or turn instructions off (`instructions: false`, or `--no-instructions`)"
+_CLOSING: Final = re.compile(r"<(?=\s*/\s*instructions\b)", re.IGNORECASE)
+"""The beginning of a tag that would end the instructions early, so that what follows seems to come from us. Codex puts
+tags of this name, in capitals, around them too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ def _told(name: str, text: str) -> str:
     return (
         f"The project's own instructions, from its file `{name}`, are below. A file that they refer to, also as "
         "`@file`, is not included: read it with your tools.\n\n"
-        f"<instructions>\n{text.strip()}\n</instructions>\n"
+        f"<instructions>\n{_CLOSING.sub('&lt;', text.strip())}\n</instructions>\n"
     )
 
 

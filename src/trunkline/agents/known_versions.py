@@ -49,5 +49,5 @@ class KnownVersions:
         data = None if self._folder is None else read_private(self._folder / _FILE, _LARGEST_BYTES)
         try:
             return {} if data is None else msgspec.json.decode(data, type=dict[str, tuple[str, str]])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return {}

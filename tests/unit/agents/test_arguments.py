@@ -19,6 +19,10 @@ def test_every_agent_is_in_the_table() -> None:
         ("claude", "-p hello --mcp-config more.json", "--mcp-config"),
         ("claude", "--tools=Bash -p hello", "--tools=Bash"),
         ("claude", "mcp add evil", "mcp"),
+        ("claude", "--cloud hello", "--cloud"),
+        ("claude", "--teleport=session", "--teleport=session"),
+        ("claude", "respawn 1", "respawn"),
+        ("codex", "exec --trust hello", "--trust"),
         ("codex", "exec -cmcp_servers.evil.command=x hello", "-cmcp_servers.evil.command=x"),
         (
             "codex",

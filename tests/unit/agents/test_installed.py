@@ -141,7 +141,7 @@ def test_which_files_decide_alone_which_version_they_are(tmp_path: Path) -> None
         assert (program, decides_alone(program, "fake-agent")) == (program, alone)
 
 
-@pytest.mark.parametrize("written", [b"", b"[]", b"{", b'{"/x": ["", ""]}', b"\xff"])
+@pytest.mark.parametrize("written", [b"", b"[]", b"{", b'{"/x": ["", ""]}', b"\xff", b'{"\xff": ["", ""]}'])
 async def test_what_is_remembered_may_be_anything(tmp_path: Path, written: bytes) -> None:
     environ = put_package(tmp_path, "1.2.3")
     (tmp_path / "state").mkdir(mode=0o700)

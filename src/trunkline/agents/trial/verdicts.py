@@ -44,5 +44,5 @@ class Verdicts:
         data = read_private(self._path, _LARGEST_BYTES)
         try:
             return {} if data is None else msgspec.json.decode(data, type=dict[str, list[str]])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return {}

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from trunkline.agents.trial.trial import Tried
 from trunkline.agents.trial.verdicts import Verdicts
 
@@ -17,11 +19,12 @@ def test_what_a_trial_showed_is_known_for_that_version_only(tmp_path: Path) -> N
     assert again.of("gemini", "1.0.0") is None
 
 
-def test_a_file_that_makes_no_sense_is_as_good_as_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [b"{", b'{"\xff": []}'])
+def test_a_file_that_makes_no_sense_is_as_good_as_none(tmp_path: Path, written: bytes) -> None:
     verdicts = Verdicts(tmp_path)
     verdicts.keep("codex", "1.0.0", Tried())
     (file,) = tmp_path.iterdir()
-    file.write_text("{")
+    file.write_bytes(written)
     assert verdicts.of("codex", "1.0.0") is None
     verdicts.keep("codex", "1.0.0", Tried())
     assert verdicts.of("codex", "1.0.0") == Tried()
