@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_VALUE: Final = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"';&|()])"
+_QUOTED: Final = r"\"(?:[^\"\\]|\\.){0,500}\"|'[^']{0,500}'"
+_VALUE: Final = rf"(?:{_QUOTED}|\\.|[^\s\"'\\;&|()])"
+_OF_TEST: Final = rf"(?:{_QUOTED}|[^\n;&|\"'])"
 BRACKETS: Final = re.compile(r"\[\[(?=\s)(?:(?!\s\]\](?![^\s;&|)])).)*", re.DOTALL)
 _BRANCH: Final = re.compile(r"&&|\|\|")
 _NUMERIC: Final = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 """In `[[ … ]]` bash calculates with what stands beside these, even where it is quoted, and runs the `$(…)` in it."""
-TESTED: Final = re.compile(r"(?:\[|test)[ \t](?:[^\n;&|]{0,500}?\s)??-[vR]\s(?:(?!\s-[ao]\s)[^\n;&|]){0,500}")
+TESTED: Final = re.compile(rf"(?:\[|test)[ \t](?:{_OF_TEST}{{0,500}}?\s)??-[vR]\s(?:(?!\s-[ao]\s){_OF_TEST}){{0,500}}")
 ELEMENT: Final = re.compile(r"\w*\[[^\n]{0,500}?\]\+?=")
 FORMATTED: Final = re.compile(r"printf[ \t]+-v[ \t]*\S{1,500}")
 ASSIGNED: Final = re.compile(rf"\w+\+?={_VALUE}{{0,500}}")
@@ -22,10 +24,13 @@ DECLARING: Final = frozenset(("declare", "typeset", "local", "export", "readonly
 COMMANDS: Final = NAMING | DECLARING | {"test", "printf"}
 FLAGS: Final = re.compile(r"(?:[ \t]+[-+]\w+)*")
 DECLARED: Final = re.compile(
-    rf"[ \t\n](?:[\"']?(?P<name>[A-Za-z_]\w*)\+?={_VALUE}*(?:\"[^\"]*|'[^']*)?"
-    r"|\"(?P<first>[A-Za-z_]\w*)=[^\"]*|'(?P<second>[A-Za-z_]\w*)=[^']*)\Z"
+    rf"[ \t\n](?:[\"']?(?P<name>[A-Za-z_]\w*)\+?={_VALUE}*(?:\"(?:[^\"\\]|\\.)*|'[^']*)?"
+    r"|\"(?P<first>[A-Za-z_]\w*)=(?:[^\"\\]|\\.)*|'(?P<second>[A-Za-z_]\w*)=[^']*)\Z"
 )
-ARRAYS: Final = re.compile(r"\b([A-Za-z_]\w*)(?:\+?=\(|\[)|[ \t]-\w*[aA]\w*[ \t]+([A-Za-z_]\w*)")
+ARRAYS: Final = re.compile(
+    r"\b([A-Za-z_]\w*)(?:\+?=\(|\[)|[ \t]-\w*[aA]\w*[ \t]+([A-Za-z_]\w*)"
+    r"|\b(?:mapfile|readarray)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+([A-Za-z_]\w*)"
+)
 NUMBERS: Final = re.compile(r"\b(?:declare|typeset|local)[ \t]+-\w*[in]\w*((?:[ \t]+[A-Za-z_]\w*)+)")
 ALWAYS_NUMBERS: Final = ("RANDOM", "SECONDS", "OPTIND", "HISTCMD")
 NEAR: Final = 100
