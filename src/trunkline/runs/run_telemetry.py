@@ -55,7 +55,7 @@ class RunTelemetry:
         return events
 
     def follow(self, step: str, router: Router, command_of: Callable[[Call], str] | None) -> None:
-        """The calls of a step's router are logged with the names that callers know,.
+        """The calls of a step's router are logged with the names that callers know.
 
         `command_of` gives the commands to show beside them."""
         if self._log is not None:

@@ -18,6 +18,8 @@ PROMPTS_GET: Final = "prompts/get"
 TOOL_ERROR: Final = "tool_error"
 _LOOKED_THROUGH: Final = 4096
 _FLAG: Final = b'"isError"'
+_LETTER: Final = ord("E")
+_FINE: Final = b'Error":false'
 _FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
 
 What = tuple[str, str, str, str, str, str, str]
@@ -42,21 +44,29 @@ def what_of(call: Call, name: str) -> What:
 def tool_failed(result: Result) -> bool:
     """Whether the tool says that it failed. That stands at an end of a result: only there is looked, and only what
     looks like it is read."""
-    raw = result.raw
-    if len(raw) <= 2 * _LOOKED_THROUGH:
-        seems = _seems_failed(bytes(raw))
-    else:
-        seems = _seems_failed(bytes(raw[-_LOOKED_THROUGH:])) or _seems_failed(bytes(raw[:_LOOKED_THROUGH]))
-    if not seems:
+    text = result.message
+    if text is None or len(text) > 2 * _LOOKED_THROUGH:
+        text = _ends_of(result.raw)
+    if not _seems_failed(text):
         return False
     try:
-        return msgspec.json.decode(raw, type=_ToolResult).is_error
+        return msgspec.json.decode(result.raw, type=_ToolResult).is_error
     except msgspec.MsgspecError:
         return False
 
 
+def _ends_of(raw: Json) -> bytes:
+    if len(raw) <= 2 * _LOOKED_THROUGH:
+        return bytes(raw)
+    return b"%b\n%b" % (raw[:_LOOKED_THROUGH], raw[-_LOOKED_THROUGH:])
+
+
 def _seems_failed(text: bytes) -> bool:
-    at = text.find(_FLAG)  # many times as fast as the pattern
+    """A letter is found in an eighth of the time that the flag is, and most results have no other of it."""
+    at = text.find(_LETTER)
+    if at < 0 or (text.startswith(_FINE, at) and text.find(_LETTER, at + 1) < 0):
+        return False
+    at = text.find(_FLAG)
     return at >= 0 and _FAILED.search(text, at) is not None
 
 

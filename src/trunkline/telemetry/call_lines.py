@@ -14,7 +14,7 @@ from typing import Final
 from trunkline.core.call import Call, Result
 from trunkline.core.errors import INTERNAL
 from trunkline.core.events import Level
-from trunkline.telemetry.call_end import TOOL_ERROR, TOOLS_CALL, tool_failed, what_of
+from trunkline.telemetry.call_end import TOOLS_CALL, tool_failed, what_of
 from trunkline.telemetry.log_format import Client, LineFormat, Target
 from trunkline.telemetry.tool_names import NamingRouter, ToolNames
 
@@ -24,7 +24,8 @@ _LONGEST_KEPT_NAME: Final = 256
 """Longer names come from broken or hostile clients; they are formatted each time, so that nobody fills our memory."""
 
 IdsOf = Callable[[Call], tuple[str, str] | None]
-_What = tuple[str, str, str, str, str, str]
+_What = tuple[str, ...]
+"""Source, tool and method; of all that is not just `ok` also the outcome, `executed` and the kind of error."""
 _Who = tuple[str, str | None, str]
 
 
@@ -38,6 +39,7 @@ class CallLines:
         self._put = put
         self._logs = logs
         self._ids_of = ids_of
+        self._router: NamingRouter | None = None
         self._names: ToolNames | None = None
         self._names_version = -1
         self._command_of: Callable[[Call], str] | None = None
@@ -49,21 +51,19 @@ class CallLines:
     def follow(self, router: NamingRouter, command_of: Callable[[Call], str] | None = None) -> None:
         """From now on lines have the names that spans have. `command_of` gives the command that a call ran, to be shown
         as it is, or nothing."""
+        self._router = router
         self._names = ToolNames(router)
         self._command_of = command_of
 
     def call_done(self, call: Call, seconds: float) -> None:
-        names = self._names
-        if names is not None and names.version != self._names_version:
+        if self._router is not None and self._router.names_version != self._names_version:
             self._heads.clear()
-            self._names_version = names.version
+            self._names_version = self._router.names_version
         outcome = call.outcome
-        if type(outcome) is Result:
-            error = TOOL_ERROR if call.method == TOOLS_CALL and tool_failed(outcome) else ""
-            what = (call.source, call.tool, call.method, "ok", "", error)
+        if type(outcome) is Result and not (call.method == TOOLS_CALL and tool_failed(outcome)):
+            what = (call.source, call.tool, call.method)
         else:
-            _, _, _, word, executed, _, error = what_of(call, "")
-            what = (call.source, call.tool, call.method, word, executed, error)
+            what = _ending_of(call)
         head = self._heads.get(what)
         if head is None:
             head = self._make_head(call, what)
@@ -89,7 +89,7 @@ class CallLines:
         return tail
 
     def _make_head(self, call: Call, what: _What) -> str:
-        source, tool, method, outcome, executed, error = what
+        source, tool, method, outcome, executed, error = what if len(what) > 3 else (*what, "ok", "", "")
         name = origin = ""
         if self._names is not None and method == TOOLS_CALL:
             name, origin = self._names.tool(call), self._names.source(source)
@@ -117,6 +117,11 @@ class CallLines:
         self._stamp = self._format.stamp(milliseconds)
         self._stamp_from = milliseconds / 1000
         self._stamp_until = (milliseconds + 1) / 1000
+
+
+def _ending_of(call: Call) -> _What:
+    method, source, _, word, executed, _, error = what_of(call, "")
+    return (source, call.tool, method, word, executed, error)
 
 
 def _level_of(outcome: str) -> Level:

@@ -31,6 +31,28 @@ OUTCOMES: list[Outcome] = [
 ]
 
 
+def answered(result: bytes) -> Result:
+    """As it comes from a server: a part of its message."""
+    message = b'{"jsonrpc":"2.0","id":7,"result":%b}' % result
+    return Result(memoryview(message)[message.index(result) : -1], message)
+
+
+FLAGGED = {
+    b'{"isError":true,"content":[]}': True,
+    b'{"content":[{"type":"text","text":"No Entry"}],"isError" : true}': True,
+    b'{"structuredContent":{"isError":false},"isError":true}': True,
+    b'{"structuredContent":{"isError":true},"isError":false}': False,
+    b'{"structuredContent":{"isError":true}}': False,
+    b'{"content":[{"type":"text","text":"\\"isError\\":true"}],"isError":false}': False,
+    b'{"content":[{"type":"text","text":"Error\\":false"}],"isError":true}': True,
+    b'{"content":[],"isError":"true"}': False,
+    b'{"content":[],"isError":true,"structuredContent":"%b"}' % (b"x" * 5_000): True,
+    b'{"isError":true,"content":[{"type":"text","text":"%b"}]}' % (b"E" * 50_000): True,
+    b'{"content":[{"type":"text","text":"%b"}],"isError":true}' % (b"E" * 50_000): True,
+    b'{"content":[{"type":"text","text":"%b"}],"isError":false}' % (b"E" * 50_000): False,
+}
+
+
 class LoggedDesk(TracedDesk):
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder)
@@ -66,6 +88,19 @@ async def test_a_call_has_the_same_outcome_name_source_and_error_in_both(tmp_pat
     assert [line["error.type"] for line in logged[:4]] == [None, "tool_error", None, "tool_error"]
     assert {line["tool.name"] for line in logged[:-1]} == {"calc_add"}
     assert logged[-1] | {"tool.name": "nothing.here", "tool.source": None} == logged[-1]
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+async def test_a_failure_that_a_tool_reports_is_seen_wherever_it_says_so(tmp_path: Path, as_bytes: bool) -> None:
+    desk = LoggedDesk(tmp_path)
+    results = [Result(result) if as_bytes else answered(result) for result in FLAGGED]
+    answers = iter(results)
+    desk.add("calc", "add", kind="mcp_stdio").on_submit = lambda call: call.finish(next(answers))
+    for _ in results:
+        desk.call("calc.add")
+    logged, traced = said_of_calls(desk)
+    assert logged == traced
+    assert [line["error.type"] == "tool_error" for line in logged] == list(FLAGGED.values())
 
 
 async def test_a_tool_that_is_renamed_has_its_new_name_from_then_on(tmp_path: Path) -> None:
