@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,7 @@ async def test_sighup_reloads_a_gateway_of_one_client_too(tmp_path: Path) -> Non
         await until(listed, "the new server's tools are listed")
 
 
-def hang_up(command: list[str], log: Path) -> int:
+def hang_up(command: list[str], log: Path, then: Callable[[int], None] = lambda _: None) -> int:
     """Start a program on a terminal of its own, close that once it listens, and wait for the program's end."""
     child, terminal = pty.fork()
     if not child:
@@ -87,6 +89,7 @@ def hang_up(command: list[str], log: Path) -> int:
         os.execv(command[0], command)
     wait_until(lambda: log.exists() and "listens on" in log.read_text(), "it is up")
     os.close(terminal)
+    then(child)
     _, status = wait_until(lambda: ((found := os.waitpid(child, os.WNOHANG))[0] and found) or None, "it has ended", 30)
     return status
 
@@ -96,6 +99,42 @@ def test_closing_the_terminal_ends_the_gateway_that_was_started_there(tmp_path: 
     status = hang_up([TRUNKLINE, "up", "-c", str(config)], tmp_path / "log")
     assert os.waitstatus_to_exitcode(status) == 0
     assert "SIGHUP: finishing what is in flight" in (tmp_path / "log").read_text()
+
+
+def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    config = write_config(tmp_path, StdioFaults(tmp_path, "x").entry(), listen=f"127.0.0.1:{free_port()}")
+    log = tmp_path / "log"
+
+    def terminate(child: int) -> None:
+        os.kill(child, signal.SIGHUP)
+        wait_until(lambda: '"because":"SIGHUP"' in log.read_text(), "it has loaded its file again")
+        os.kill(child, signal.SIGTERM)
+
+    status = hang_up(["/usr/bin/env", "--ignore-signal=HUP", TRUNKLINE, "up", "-c", str(config)], log, terminate)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert "SIGHUP: finishing what is in flight" not in log.read_text()
+
+
+@pytest.mark.parametrize("asked", ["stdio", "call", "run"])
+async def test_a_command_that_was_started_to_ignore_ctrl_c_goes_on(tmp_path: Path, asked: str) -> None:
+    """As a shell starts what is to run in the background. SIGTERM still ends it."""
+    server = StdioFaults(tmp_path, "s")
+    config = str(write_config(tmp_path, server.entry()))
+    states = {"initial": "work", "work": {"type": "step", "command": "touch begun; sleep 1000"}}
+    (tmp_path / "flow.yaml").write_text(json.dumps({"name": "long", "states": states}))
+    arguments = {"stdio": ["stdio"], "call": ["call", "s_hang"], "run": ["run", "flow.yaml"]}[asked]
+    command = ["/usr/bin/env", "--ignore-signal=INT", TRUNKLINE, *arguments, "-c", config]
+    begun = {"stdio": lambda: server.events("start"), "call": lambda: server.calls("hang")}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        wait_until(begun.get(asked, (tmp_path / "begun").exists), "it is at work")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.terminate()
+        assert process.wait(at_most(20)) in (0, 130)
 
 
 @pytest.mark.parametrize("kind", ["sdk", "fastmcp"])

@@ -19,6 +19,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 from trunkline.links.children import Children
+from trunkline.links.heeded import heeded
 from trunkline.links.platform import (
     TAG,
     Prctl,
@@ -162,8 +163,7 @@ def _nothing(number: int, frame: object) -> None:
 def _keyboard_left_alone() -> Generator[None]:
     """With handlers that do nothing: a signal that is ignored would stay so in the program, and does where whoever
     started us wants that."""
-    heard = [number for number in _OF_THE_KEYBOARD if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _nothing) for number in heard}
+    before = {number: signal.signal(number, _nothing) for number in heeded(*_OF_THE_KEYBOARD)}
     try:
         yield
     finally:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+from trunkline.links.heeded import heeded
+
 INTERRUPTED: Final = 130
 ORDERLY_S: Final = 4.0
 """What has not ended by then is left to the supervisors, which end everything as soon as we are gone."""
@@ -73,7 +75,7 @@ def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
     one that the loop has no time left to hear strikes at the end."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    heard = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
+    heard = heeded(*_SIGNALS)
     came: set[int] = set()
     told: set[int] = set()
 

@@ -18,6 +18,7 @@ from trunkline.config.trust.store import TrustStore
 from trunkline.core.events import Events, Level
 from trunkline.doors.mcp.server import McpServer
 from trunkline.links.allocator import keep_large_buffers
+from trunkline.links.heeded import heeded
 from trunkline.operations import Load, Operations
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
@@ -65,7 +66,7 @@ class Running:
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []
-        self._had_terminal = has_terminal()
+        self._ends_with_terminal = has_terminal() and bool(heeded(signal.SIGHUP))
 
     def _make_tracer(self, transport: str) -> Tracer | None:
         """None where nothing is traced; then nothing of it is loaded."""
@@ -112,8 +113,8 @@ class Running:
             os._exit(INTERRUPTED)
 
     def hang_up(self) -> None:
-        """SIGHUP asks for a reload, unless it comes because the terminal we were started from was closed."""
-        if self._had_terminal and not has_terminal():
+        """SIGHUP asks for a reload; where the terminal that we are to end with was closed, for an orderly end."""
+        if self._ends_with_terminal and not has_terminal():
             self.stop(signal.SIGHUP)
         elif not self.stopping.done():
             self.operations.try_reload("SIGHUP")
@@ -136,7 +137,7 @@ async def running_gateway(settings: Settings, load: Load, *, transport: str) -> 
     running = Running(settings, load, transport)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in heeded(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, running.stop, number)
     loop.add_signal_handler(signal.SIGHUP, running.hang_up)
     try:

@@ -18,6 +18,7 @@ from trunkline.cli.ask.waiting import Waiting, sign_of_life
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.cli.terminal import complain
 from trunkline.core.errors import GatewayError
+from trunkline.links.heeded import heeded
 from trunkline.serve.loop import run
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, T], waiting: Waiting) -> 
         waiting.say("interrupted: ending what was begun")
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in heeded(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, pressed)
     return await task
 

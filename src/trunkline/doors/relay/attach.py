@@ -15,6 +15,7 @@ from trunkline.core.events import Events, Level
 from trunkline.doors.relay.link import GatewayLink, shown
 from trunkline.doors.relay.relay import Relay
 from trunkline.links.allocator import keep_large_buffers
+from trunkline.links.heeded import heeded
 from trunkline.links.http_client import Target
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.redact import Redactor
@@ -40,7 +41,7 @@ async def attach(target: Target, *, token: str = "", settings: Settings | None =
     running = _Attached(target, token, settings)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(running.stray_error)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in heeded(signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, running.stop, number)
     loop.add_signal_handler(signal.SIGHUP, running.hang_up)
     keep_large_buffers()
