@@ -30,7 +30,7 @@ from trunkline.router.options import NameRules
 from trunkline.runs.isolation import DOUBTED
 from trunkline.runs.plugins import PLUGIN, Plugins
 from trunkline.runs.probing import Probed, probe_plugins
-from trunkline.runs.step_settings import obstacle_of
+from trunkline.runs.step_settings import WITHOUT_SOURCE, obstacle_of
 from trunkline.workflow.load import LoadedWorkflow
 from trunkline.workflow.proxy import ProxyUse, source_name
 
@@ -131,7 +131,7 @@ def _check_sources(loaded: LoadedWorkflow, plugins: Plugins) -> None:
                     loaded.report.error(PROXY_UNKNOWN_SOURCE, source.span, message, hint)
                 elif obstacle := obstacle_of(section):
                     message = f"The source `{source.text}` cannot be started: {obstacle}"
-                    loaded.report.error(SOURCE_NOT_USABLE, source.span, message)
+                    loaded.report.error(SOURCE_NOT_USABLE, source.span, message, WITHOUT_SOURCE)
 
 
 def _each_once(use: ProxyUse) -> list[Scalar]:

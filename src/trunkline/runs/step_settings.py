@@ -29,6 +29,7 @@ from trunkline.workflow.document import Proxy
 from trunkline.workflow.proxy import source_name
 
 BUILTIN: Final = "builtin"
+WITHOUT_SOURCE: Final = "change that, or leave the source out of the step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
     obstacle = obstacle_of(known[name])
     if obstacle:
         message = f"The source `{name}` cannot be started: {obstacle}"
-        raise GatewayError(Problem(code=SOURCE_NOT_USABLE, message=message, source=name))
+        raise GatewayError(Problem(code=SOURCE_NOT_USABLE, message=message, source=name, hint=WITHOUT_SOURCE))
     return known[name]
 
 

@@ -347,6 +347,7 @@ async def test_sources_are_checked_against_the_configuration_and_not_started(tmp
     checked = await check(tmp_path, config=config)
     problems = [problem for problem in checked.problems if problem.step == "a"]
     assert [problem.code.id for problem in problems] == ["TL609", "TL609", f"{PROXY}UNKNOWN_SOURCE"]
+    assert all(problem.hint for problem in problems)
     assert problems[-1].hint == "did you mean `here`?"
     assert not here.journal.exists()
 
