@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -129,8 +130,8 @@ class _Steps:
         model = values.of(step.options.model) if isinstance(step, AgentState) else ""
         with self.spans.step(step, model) as span:
             result = (
-                StepResult(problem=_no_folder(step, values.of(step.dir)))
-                if folder is None
+                StepResult(problem=_no_folder(step, values.of(step.dir), folder))
+                if isinstance(folder, str)
                 else await self._run(step, values, folder, model, span)
             )
             if result.problem is not None and not result.problem.where:
@@ -149,15 +150,25 @@ class _Steps:
         await self._children.close()
 
 
-def _folder(base: Path, written: str) -> Path | None:
+def _folder(base: Path, written: str) -> Path | str:
+    """The folder that a step works in, or why it cannot. A relative path is not led out of the folder of the run by
+    links: whoever made those, a repository or an earlier agent, would choose where the step's tools write."""
+    base = base.resolve()
     try:
-        folder = (base / Path(written).expanduser()).resolve()
-        return folder if folder.is_dir() else None
+        meant = Path(os.path.normpath(base / Path(written).expanduser()))
+        folder = meant.resolve()
+        if not folder.is_dir():
+            return "is not there"
     except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, a user that is not there
-        return None
+        return "is not there"
+    is_within = meant.is_relative_to(base) and not Path(written).expanduser().is_absolute()
+    if is_within and not folder.is_relative_to(base):
+        return f"is a link that leads out of {base}"
+    return folder
 
 
-def _no_folder(step: Step, folder: str) -> Problem:
+def _no_folder(step: Step, folder: str, why: str) -> Problem:
     code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
-    message = f"The folder of step `{step.name}` is not there: {one_line(folder, _SHOWN)}"
-    return Problem(code=code, message=message, where=step.name, hint="`dir` is relative to where the run was started")
+    message = f"The folder of step `{step.name}` {why}: {one_line(folder, _SHOWN)}"
+    hint = "`dir` is relative to the folder of the run; what lies elsewhere is named by its full path"
+    return Problem(code=code, message=message, where=step.name, hint=hint)

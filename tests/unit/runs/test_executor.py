@@ -97,6 +97,29 @@ async def test_a_step_runs_in_its_folder_and_one_that_is_not_there_fails_it(tmp_
     assert ran.way == [("there", "", str(tmp_path / "inside")), ("nowhere", COMMAND_FAILED.id, "")]
 
 
+@pytest.mark.parametrize("folder", ["out", "inside/../out", "chain/below"])
+async def test_no_link_leads_a_step_out_of_the_folder_of_the_run(tmp_path: Path, folder: str) -> None:
+    """But what the workflow itself names is its user's word, wherever it is."""
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for made in (project / "inside", elsewhere / "below"):
+        made.mkdir(parents=True)
+    (project / "out").symlink_to("../elsewhere")
+    (project / "chain").symlink_to("out")
+    (project / "within").symlink_to("inside")
+    text = f"""
+        name: folders
+        states:
+          initial: within
+          within: {{type: step, command: pwd, dir: within, on_success: beside}}
+          beside: {{type: step, command: pwd, dir: ../elsewhere, on_success: named}}
+          named: {{type: step, command: pwd, dir: '{project}/out', on_success: led}}
+          led: {{type: step, command: pwd, dir: '{folder}'}}
+        """
+    ran = await run_text(project, text)
+    went = [("within", "", str(project / "inside")), ("beside", "", str(elsewhere)), ("named", "", str(elsewhere))]
+    assert ran.way == [*went, ("led", COMMAND_FAILED.id, "")]
+
+
 @pytest.mark.parametrize("folder", ["~nobody-of-this-name/x", "x" * 6000, "a\0b"])
 async def test_a_folder_that_cannot_be_one_is_not_there(tmp_path: Path, folder: str) -> None:
     text = "{name: odd, inputs: [{name: d}], states: {initial: a, a: {type: step, command: pwd, dir: '{{.inputs.d}}'}}}"
