@@ -6,11 +6,17 @@ from typing import Final
 
 MAX_ITEMS: Final = 20_000
 MAX_BYTES: Final = 64 * 1024 * 1024
+_CUT: Final = " was cut after "
 
 
 def was_cut(request: str, items: int, noun: str, reason: str) -> str:
     """`reason` says what ended it."""
-    return f"its `{request}` was cut after {items:,} {noun}s: {reason}"
+    return f"its `{request}`{_CUT}{items:,} {noun}s: {reason}"
+
+
+def is_about_cut(warning: str) -> bool:
+    """Whether a warning says that a list was cut, so that what is missing in it may be there all the same."""
+    return _CUT in warning
 
 
 def over_limit(limit: str) -> str:

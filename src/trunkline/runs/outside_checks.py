@@ -7,13 +7,12 @@ import asyncio
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from trunkline.agents import provider_of
 from trunkline.agents.installed import find_installed
 from trunkline.agents.known_versions import KnownVersions
 from trunkline.config.sources import SourceSection, ToolSelection
-from trunkline.config.suggest import hint_for, listed, nearest
+from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Scalar
 from trunkline.config.trust.verdict import Verdict
 from trunkline.core.errors import (
@@ -26,15 +25,15 @@ from trunkline.core.errors import (
     GatewayError,
 )
 from trunkline.links.children import Children
+from trunkline.links.list_limits import is_about_cut
 from trunkline.router.options import NameRules
 from trunkline.runs.isolation import DOUBTED
+from trunkline.runs.operations_known import known_operations
 from trunkline.runs.plugins import PLUGIN, Plugins
 from trunkline.runs.probing import Probed, probe_plugins
 from trunkline.runs.step_settings import WITHOUT_SOURCE, obstacle_of
 from trunkline.workflow.load import LoadedWorkflow
 from trunkline.workflow.proxy import ProxyUse, source_name
-
-_MOST_LISTED: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,17 +192,9 @@ def _check_operation(
             message = f"`{name}` of the plugin `{plugin}` is denied by the configuration (`tools.allow`, `tools.deny`)"
             loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message)
         return
-    unusable = next((warning for warning in found.warnings if f"`{name}`" in warning), "")
-    message = f"The plugin `{plugin}` has no operation `{name}`{f' to offer: {unusable}' if unusable else ''}"
-    loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message, _known(name, found.operations))
-
-
-def _known(name: str, operations: tuple[str, ...]) -> str:
-    guess = nearest(name, operations)
-    if guess is not None:
-        return f"did you mean `{guess}`?"
-    more = f" and {len(operations) - _MOST_LISTED} more" if len(operations) > _MOST_LISTED else ""
-    return f"it has: {listed(operations[:_MOST_LISTED])}{more}" if operations else "it has none"
+    why = "; ".join(warning for warning in found.warnings if f"`{name}`" in warning or is_about_cut(warning))
+    message = f"The plugin `{plugin}` has no operation `{name}`{f' to offer: {why}' if why else ''}"
+    loaded.report.error(PROXY_UNKNOWN_OPERATION, operation.span, message, known_operations(name, found.operations))
 
 
 # -- providers --------------------------------------------------------------------------------------------------------

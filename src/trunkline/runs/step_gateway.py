@@ -25,6 +25,7 @@ from trunkline.core.source import Health
 from trunkline.discovery.answers import offered
 from trunkline.links.overdue import Within
 from trunkline.router.gate import Gate
+from trunkline.runs.operations_known import known_operations
 from trunkline.runs.step_settings import StepSettings
 
 _UP: Final = frozenset({"ready", "degraded"})
@@ -171,5 +172,5 @@ def _lacks(source: str, name: str, known: tuple[str, ...], warnings: tuple[str, 
         )
         return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name)
     message = "; ".join((f"Plugin `{source}` has no operation `{name}`", *warnings))
-    hint = f"it has: {', '.join(f'`{operation}`' for operation in known)}" if known else "it offers none at all"
+    hint = known_operations(name, known)
     return Problem(code=PROXY_UNKNOWN_OPERATION, message=message, source=source, tool=name, hint=hint)

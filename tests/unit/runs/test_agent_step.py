@@ -253,6 +253,16 @@ async def test_tools_that_are_not_all_there_end_a_step_before_its_model_is_asked
     assert model.asked == []
 
 
+async def test_of_very_many_operations_only_some_are_named(tmp_path: Path) -> None:
+    plugins = {"many": plugin_with(tmp_path, "many", *(f"operation{number}" for number in range(1_000)))}
+    proxy = Proxy(plugin_tools=(PluginTools(plugin="many", expose=("zzz",)),))
+    async with model_saying(says("never")) as model:
+        ran = await run(tmp_path, model, "{enable: true}", plugins=plugins, proxied=proxy)
+    problem = problem_of(ran)
+    assert problem.code is PROXY_UNKNOWN_OPERATION
+    assert problem.hint.endswith("`operation19` and 980 more")
+
+
 async def test_two_tools_with_one_name_end_the_step_at_its_start(tmp_path: Path) -> None:
     plugins = {"a": plugin_with(tmp_path, "a", "b_c"), "a_b": plugin_with(tmp_path, "a_b", "c")}
     proxy = "{enable: true, plugin_tools: [{plugin: a, expose: [b_c]}, {plugin: a_b, expose: [c]}]}"

@@ -15,6 +15,7 @@ from tests.support.servers import Records, StdioFaults
 from tests.support.trust import trust
 
 from trunkline.agents import provider_of
+from trunkline.links.plugin import operations
 from trunkline.runs.checking import Checked, Starting, check_read, read_files
 from trunkline.runs.probing import probe_plugins
 from trunkline.runs.step_settings import settings_of_step
@@ -122,6 +123,16 @@ async def test_operations_are_checked_once_all_else_is_right(tmp_path: Path, mon
     (start,) = journal.events("start")
     assert not alive(start["pid"])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".awf", ".local", journal.journal.name, "w.yaml"]
+
+
+async def test_an_operation_behind_the_last_that_counts_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "MAX_ITEMS", 2)
+    checked = await check(write(tmp_path, workflow("{plugin: jobs, expose: [sleep]}"), jobs=jobs()))
+    [problem] = checked.problems
+    assert problem.code.id == f"{PROXY}UNKNOWN_OPERATION"
+    assert "`ListOperations` was cut after 2 operations" in problem.message
 
 
 async def test_a_plugin_of_a_file_that_is_not_trusted_is_started_only_where_that_is_asked_for(tmp_path: Path) -> None:
