@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from trunkline.config.secret_values import SHORTEST_SECRET, secrets_in
+from trunkline.config.secret_values import SHORTEST_SECRET, may_be_named_secret, secrets_in
 from trunkline.core.call import Call, Json
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.section import BASH, BuiltinSection
@@ -18,6 +19,17 @@ _LONGEST_SHOWN: Final = 2000
 _LONGEST_READ: Final = 4 * _LONGEST_SHOWN
 """Secrets are looked for in more than is shown: half of one would not be recognised."""
 _CUT: Final = "…"
+_PASSWORDS: Final = re.compile(
+    r"""
+    (?: (?<!\S)(?:-u|-U|--user|--proxy-user)[ =]?["']?[^\s:/"']{1,100}:   # curl -u name:password
+      | \bsshpass\s{1,9}-p\s{0,9}["']?
+      | \b(?:mysql|mariadb)\w{0,20}\s(?:[^\n|;&]{0,200}\s)?-p["']?
+      | \blogin\s(?:[^\n|;&]{0,200}\s)?-p[ ]["']?                       # docker, podman, helm
+    ) ([^\s"']+)
+    """,
+    re.VERBOSE,
+)
+"""Where well-known programs take a password without the name of one."""
 
 
 class ShownCommands:
@@ -52,6 +64,7 @@ def _command_in(params: Json) -> str:
 
 def _without_secrets(command: str) -> str:
     found = {_as_word(secret, command) for secret in secrets_in("", command)}
+    found |= {match[1] for match in _PASSWORDS.finditer(command) if may_be_named_secret(match[1])}
     for secret in sorted(found, key=len, reverse=True):
         command = command.replace(secret, _HIDDEN)
     return command

@@ -46,6 +46,13 @@ def test_no_other_tool_is_looked_at() -> None:
         ("mysql --password hunter2hunter2 -u root", "mysql --password *** -u root"),
         ("export API_KEY='s3cr3t v4lue-x1' && run", "export API_KEY='***' && run"),
         ("git clone https://bob:pa55word12@example.com/x", "git clone https://***@example.com/x"),
+        ("curl -s -u 'bob:pa55word12' https://x", "curl -s -u 'bob:***' https://x"),
+        ("curl --user=bob:pa55word12 https://x", "curl --user=bob:*** https://x"),
+        ("sshpass -p pa55word12 ssh host", "sshpass -p *** ssh host"),
+        ("mysql -u root -ppa55word12 shop", "mysql -u root -p*** shop"),
+        ("docker login -u bob -p pa55word12 registry.example", "docker login -u bob -p *** registry.example"),
+        ("docker run -u 1000:1000 -p 8080:8080 x", "docker run -u 1000:1000 -p 8080:8080 x"),
+        ("rsync -u host:/var/lib/data /mnt/data", "rsync -u host:/var/lib/data /mnt/data"),
     ],
 )
 def test_secrets_are_hidden_those_of_the_configuration_and_those_in_the_command(command: str, seen: str) -> None:
