@@ -240,6 +240,8 @@ def test_trust_is_listed_and_revoked(repository: Repository) -> None:
     refused(repository.run("tools"))
     assert repository.run("trust", "--revoke", "trunkline.yaml").returncode == 2
     assert repository.run("trust", "w.yaml").returncode == 2
+    assert repository.run("trust", "--revoke").returncode == 0  # the other one
+    assert repository.run("trust", "--list").stdout == ""
     repository.nothing_ran()
 
 
@@ -406,6 +408,15 @@ def test_a_person_is_shown_what_would_start_and_asked(repository: Repository) ->
         assert "trust" not in terminal.screen
 
 
+def test_whoever_is_asked_about_more_than_a_screen_is_told_so(repository: Repository) -> None:
+    repository.configure(sources={f"s{number}": {"kind": "mcp_stdio", "command": "cat"} for number in range(60)})
+    with on_terminal(repository, "tools") as terminal:
+        terminal.wait_for("Do you trust it?")
+        assert "those at the top matter most" in terminal.screen
+        terminal.type("n\n")
+        assert terminal.finish() == 2
+
+
 def test_without_a_stdin_nobody_is_asked(repository: Repository) -> None:
     """Closed, not empty: whoever starts daemons does that."""
     repository.configure()
@@ -487,6 +498,8 @@ def test_add_asks_for_what_stands_in_the_file_already(repository: Repository) ->
 def test_a_start_says_which_file_counts(repository: Repository) -> None:
     repository.write("trunkline.yaml", "{}")
     trust(repository.folder, {"HOME": str(repository.home)})
+    alone = repository.run("stdio", "--alone")
+    assert f'"config":"{repository.folder / "trunkline.yaml"}"' in alone.stderr
     with on_terminal(repository, "up", "--port", "0") as terminal:
         terminal.wait_for(f"configuration: {repository.folder / 'trunkline.yaml'}")
         terminal.wait_for("Trunkline is up")

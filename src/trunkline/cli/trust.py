@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -84,7 +85,7 @@ def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
         show(verdict)
     elif not can_ask():
         show(verdict)
-        complain("nobody can be asked here", f"`trunkline trust --yes {path}` trusts it")
+        complain("Nobody can be asked here", f"`trunkline trust --yes {shlex.quote(str(path))}` trusts it")
         return _REFUSED
     elif not confirmed(verdict):
         click.echo("It is not trusted.", err=True)
@@ -97,10 +98,12 @@ def _trust(store: TrustStore, path: Path, *, yes: bool) -> int:
 def _revoke(store: TrustStore, file: Path | None) -> None:
     from trunkline.cli.terminal import plain
 
-    for path in [file] if file is not None and not file.is_dir() else _files(file):
-        if not store.revoke(path):
-            raise GatewayError(Problem(code=BAD_VALUE, message="The file was not trusted", where=str(path.absolute())))
+    paths = [file] if file is not None and not file.is_dir() else _files(file)
+    revoked = [path for path in paths if store.revoke(path)]
+    for path in revoked:
         click.echo(f"{plain(str(path.absolute()))} is trusted no longer", err=True)
+    if not revoked:
+        raise GatewayError(Problem(code=BAD_VALUE, message="The file was not trusted", where=str(paths[0].absolute())))
 
 
 def _list(store: TrustStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
@@ -19,6 +20,8 @@ T = TypeVar("T")
 _LONGEST: Final = 4000
 """Characters of one line of what is shown. A longer one is no command that anybody wrote."""
 _MOST_SETTINGS: Final = 40
+_LINES_AROUND: Final = 6
+"""The name of the file, the headings, and the question."""
 _HEADS: Final = {"start": "It would start", "reach": "It would reach", "weaken": "It weakens", "set": "It also sets"}
 
 
@@ -49,6 +52,9 @@ def can_ask() -> bool:
 def confirmed(verdict: Verdict) -> bool:
     """Show what the file would start, and ask."""
     show(verdict)
+    lines = len(verdict.lines())
+    if lines >= shutil.get_terminal_size().lines - _LINES_AROUND:
+        click.echo(f"These are {lines} lines: those at the top matter most.", err=True)
     try:
         return click.confirm("Do you trust it?", default=False, err=True)
     except click.Abort:

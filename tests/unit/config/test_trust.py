@@ -284,6 +284,21 @@ def test_a_program_cannot_be_hidden_under_the_name_of_a_secret(folder: Path, pro
         assert any(program in line.text for line in lines), entry
 
 
+@pytest.mark.parametrize("root", ["/", "~", "..", "a/../..", "${HOME}"])
+def test_a_root_elsewhere_is_among_what_is_weakened(folder: Path, root: str) -> None:
+    source = {"kind": "builtin", "root": root, "sandbox": {"env": {"X": "${Y}"}}}
+    (folder / "trunkline.yaml").write_text(json.dumps({"sources": {"b": source}}))
+    weakened = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "weaken"]
+    assert [text.partition(" (")[0] for text in weakened] == [f"root: {root}", "sandbox.env.X: ${Y}"]
+
+
+def test_half_a_character_is_no_path(folder: Path) -> None:
+    (folder / "trunkline.yaml").unlink()
+    file = folder / "trunkline.json"
+    file.write_text('{"mcpServers": {"a": {"command": "./\\ud800", "args": ["\\ud800", "-m", "x\\udfff y"]}}}')
+    assert verdict_of(file, folder).files == ()
+
+
 @pytest.mark.parametrize("text", ["", "# none\n", "{}\n"])
 def test_of_an_empty_file_there_is_nothing_to_show(folder: Path, text: str) -> None:
     (folder / "trunkline.yaml").write_text(text)

@@ -101,7 +101,7 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     def texts(node: Node | None) -> list[str]:
         found = node.items if isinstance(node, Items) else [node]
         words = [expand(word.text, environ, lambda _fault, _what: None) for word in found if isinstance(word, Scalar)]
-        return [word for word in words if word and "\0" not in word]
+        return [word for word in words if word and _can_be_a_path(word)]
 
     def placed(node: Node | None) -> list[str]:
         return [os.path.join(folder, _from_home(word, home)) for word in texts(node)]
@@ -120,6 +120,13 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
         search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
         env_files=tuple(placed(entry.get("envFile"))),
     )
+
+
+def _can_be_a_path(word: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:  # half a character, which JSON can have
+        return False
 
 
 def _is_path(word: str) -> bool:

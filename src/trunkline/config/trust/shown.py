@@ -157,11 +157,18 @@ def _is_open(node: Node) -> bool:
     return not is_loopback(_text(node).rpartition(":")[0].strip("[]"))
 
 
+def _leads_out(node: Node) -> bool:
+    text = _text(node)
+    return text.startswith(("/", "~")) or "${" in text or ".." in text.split("/")
+
+
 _WEAKENING: Final[tuple[tuple[Way, Callable[[Node], bool], str], ...]] = (
     (("sandbox",), _is_off, "commands run without a sandbox"),
     (("sandbox", "mode"), _is_off, "commands run without a sandbox"),
     (("sandbox", "network"), lambda node: _text(node) != "off", "commands have a network"),
     (("sandbox", "folders"), _always, "commands see more folders"),
+    (("sandbox", "env"), _always, "commands get variables of its choice"),
+    (("root",), _leads_out, "agents work in another folder than that of the file"),
     (("protect",), _is_off, "the files that start programs can be written"),
     (("tools", "allow"), lambda node: "Bash" in _texts(node), "agents can run commands"),
     (("guard", "path_traversal"), _is_off, "path traversal is not refused"),
