@@ -11,8 +11,7 @@ from trunkline.serve.running import running_gateway, settle_memory
 async def serve_stdio(settings: Settings, load: Load) -> int:
     """`trunkline stdio`."""
     async with running_gateway(settings, load, transport="pipe") as running:
-        path = str(settings.path.absolute())
-        running.events.note("info", "started", f"Serving this client with {path}", config=path)
+        running.events.note("info", "started", "Serving one client", config=str(settings.path.absolute()))
         running.start()
         door = StdioDoor(running.mcp, limit_bytes=settings.gateway.limits.request_bytes)
         running.stopping.add_done_callback(lambda _: door.stop())
