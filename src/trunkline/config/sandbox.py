@@ -17,6 +17,8 @@ MODES: Final = ("off", "auto", "required")
 NETWORKS: Final = ("on", "loopback", "off")
 ACCESS: Final = ("rw", "ro")
 """Each from the laxest to the strictest."""
+SCRATCH: Final = "trunkline-bash-"
+"""How the names of the folders begin that commands in a sandbox have to themselves, elsewhere on the disk."""
 OF_THE_KERNEL: Final = ("/proc", "/dev", "/sys")
 """Nothing below these is shown in a sandbox as it is outside."""
 

@@ -17,7 +17,7 @@ from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, GatewayEr
 from trunkline.core.source import Level
 from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.protection.git_environment import as_variables, overridden, read_list
-from trunkline.links.protection.git_folders import repository_above
+from trunkline.links.protection.git_folders import HiddenKeys, repository_above
 from trunkline.links.protection.places import ProtectedPlaces, protected_below
 from trunkline.links.protection.started_files import started_files
 from trunkline.links.protection.tree import Tree
@@ -134,7 +134,12 @@ class CommandPlaces:
 
     async def _about_git(self, folder: Path) -> dict[str, str]:
         """The variables that keep git from what only its repository says is to be run."""
-        settings = await asyncio.to_thread(lambda: overridden(self._repositories(folder)))
+        try:
+            settings = await asyncio.to_thread(lambda: overridden(self._repositories(folder)))
+        except HiddenKeys as error:
+            message = f"Git might run programs that only a repository names: {error}"
+            hint = "look at that file, and remove it or what it does not need"
+            raise GatewayError(Problem(code=COMMAND_FAILED, message=message, hint=hint)) from None
         git = find_program("git", self._environ.get("PATH", os.defpath), str(folder))
         own = {} if git is None else await self._users_own(git, folder)
         return as_variables(settings, own, self._environ)
@@ -145,7 +150,7 @@ class CommandPlaces:
             yield found
         tree = self._trees.setdefault(str(folder), Tree(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS))
         for seen in tree.look().items.values():
-            if seen.kind == "config":
+            if os.path.basename(seen.path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too
                 yield os.path.dirname(seen.path)  # noqa: PTH120
         if self._environ.get("GIT_DIR"):
             yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118

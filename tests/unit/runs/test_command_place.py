@@ -110,6 +110,49 @@ async def test_nor_those_of_a_repository_below_the_folder(tmp_path: Path) -> Non
         assert steps.ran == set()
 
 
+HIDDEN = {
+    "behind more than is read": f"#{'x' * (1 << 20)}\n",
+    "behind a NUL byte": "# \0\n",
+    "behind many others": "[alias]\n" + "".join(f"a{number} = x\n" for number in range(1100)),
+    "behind many files": "[include]\n" + "".join(f"path = inc{number}\n" for number in range(70)),
+}
+"""Of a configuration, with what stands before the key that has git run a program."""
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+async def test_a_repository_that_hides_what_it_names_fails_the_step(tmp_path: Path, way: str) -> None:
+    async with steps_in(tmp_path) as steps:
+        steps.git("init", "-q")
+        (steps.project / "file").write_text("1")
+        steps.git("add", "file")
+        (steps.project / "file").write_text("2")
+        config = steps.project / ".git/config"
+        for number in range(70):
+            (config.parent / f"inc{number}").touch()
+        key = f"[diff]\nexternal = {steps.program('diff')}\n"
+        (config.parent / "inc0").write_text(key)  # the last that would be looked at
+        with config.open("a") as file:
+            file.write(HIDDEN[way] + ("" if way == "behind many files" else key))
+        done = await steps.run("git diff")
+        assert steps.ran == set()
+        assert done.problem is not None
+        assert str(config) in done.problem.message
+
+
+async def test_a_configuration_that_is_a_link_is_looked_at(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        steps.git("init", "-q", "sub")
+        (steps.project / "sub/file").write_text("1")
+        steps.git("add", "file", at="sub")
+        (steps.project / "sub/file").write_text("2")
+        steps.git("config", "diff.external", steps.program("diff"), at="sub")
+        (steps.project / "sub/.git/config").rename(steps.project / "sub/settings")
+        (steps.project / "sub/.git/config").symlink_to("../settings")
+        done = await steps.run("cd sub && git diff")
+        assert done.exit_code == 0, done.output
+        assert steps.ran == set()
+
+
 async def test_what_the_user_has_set_for_all_repositories_holds(tmp_path: Path) -> None:
     async with steps_in(tmp_path) as steps:
         (steps.home / ".gitconfig").write_text(

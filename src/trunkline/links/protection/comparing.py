@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from trunkline.config.sandbox import SCRATCH
 from trunkline.links.protection.git_config import BadGitConfig, Entry, parse, written
-from trunkline.links.protection.git_keys import counting
+from trunkline.links.protection.git_keys import counts, repository_named
 from trunkline.links.protection.kept import Record
+from trunkline.links.protection.places import GIT
 from trunkline.links.protection.sessions import Before
-from trunkline.links.protection.tree import YOUNG_NS
+from trunkline.links.protection.tree import YOUNG_NS, is_passed_over
 
 How = Literal["new", "changed", "gone"]
 _EXECUTABLE: Final = 0o111
@@ -97,7 +99,28 @@ def _counting(path: str, data: bytes | None, base: str) -> list[Entry]:
         entries = parse(data)
     except BadGitConfig:
         return [Entry("", None, "its text", data.decode("utf-8", "replace"))]
-    return [entry for entry in counting(entries) if not _stays_below(entry, path, base)]
+    return [entry for entry in entries if _counts(entry, path, base)]
+
+
+def _counts(entry: Entry, path: str, base: str) -> bool:
+    return (counts(entry) and not _stays_below(entry, path, base)) or _is_out_of_sight(entry, path, base)
+
+
+def _is_out_of_sight(entry: Entry, path: str, base: str) -> bool:
+    """Whether it names a repository that a command can write to and whose hooks nobody compares."""
+    named = repository_named(entry).partition("\0")[0]
+    if not named:
+        return False
+    named = os.path.expanduser(named)  # noqa: PTH111 - git does so, too
+    if named.startswith(("/proc/", "/dev/")):
+        return True
+    holder = path.rpartition("/")[0].removesuffix(f"/{GIT}")
+    for folder in (base, *(() if f"/{GIT}/" in holder else (holder,))):
+        *above, name = os.path.realpath(os.path.join(folder, named)).split("/")  # noqa: PTH118
+        inside = above[len(base.rstrip("/").split("/")) :] if "/".join(above).startswith(base) else []
+        if is_passed_over([*inside, "" if name == GIT else name]) or any(part.startswith(SCRATCH) for part in above):
+            return True
+    return False
 
 
 def _stays_below(entry: Entry, path: str, base: str) -> bool:
@@ -116,10 +139,8 @@ def without_programs(path: str, before: bytes | None, now: bytes | None, base: s
         entries, old = parse(now), [] if before is None else parse(before)
     except BadGitConfig:
         return before
-    strange = counting(entries)
-    harmless = [entry for entry in entries if entry not in strange or _stays_below(entry, path, base)]
-    strange = counting(old)
-    own = [entry for entry in old if entry in strange and not _stays_below(entry, path, base)]
+    harmless = [entry for entry in entries if not _counts(entry, path, base)]
+    own = [entry for entry in old if _counts(entry, path, base)]
     if before is not None and harmless == [entry for entry in old if entry not in own]:
         return before
     return written([*own, *harmless])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from trunkline.links.protection.git_folders import configurations_of, entries_of
+from trunkline.links.protection.git_folders import HiddenKeys, configurations_of, entries_of
 from trunkline.links.protection.git_keys import instead_of
 
 COUNT: Final = "GIT_CONFIG_COUNT"
@@ -20,13 +20,15 @@ _ADDS_UP: Final = ".helper"
 
 
 def overridden(repositories: Iterable[str]) -> dict[str, str]:
-    """The keys of these repositories that have git run programs, with what takes their place. It reads files."""
+    """The keys of these repositories that have git run programs, with what takes their place. It reads files. Raises
+    HiddenKeys where there may be others."""
     found = dict(_ALWAYS)
     for repository in repositories:
         for path in configurations_of(repository):
             for entry in entries_of(path):
-                if len(found) < _MOST:
-                    found |= instead_of(entry)
+                found |= instead_of(entry)
+                if len(found) > _MOST:
+                    raise HiddenKeys(f"`{path}` and others name more than {_MOST:,} programs")
     return found
 
 

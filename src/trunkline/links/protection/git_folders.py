@@ -99,19 +99,38 @@ def _folders_in(path: str) -> list[str]:
         return []
 
 
+class HiddenKeys(Exception):
+    """What a repository's configuration says cannot all be known, though git would believe it."""
+
+
 def entries_of(path: str) -> Iterator[Entry]:
-    """What a configuration file says, and those that it includes, under whichever condition."""
+    """What a configuration file says, and those that it includes, under whichever condition. Raises HiddenKeys."""
     waiting, seen = [path], set[str]()
-    while waiting and len(seen) < _MOST_INCLUDED:
+    while waiting:
         at = waiting.pop()
-        data = None if at in seen else read_small(at)
+        if at in seen:
+            continue
         seen.add(at)
+        if len(seen) > _MOST_INCLUDED:
+            raise HiddenKeys(f"`{path}` includes more than {_MOST_INCLUDED} files")
+        data = read_small(at)
+        if data is None and _is_large(at):
+            raise HiddenKeys(f"`{at}` is larger than {LARGEST_BYTES >> 20} MiB")
         try:
             entries = [] if data is None else parse(data)
         except BadGitConfig:
+            if data is not None and b"\0" in data:
+                raise HiddenKeys(f"`{at}` holds a NUL byte") from None
             continue  # git refuses to go on then
         yield from entries
         for entry in entries:
             if entry.section in ("include", "includeif") and entry.key == "path" and entry.value:
                 included = os.path.expanduser(entry.value)  # noqa: PTH111
                 waiting.append(os.path.join(os.path.dirname(at), included))  # noqa: PTH118, PTH120
+
+
+def _is_large(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > LARGEST_BYTES  # noqa: PTH116
+    except (OSError, ValueError):
+        return False

@@ -7,8 +7,8 @@ named, and every other key counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 from trunkline.links.protection.git_config import Entry
 
@@ -40,7 +40,6 @@ _PLAIN: Final = {
     "push": "autosetupremote default followtags recursesubmodules useforceifincludes",
     "rebase": "autosquash autostash missingcommitscheck rebasemerges stat updaterefs",
     "receive": "denycurrentbranch denydeletes denynonfastforwards fsckobjects",
-    "remote": "pushdefault",
     "rerere": "autoupdate enabled",
     "stash": "showincludeuntracked showpatch showstat",
     "status": "ahead aheadbehind branch relativepaths renames short showstash showuntrackedfiles submodulesummary",
@@ -58,7 +57,14 @@ _OF_ONE: Final = {
 }
 """Those with something between section and key."""
 _URLS: Final = frozenset(
-    (("remote", "url"), ("remote", "pushurl"), ("submodule", "url"), ("branch", "remote"), ("branch", "pushremote"))
+    (
+        ("remote", "url"),
+        ("remote", "pushurl"),
+        ("remote", "pushdefault"),
+        ("submodule", "url"),
+        ("branch", "remote"),
+        ("branch", "pushremote"),
+    )
 )
 _WHOLE: Final = frozenset(("advice", "color", "column", "feature"))
 _HARMLESS: Final = {section: frozenset(keys.split()) for section, keys in _PLAIN.items()}
@@ -73,18 +79,25 @@ def counts(entry: Entry) -> bool:
     section, key = entry.section, entry.key
     if section in _WHOLE:
         return False
-    if entry.subsection is None:
-        return key not in _HARMLESS.get(section, ())
     value = entry.value or ""
     if (section, key) in _URLS:
         return _PROGRAM_IN_URL.match(value) is not None
+    if entry.subsection is None:
+        return key not in _HARMLESS.get(section, ())
     if (section, key) == ("submodule", "update"):
         return value not in _HARMLESS_UPDATES
     return key not in _HARMLESS_OF_ONE.get(section, ())
 
 
-def counting(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if counts(entry)]
+def repository_named(entry: Entry) -> str:
+    """The path of the repository that this entry fetches from or pushes to, which runs that one's hooks; empty where it
+    is on another machine."""
+    if (entry.section, entry.key) not in _URLS or not entry.value:
+        return ""
+    scheme, _, rest = entry.value.partition("://")
+    if scheme == "file" and rest:
+        return unquote(rest)
+    return entry.value if ":" not in entry.value.partition("/")[0] else ""
 
 
 # -- what stands for them where git is run -----------------------------------------------------------------------------

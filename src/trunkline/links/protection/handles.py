@@ -14,20 +14,36 @@ _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_
 
 
 @contextlib.contextmanager
-def parent_of(base: str, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """The open folder of a path below `base`, and its last name. Raises OSError where the way has a link in it."""
+def parent_of(base: str, path: str, *, change: bool = False, make: bool = False) -> Generator[tuple[int, str]]:
+    """The open folder of a path below `base`, and its last name. Raises OSError where the way has a link in it. Where
+    something is to `change` in it, its owner may for as long as this lasts; `make` makes folders on the way."""
     *above, name = [part for part in path[len(base.rstrip("/")) :].split("/") if part]
     fd = os.open(base, _FOLDER)
     try:
         for part in above:
             if make:
-                with contextlib.suppress(FileExistsError):
+                with contextlib.suppress(FileExistsError), _writable(fd):
                     os.mkdir(part, dir_fd=fd)
             fd, before = os.open(part, _FOLDER, dir_fd=fd), fd
             os.close(before)
-        yield fd, name
+        with _writable(fd) if change or make else contextlib.nullcontext():
+            yield fd, name
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _writable(folder: int) -> Generator[None]:
+    """A command may have closed it to its owner, to keep what it has put there."""
+    status = os.fstat(folder)
+    is_closed = status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXU != stat.S_IRWXU
+    if is_closed:
+        os.fchmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        if is_closed:
+            os.fchmod(folder, stat.S_IMODE(status.st_mode))
 
 
 def read_at(base: str, path: str, most_bytes: int) -> bytes | None:
@@ -55,8 +71,8 @@ def link_at(base: str, path: str) -> str:
 
 def write_at(base: str, path: str, data: bytes, mode: int, *, make: bool = False) -> None:
     """Put a file there as a whole, in place of a file or a link. Raises OSError."""
-    with parent_of(base, path, make=make) as (folder, name):
-        scratch = _scratch(name)
+    with parent_of(base, path, change=True, make=make) as (folder, name):
+        scratch = _scratch()
         fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
         try:
             with os.fdopen(fd, "wb") as file:
@@ -70,8 +86,8 @@ def write_at(base: str, path: str, data: bytes, mode: int, *, make: bool = False
 
 def link_to(base: str, path: str, target: str, *, make: bool = False) -> None:
     """Put a link there, in place of a file or a link. Raises OSError."""
-    with parent_of(base, path, make=make) as (folder, name):
-        scratch = _scratch(name)
+    with parent_of(base, path, change=True, make=make) as (folder, name):
+        scratch = _scratch()
         os.symlink(target, scratch, dir_fd=folder)
         try:
             os.rename(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -88,5 +104,5 @@ def open_up(base: str, path: str) -> None:
             os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=folder)
 
 
-def _scratch(name: str) -> str:
-    return f".{name[:200]}.{secrets.token_hex(8)}"
+def _scratch() -> str:
+    return f".trunkline.{secrets.token_hex(8)}"

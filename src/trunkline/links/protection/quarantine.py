@@ -30,6 +30,8 @@ _MOST_ENTRIES: Final = 10_000
 _ABOUT: Final = "about.json"
 _THING: Final = "thing"
 _ABOUT_BYTES: Final = 1 << 20
+_LONGEST_NAME: Final = 150
+"""Bytes of a name that stay, where file systems take 255 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class Quarantine:
         """Move it here, or `leave` it beside its place, of which nothing is recorded. Raises OSError where it can be
         neither moved nor renamed."""
         taken = Taken(self._new_id(), base, path, how, why, keys, at=time.time())
-        with parent_of(base, path) as (parent, name):
-            beside = f"{name[:150]}.quarantined-{taken.id}"
+        with parent_of(base, path, change=True) as (parent, name):
+            beside = f"{os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])}.quarantined-{taken.id}"
             os.rename(name, beside, src_dir_fd=parent, dst_dir_fd=parent)
             if leave:
                 return replace(taken, id="", thing=os.path.join(os.path.dirname(path), beside))  # noqa: PTH118, PTH120

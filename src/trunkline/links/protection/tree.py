@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -64,6 +64,7 @@ class _Directory(NamedTuple):
     stamp: tuple[int, int, int]
     folders: tuple[str, ...]
     candidates: tuple[str, ...]
+    links: tuple[str, ...]
     repository: bool
 
 
@@ -156,19 +157,28 @@ class _Look:
 
     def all(self) -> Found:
         waiting = deque([self._base])  # the upper ones first: what is believed lies there
-        while waiting:
-            if len(self._now) >= self._most_folders:
-                self._found.complete = False
-                break
+        while waiting and self._goes_on():
             path = waiting.popleft()
             directory = self._directory(path, whole=False)
             if directory is not None:
                 if directory.candidates or directory.repository:
                     self._places_in(path, directory)
                 waiting.extend(directory.folders)
+                waiting.extend(self._led_to(path, directory))
         for path in self._places.apart(PACKAGES):
             self._one(_joined(self._base, path), listed=False)
         return self._found
+
+    def _goes_on(self) -> bool:
+        if len(self._now) >= self._most_folders:
+            self._found.complete = False
+        return len(self._now) < self._most_folders and not self._found.full
+
+    def _led_to(self, path: str, directory: _Directory) -> list[str]:
+        """Folders that are not looked into where they lie, but whoever follows a link works in them."""
+        found = (os.path.realpath(_joined(path, name)) for name in directory.links)
+        found = (target for target in found if self._is_below(target) and target not in self._now)
+        return [target for target in found if is_passed_over(target[len(self._base) :].split("/"))]
 
     def _directory(self, path: str, *, whole: bool) -> _Directory | None:
         """What is in a directory. `whole` says that everything there is of interest, since it is in a place."""
@@ -193,6 +203,7 @@ class _Look:
     def _read(self, path: str, stamp: tuple[int, int, int], whole: bool) -> _Directory:
         folders: list[str] = []
         candidates: list[str] = []
+        links: list[str] = []
         names: set[str] = set()
         try:
             with os.scandir(path) as entries:
@@ -204,11 +215,15 @@ class _Look:
                         candidates.append(name)
                     if is_folder and (whole or (folded not in PACKAGES and folded != GIT)):
                         folders.append(_joined(path, name))
+                    elif not whole and folded not in PACKAGES and entry.is_symlink():
+                        links.append(name)
             folders = [folder for folder in folders if folder not in self._left_out]
         except OSError:
-            return self._unlisted(path, stamp)
+            return self._unlisted(path)
+        if not os.access(path, os.X_OK):
+            return self._unlisted(path)
         repository = HEAD.casefold() in names and ("commondir" in names or {"objects", "refs"} <= names)
-        return _Directory(stamp, tuple(folders), tuple(candidates), repository)
+        return _Directory(stamp, tuple(folders), tuple(candidates), tuple(links), repository)
 
     def _may_be(self, entry: os.DirEntry[str], folded: str) -> bool:
         """Whether it can be a place by its name, or a link in place of a folder of places."""
@@ -216,14 +231,14 @@ class _Look:
             return True
         return self._places.may_begin(entry.name) and entry.is_symlink()
 
-    def _unlisted(self, path: str, stamp: tuple[int, int, int]) -> _Directory:
-        """One that cannot be listed: who knows a name may find it there all the same."""
+    def _unlisted(self, path: str) -> _Directory:
+        """One that cannot be listed or entered: who knows a name may find it there all the same."""
         status = _status(path)
         if status is not None and status.st_uid == os.geteuid():
             self._found.complete = False
             self._found.unlisted.add(path)
         names = [name for name in (GIT, *self._places.names()) if _status(_joined(path, name)) is not None]
-        return _Directory(stamp, (), tuple(names), repository=False)
+        return _Directory(_UNKNOWN, (), tuple(names), (), repository=False)
 
     # -- places ---------------------------------------------------------------------------------------------------
 
@@ -262,7 +277,7 @@ class _Look:
 
     def _within(self, folder: str, place: str, listed: bool) -> None:
         waiting = deque([folder])
-        while waiting and self._found.complete:
+        while waiting and self._goes_on():
             path = waiting.popleft()
             directory = self._directory(path, whole=True)
             for name in () if directory is None else directory.candidates:
@@ -318,6 +333,8 @@ class _Look:
                 self._found.add(_joined(path, name), _joined(path, name), status, listed=True, kind=kind)
         self._commondir(path)
         self._hooks(_joined(path, HOOKS))
+        for name in ("remotes", "branches"):  # where git kept URLs once
+            self._within(_joined(path, name), _joined(path, name), listed=True)
         for group in ("modules", "worktrees"):
             self._modules(_joined(path, group), depth + 1)
 
@@ -342,11 +359,14 @@ class _Look:
         self._found.folders[path] = status.st_dev, status.st_ino
         before = set(self._found.items)
         self._within(path, path, listed=True)
-        for hook in self._found.items.keys() - before:
+        hooks = self._found.items.keys() - before
+        for hook in hooks:
             if hook.endswith(_SAMPLE):
-                del self._found.items[hook]  # git makes them, and runs none
-            elif self._found.items[hook].kind == "link" and os.path.isfile(hook):  # noqa: PTH113
-                self._follow(hook, os.lstat(hook), listed=True)
+                del self._found.items[hook]  # git makes them, and runs none but those that another hook leads to
+        for hook in hooks & self._found.items.keys():
+            status = _status(hook)
+            if status is not None and os.path.isfile(hook):  # noqa: PTH113
+                self._follow(hook, status, listed=True)
 
     def _modules(self, path: str, depth: int) -> None:
         """Repositories of submodules, whose names may have slashes in them, and of other working trees."""
@@ -364,6 +384,11 @@ def _is_part_of_repository_around(file: str, repository: str) -> bool:
     """Whether this is a submodule or another working tree of the repository that the folder of the file lies in."""
     home, inside, part = repository.partition(f"/{GIT}/")
     return bool(inside) and file.startswith(f"{home}/") and part.startswith(("modules/", "worktrees/"))
+
+
+def is_passed_over(names: Sequence[str]) -> bool:
+    """Whether what has these names, from the root down, is not looked at as any other folder is."""
+    return any(name.casefold() in PACKAGES or name.casefold() == GIT for name in names)
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -149,7 +149,7 @@ class PlaceWatch:
                 now = kept.records(tree.base, found)
                 found_now = differences(before, now, kept.get, tree.base, was_missed)
                 different = [one for one in found_now if not is_left(one)]
-                undone += undoing.all(different)
+                undone += (one for one in undoing.all(different) if not (one.failed and one in undone))
                 is_whole = found.complete
                 if is_whole or not different:
                     break

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.sandbox import OF_THE_KERNEL, SandboxSettings
+from trunkline.config.sandbox import OF_THE_KERNEL, SCRATCH, SandboxSettings
 from trunkline.links.unix_socket import LISTENING
 from trunkline.sources.builtin.socket_filter import socket_filter
 
 PRIVATE_TMP: Final = "/tmp"
-_SCRATCH: Final = "trunkline-bash-"
 _HOMES: Final = ("/home", "/root")
 _SOCKETS: Final = "/run"
 _LEFT_OF_RUN: Final = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
@@ -59,7 +58,7 @@ class Sandbox:
         self._shown = {**_shown_too(settings.folders), self.root: True}
         """The folders that are as they are outside, and whether they can be written to."""
         _remove_left_behind()
-        self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+        self.scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
         """Where the private folders are."""
         self._filter = os.path.join(os.path.realpath(self.scratch), "filter")  # noqa: PTH118
         try:
@@ -234,8 +233,8 @@ def _shown_too(folders: Mapping[Path, str]) -> dict[str, bool]:
 
 def _remove_left_behind() -> None:
     """The private folders of gateways of this user that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
-        pid = folder.name.removeprefix(_SCRATCH).partition("-")[0]
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        pid = folder.name.removeprefix(SCRATCH).partition("-")[0]
         with contextlib.suppress(OSError):
             if pid.isdigit() and folder.stat().st_uid == os.getuid() and not _runs(int(pid)):
                 shutil.rmtree(folder, ignore_errors=True)
