@@ -257,6 +257,17 @@ def test_signals_do_the_same_without_a_terminal(stage: Stage, number: signal.Sig
         wait_until(lambda: call in stage.cancelled(), "the server knows that it was cancelled")
 
 
+@pytest.mark.parametrize("asked", [["trust"], ["add", "other", "--", "true"], ["call", "s_echo"]])
+def test_ctrl_c_at_the_question_whether_a_file_is_trusted_is_no_answer(tmp_path: Path, asked: list[str]) -> None:
+    text = '{"mcpServers": {"s": {"command": "true"}}}'
+    (tmp_path / "trunkline.json").write_text(text)
+    with Terminal(*asked, cwd=tmp_path) as terminal:
+        terminal.wait_for("[y/N]")
+        terminal.press_ctrl_c()
+        assert terminal.finish() == 130
+    assert (tmp_path / "trunkline.json").read_text() == text
+
+
 @pytest.mark.law
 def test_ctrl_c_without_a_gateway_ends_the_servers_too(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "s")

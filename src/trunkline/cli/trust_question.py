@@ -57,7 +57,9 @@ def confirmed(verdict: Verdict) -> bool:
         click.echo(f"These are {lines} lines: those at the top matter most.", err=True)
     try:
         return click.confirm("Do you trust it?", default=False, err=True)
-    except click.Abort:
+    except click.Abort as abort:
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise abort.__context__ from None  # not an answer: it ends every command in the same way
         click.echo(err=True)
         return False
 
