@@ -194,6 +194,24 @@ def test_what_is_named_or_the_users_own_needs_no_trust(repository: Repository) -
     repository.nothing_ran()
 
 
+def test_in_a_folder_that_was_removed_the_users_own_file_counts(repository: Repository) -> None:
+    own = repository.home / ".config" / "trunkline" / "trunkline.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("{}")
+    gone = repository.home / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$0" servers', TRUNKLINE],
+        cwd=gone,
+        env=environment(repository.home),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=at_most(30),
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
 def test_add_does_not_trust_what_stood_there_before(repository: Repository) -> None:
     repository.configure()
     assert repository.run("add", "-c", "trunkline.yaml", "mine", "--", "cat").returncode == 0

@@ -94,4 +94,7 @@ def is_there(path: Path) -> bool:
 
 
 def _same_folder(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+    try:
+        return os.path.realpath(one) == os.path.realpath(other)
+    except FileNotFoundError:  # we are in a folder that was removed
+        return False

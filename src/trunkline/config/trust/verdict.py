@@ -43,10 +43,10 @@ class Verdict:
     def problem(self, severity: Severity = "error") -> FileProblem:
         changed = "has changed since it was trusted" if self.state == "changed" else "is not trusted"
         fault = f" ({self.fault})" if self.fault else ""
-        command = f"`trunkline trust {shlex.quote(str(self.path))}`"
+        command = f"`trunkline trust {shlex.quote(str(self.path))}` shows what it would start, and asks"
         return FileProblem(
             code=NOT_TRUSTED,
-            message=f"This file was found, not named, and {changed}{fault}: {command} shows what it would start",
+            message=f"This file was found, not named with `-c`, and {changed}{fault}: {command}",
             where=str(self.path),
             severity=severity,
             file=str(self.path),
