@@ -39,6 +39,7 @@ OUT_OF_SIGHT = {
         "mkdir -p $'\\xff/\\xfe'; echo evil > $'\\xff/\\xfe/.envrc'",
         os.fsdecode(b"\xff/\xfe/.envrc"),
     ),
+    "another case of a folder of packages": ("mkdir Node_Modules; echo x > Node_Modules/.envrc", "Node_Modules/.envrc"),
     "a pipe": ("mkfifo .envrc", ".envrc"),
     "a link in place of a folder to where packages are": (
         "mv a node_modules/a; ln -s node_modules/a a; echo evil > a/.envrc",

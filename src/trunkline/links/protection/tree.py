@@ -213,9 +213,9 @@ class _Look:
                     is_folder = entry.is_dir(follow_symlinks=False)
                     if (whole and not is_folder) or (not whole and self._may_be(entry, folded)):
                         candidates.append(name)
-                    if is_folder and (whole or (folded not in PACKAGES and folded != GIT)):
+                    if is_folder and (whole or (name not in PACKAGES and folded != GIT)):
                         folders.append(_joined(path, name))
-                    elif not whole and folded not in PACKAGES and entry.is_symlink():
+                    elif not whole and name not in PACKAGES and entry.is_symlink():
                         links.append(name)
             folders = [folder for folder in folders if folder not in self._left_out]
         except OSError:
@@ -388,7 +388,7 @@ def _is_part_of_repository_around(file: str, repository: str) -> bool:
 
 def is_passed_over(names: Sequence[str]) -> bool:
     """Whether what has these names, from the root down, is not looked at as any other folder is."""
-    return any(name.casefold() in PACKAGES or name.casefold() == GIT for name in names)
+    return any(name in PACKAGES or name.casefold() == GIT for name in names)
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -155,26 +155,26 @@ def words_for(undone: Sequence[Undone]) -> str:
     if not undone:
         return ""
     lines = [
-        "Protected places were changed, by which programs are run outside of any sandbox, and the changes were undone:",
+        "Protected places were changed. Programs outside the sandbox act on these files, so the changes were undone:",
         *(f"- {sentence(one)}" for one in undone[:_MOST_TOLD]),
     ]
     if len(undone) > _MOST_TOLD:
         lines.append(f"- and {len(undone) - _MOST_TOLD:,} more")
-    lines.append("Go on without them. If they are wanted, ask a person to look at them with `trunkline protect`.")
+    lines.append("Carry on without them. If one is needed, ask the user to review it with `trunkline protect`.")
     return "\n".join(lines)
 
 
 def sentence(one: Undone) -> str:
     keys = f" ({', '.join(shown(key) for key in one.keys)})" if one.keys else ""
-    kept = f"; `trunkline protect accept {one.id}` takes it back" if one.id else ""
+    kept = f"; `trunkline protect accept {one.id}` brings the change back" if one.id else ""
     if one.failed:
         return f"{shown(one.path)}{keys} could not be undone: {one.failed}{kept}"
     if one.how == "gone":
-        again = "was put back" if one.restored else "could not be put back"
-        return f"{shown(one.path)} was removed, and {again}"
-    before = "is as it was before" if one.restored else "was taken away"
+        again = "was restored" if one.restored else "could not be restored"
+        return f"{shown(one.path)} had been removed and {again}"
+    became = "was restored" if one.restored else "was moved to quarantine"
     if one.keys and one.restored:
-        before = "says of that what it said before"
+        became = "has its former settings again"
     if one.how == "changed" and not one.restored:
-        before = "was taken away, and what it was before is not known"
-    return f"{shown(one.path)}{keys} {before}{kept}"
+        became = "was moved to quarantine, as its former content is not known"
+    return f"{shown(one.path)}{keys} {became}{kept}"

@@ -118,8 +118,8 @@ class Root:
             wrong = posixpath.join(*real)
         if wrong:
             raise ToolFault(
-                f"{shown(path)} was not written: {shown(wrong)} is a protected place, by which programs are run outside"
-                " of any sandbox. Ask a person to make this change; `protect` in the configuration says what counts"
+                f"{shown(path)} was not written: {shown(wrong)} is a protected place: programs outside the sandbox"
+                " act on what it says. Ask a person to make this change; `protect` in the configuration says what counts"
             )
 
     def _below(self, path: str) -> str:

@@ -138,7 +138,8 @@ class Sandbox:
             folders.append(os.path.dirname(os.path.realpath(_RESOLVER)))  # noqa: PTH120
         real = [os.path.realpath(folder) for folder in folders if folder.startswith("/")]
         wanted = [folder for folder in real if any(_is_in(folder, cover) for cover in covered)]
-        return [folder for folder in dict.fromkeys(wanted) if not _is_in(home, folder) and folder not in covered]
+        wanted = [folder for folder in dict.fromkeys(wanted) if not _is_in(home, folder) and folder not in covered]
+        return [folder for folder in wanted if not _is_closed(folder)]
 
     # -- what is looked at anew for each ----------------------------------------------------------------------------
 
@@ -252,6 +253,18 @@ def _runs(pid: int) -> bool:
 
 def _is_folder(path: str) -> bool:
     return path.startswith("/") and path != "/" and os.path.isdir(path)  # noqa: PTH112
+
+
+def _is_closed(path: str) -> bool:
+    """Whether the way to it is closed to us, as that to folders of root in a PATH that was taken over: bubblewrap would
+    give up there."""
+    try:
+        os.stat(path)  # noqa: PTH116
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _is_in(path: str, folder: str) -> bool:
