@@ -94,11 +94,11 @@ def _keys(
 
 def _counting(path: str, data: bytes | None, base: str) -> list[Entry]:
     if data is None:
-        return [Entry("", None, "its text", None)]
+        return [Entry("", None, "the whole file", None)]
     try:
         entries = parse(data)
     except BadGitConfig:
-        return [Entry("", None, "its text", data.decode("utf-8", "replace"))]
+        return [Entry("", None, "the whole file", data.decode("utf-8", "replace"))]
     return [entry for entry in entries if _counts(entry, path, base)]
 
 

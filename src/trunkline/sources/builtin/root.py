@@ -119,7 +119,7 @@ class Root:
         if wrong:
             raise ToolFault(
                 f"{shown(path)} was not written: {shown(wrong)} is a protected place: programs outside the sandbox"
-                " act on what it says. Ask a person to make this change; `protect` in the configuration says what counts"
+                " act on it. Ask a person to make this change; `protect` in the configuration says what counts"
             )
 
     def _below(self, path: str) -> str:
