@@ -164,7 +164,8 @@ class _Look:
                 if directory.candidates or directory.repository:
                     self._places_in(path, directory)
                 waiting.extend(directory.folders)
-                waiting.extend(self._led_to(path, directory))
+                if directory.links:
+                    waiting.extend(self._led_to(path, directory))
         for path in self._places.apart(PACKAGES):
             self._one(_joined(self._base, path), listed=False)
         return self._found

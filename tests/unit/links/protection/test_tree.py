@@ -114,3 +114,12 @@ def test_while_another_command_runs_only_what_that_one_has_mounted_is_mounted(tm
     assert (set(second.mounts.read_only), second.mounts.pinned) == ({str(root / ".mcp.json")}, ())
     assert {one.path for one in second.end().undone} == {".claude", ".envrc", ".git/hooks/pre-commit"}
     assert first.end().undone == ()
+
+
+def test_a_sample_that_a_hook_leads_to_is_one(tmp_path: Path) -> None:
+    names = [f"hook-{number}" for number in range(8)]
+    for name in names:
+        write(tmp_path / f".git/hooks/{name}.sample")
+        (tmp_path / f".git/hooks/{name}").symlink_to(f"{name}.sample")
+    seen = found(Tree(str(tmp_path), ProtectedPlaces()))
+    assert {f".git/hooks/{name}.sample" for name in names} <= seen
