@@ -20,6 +20,7 @@ T = TypeVar("T")
 _LONGEST: Final = 4000
 """Characters of one line of what is shown. A longer one is no command that anybody wrote."""
 _MOST_SETTINGS: Final = 40
+_MOST_READS: Final = 10
 _LINES_AROUND: Final = 6
 """The name of the file, the headings, and the question."""
 _HEADS: Final = {"start": "It would start", "reach": "It would reach", "weaken": "It weakens", "set": "It also sets"}
@@ -32,12 +33,17 @@ def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdi
     It is read again after each answer: what counts is the text that was shown, and no other.
     """
     answered: set[str] = set()
+    changed: set[str] = set()
     while True:
         found = read()
         asked = untrusted(found)
         if not asked:
             return found
         verdict = asked[0]
+        if verdict.state == "changed" and verdict.digest not in changed and len(changed) < _MOST_READS:
+            # `add` may have written the file and the list between our reading the one and the other
+            changed.add(verdict.digest)
+            continue
         if verdict.digest in answered or not can_ask() or not confirmed(verdict):
             refuse(verdict)
         answered.add(verdict.digest)

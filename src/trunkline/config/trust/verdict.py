@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from trunkline.config.file_text import parse_text, read_text
 from trunkline.config.report import FileProblem, Invalid, Report
@@ -17,6 +17,7 @@ from trunkline.config.trust.shown import ShownLine, shown_lines
 from trunkline.config.trust.store import TrustStore, trust_key
 from trunkline.core.errors import NOT_TRUSTED, GatewayError, Severity
 
+_MOST_READS: Final = 10
 State = Literal["trusted", "changed", "unknown"]
 
 
@@ -67,6 +68,18 @@ def verdict_on(file: Path, root: Node, environ: Mapping[str, str]) -> Verdict:
 
 def read_verdict(file: Path, environ: Mapping[str, str]) -> Verdict:
     """The verdict on a file as it is now. Raises GatewayError where it cannot be read at all."""
+    verdict = _read_verdict(file, environ)
+    for _ in range(_MOST_READS):
+        if verdict.state != "changed":
+            break
+        # `add` may have written the file and the list between our reading the one and the other
+        before, verdict = verdict, _read_verdict(file, environ)
+        if verdict.digest == before.digest:
+            break
+    return verdict
+
+
+def _read_verdict(file: Path, environ: Mapping[str, str]) -> Verdict:
     report = Report(str(file))
     try:
         return verdict_on(file, parse_text(read_text(file, report), file, report), environ)
