@@ -108,6 +108,8 @@ def test_edits_that_do_not_ask_again(folder: Path, before: str, after: str) -> N
         ("  files: {kind: builtin, root: .}\n", ""),
         ("./bin/own", "./bin/other"),
         ("timeout: 5,", "enabled: false,"),
+        ("timeout: 5000", 'description: "${SECRET}"'),
+        ("  log: {level: info}\n", '  search: {tags: {a: ["${SECRET}"]}}\n'),
     ],
 )
 def test_edits_that_ask_again(folder: Path, before: str, after: str) -> None:
@@ -169,10 +171,17 @@ def test_scripts_that_a_longer_text_names_count(folder: Path) -> None:
         ("{command: uv, args: [--directory, tools, run, server.py]}", "tools/server.py"),
         ("{command: python3, args: [-mserver]}", "server.py"),
         ("{command: python3, args: [-um, package]}", "package/__main__.py"),
+        ("{command: python3, args: [-m, package.inner]}", "package/__init__.py"),
         ("{command: python3, args: [package]}", "package/__main__.py"),
         ("{command: node, args: [.]}", "index.js"),
         ("{command: node, args: [server]}", "server.js"),
         ("{command: node, args: [-r, ./first, server.js]}", "first.js"),
+        ("{command: node, args: [-r, ./notes.env, ./server]}", "server"),
+        ("{command: node, args: [--env-file, notes.env, server]}", "server.js"),
+        ("{command: bash, args: [--rcfile, notes.env, setup]}", "setup"),
+        ("{command: sh, args: [-c, '\"$PWD/setup.sh\" --flag']}", "setup.sh"),
+        ("{command: sh, args: [-c, 'exec bash $(pwd)/setup']}", "setup"),
+        ("{command: dotnet, args: [server.dll]}", "server.dll"),
         ("{command: make, args: [-f, rules]}", "rules"),
         ("{command: awk, args: [-f, rules]}", "rules"),
         ("{command: docker, args: [compose, -f, compose.yaml, run, server]}", "compose.yaml"),
@@ -182,6 +191,8 @@ def test_whatever_way_a_script_is_named_it_counts(folder: Path, entry: str, name
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     (folder / "trunkline.yaml").write_text(f"mcpServers: {{a: {entry}}}\n")
+    (folder / "package").mkdir(exist_ok=True)
+    (folder / "package" / "inner.py").write_text("")
     known = digests(folder)
     for content in ("one", "two"):
         path.write_text(content)
@@ -197,6 +208,40 @@ def test_data_may_change(folder: Path, entry: str) -> None:
     known = digests(folder)
     (folder / "data.db").write_text("changed")
     assert digests(folder) == known
+
+
+def test_a_script_in_the_folder_that_it_is_started_in_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of plugins counts in folders below its own, too, and programs are started there unless it says where."""
+    (folder / "sub").mkdir()
+    (folder / "sub" / "run.py").write_text("one")
+    (folder / ".awf" / "plugins.yaml").write_text("plugins: {a: {command: python3, args: [run.py]}}\n")
+    known = digests(folder)
+    monkeypatch.chdir(folder / "sub")
+    _, there = digests(folder)
+    assert there != known[1]
+    shown = [line.text for line in verdict_of(folder / ".awf" / "plugins.yaml", folder).lines()]
+    assert f"from the file {folder / 'sub' / 'run.py'}" in shown
+    (folder / "sub" / "run.py").write_text("two")
+    assert digests(folder)[1] != there
+    (folder / ".awf" / "plugins.yaml").write_text("plugins: {a: {command: python3, args: [run.py], cwd: ..}}\n")
+    here = digests(folder)
+    monkeypatch.chdir(folder)
+    assert digests(folder) == here
+
+
+@pytest.mark.parametrize("said", ["root: agents", "root: ., sandbox: {folders: {agents: rw}}"])
+def test_a_folder_for_agents_that_becomes_a_link_to_elsewhere_counts(folder: Path, said: str) -> None:
+    (folder / "trunkline.yaml").write_text(f"sources: {{b: {{kind: builtin, {said}}}}}\n")
+    (folder / "agents").mkdir()
+    known = digests(folder)
+    (folder / "agents").rmdir()
+    (folder / "agents").symlink_to("tools")
+    assert digests(folder) == known
+    (folder / "agents").unlink()
+    (folder / "agents").symlink_to(folder.parent)
+    assert digests(folder)[0] != known[0]
+    weakened = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "weaken"]
+    assert any(f"{folder / 'agents'} leads to {folder.parent}" in text for text in weakened)
 
 
 def test_a_link_to_a_program_counts_with_what_it_leads_to(folder: Path) -> None:
@@ -267,6 +312,36 @@ def test_a_command_cannot_be_hidden_as_a_secret(folder: Path) -> None:
     [line] = [line for line in verdict_of(folder / "trunkline.yaml", folder).lines() if line.verb == "start"]
     for part in (";rm -rf ~", "$(evil)", "x;evil2", "./evil3", "../evil4"):
         assert part in line.text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:evil.example@evil.example/mcp", "https://********@evil.example/mcp"),
+        ("https://evil:t@evil.example:8/mcp?t=evil.example", "https://********@evil.example:8/mcp?t=********"),
+        ("https://good.example\\@evil.example/mcp", "https://good.example\\@evil.example/mcp"),
+        ("https://evil.example#@good.example/", "https://evil.example#********"),
+        ("https://x.example/abcdefgh12ij34klmn56/mcp", "https://x.example/********/mcp"),
+        ("x.example/mcp?key=v4lue4value", "x.example/mcp?key=********"),
+    ],
+)
+def test_the_host_of_a_url_cannot_be_hidden_as_a_secret(folder: Path, url: str, shown: str) -> None:
+    (folder / "trunkline.yaml").write_text(json.dumps({"mcpServers": {"a": {"url": url}}}))
+    [line] = verdict_of(folder / "trunkline.yaml", folder).lines()
+    assert (line.verb, line.text) == ("reach", shown)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "builtin", "root": ".", "tools": {"allow": ["${NOTHING:-Bash}"]}},
+        {"kind": "app", "listen": "0.0.0.0:5100"},
+    ],
+)
+def test_what_weakens_is_told_as_that(folder: Path, source: object) -> None:
+    (folder / "trunkline.yaml").write_text(json.dumps({"sources": {"a": source}}))
+    lines = verdict_of(folder / "trunkline.yaml", folder).lines()
+    assert [line.verb for line in lines].count("weaken") == 1
 
 
 # -- where it is kept -------------------------------------------------------------------------------------------------
@@ -341,6 +416,19 @@ def test_a_file_counts_at_its_place_and_nowhere_else(tmp_path: Path) -> None:
     assert not verdict_of(tmp_path / "copied" / ".awf" / "plugins.yaml", home).counts
     here.rename(tmp_path / "moved")
     assert not is_trusted(tmp_path / "moved" / "trunkline.yaml", home)
+
+
+@pytest.mark.parametrize("named", ["trunkline.yaml", "sub/../trunkline.yaml", "link/trunkline.yaml"])
+def test_whichever_way_a_file_is_named_it_is_the_same_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to(folder)
+    known = digests(folder)
+    assert verdict_of(folder / named, folder).digest == known[0]
+    assert verdict_of(folder / named.replace("trunkline.yaml", ".awf/plugins.yaml"), folder).digest == known[1]
+    monkeypatch.chdir(folder / ".awf")
+    assert verdict_of(Path("plugins.yaml"), folder).digest == known[1]
 
 
 def test_another_user_has_another_list(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from trunkline.config.environment import has_reference
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.own_programs import OwnFile, own_files
 
@@ -60,16 +61,23 @@ def fingerprint(root: Node, file: Path, environ: Mapping[str, str]) -> Fingerpri
     return Fingerprint(hashlib.sha256(data).hexdigest(), files)
 
 
-def is_harmless(way: Way) -> bool:
-    """Whether nothing at this place of a file starts or weakens anything."""
-    return any(_fits(way, harmless) for harmless in HARMLESS)
+def _is_harmless(node: Node, way: Way) -> bool:
+    """Whether what stands at this place of a file starts and weakens nothing. A reference may tell a secret to those
+    who are shown a description, so it is not."""
+    return any(_fits(way, harmless) for harmless in HARMLESS) and not _refers(node)
+
+
+def _refers(node: Node) -> bool:
+    if isinstance(node, Scalar):
+        return has_reference(node.text)
+    return any(map(_refers, node.items if isinstance(node, Items) else [value for _, value in node.entries]))
 
 
 def _is_left_out(node: Node, way: Way) -> bool:
     """Harmless by itself, or a group of settings of the gateway in which all are."""
     if way[0] != "gateway" or not isinstance(node, Table) or not node.entries:
-        return is_harmless(way)
-    return is_harmless(way) or all(_is_left_out(value, (*way, key.text)) for key, value in node.entries)
+        return _is_harmless(node, way)
+    return _is_harmless(node, way) or all(_is_left_out(value, (*way, key.text)) for key, value in node.entries)
 
 
 def _fits(way: Way, pattern: Way) -> bool:
@@ -78,7 +86,7 @@ def _fits(way: Way, pattern: Way) -> bool:
 
 def covered(node: Node, way: Way = ()) -> Iterator[tuple[Way, Node]]:
     """Every list, and every value outside of one, that is part of the fingerprint, in the order of the file."""
-    if is_harmless(way) or (not way and _says_nothing(node)):
+    if _is_harmless(node, way) or (not way and _says_nothing(node)):
         return
     if isinstance(node, Table) and node.entries:
         for key, value in node.entries:

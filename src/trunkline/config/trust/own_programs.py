@@ -22,19 +22,28 @@ _GROUPS: Final = ("sources", "mcpServers", "plugins")
 _PROGRAMS: Final = ("command", "path")
 _INTERPRETER: Final = re.compile(
     r"""(?:python|pypy|node|deno|bun|tsx|ts-node|ruby|perl|php|(?:ba|da|z|k|fi|c|tc|pw)?sh|uv|go|java|lua|luajit|julia
-    |Rscript|tclsh|expect|guile|elixir|escript|groovy|osascript|[gmn]?awk|g?make|just|docker|podman)[\d.]*(?:t|-dbg)?\Z""",
+    |Rscript|tclsh|expect|guile|elixir|escript|groovy|osascript|dotnet|[gmn]?awk|g?make|just|docker|podman)[\d.]*(?:t|-dbg)?\Z""",
     re.VERBOSE,
 )
 _SOURCING: Final = (".", "source")
 _CODE: Final = frozenset(
     (
         *(".py", ".pyz", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"),
-        *(".rb", ".pl", ".php", ".lua", ".jar", ".wasm", ".go", ".so", ".exe", ".env"),
+        *(".rb", ".pl", ".php", ".lua", ".jar", ".wasm", ".go", ".so", ".dll", ".exe", ".env"),
     )
 )
 _BETWEEN_WORDS: Final = re.compile(r"""[\s;&|<>()'"`=:,]+""")
 _SHEBANG: Final = b"#!"
 _MODULE: Final = re.compile(r"-[A-Za-z]*m(?P<name>\w[\w.]*)?\Z")
+_LOADING: Final = frozenset(
+    (
+        *("-r", "--require", "--import", "--preload", "--loader", "--experimental-loader"),
+        *("--env-file", "--env-file-if-exists", "--rcfile", "--init-file"),
+    )
+)
+"""Options after which there is a file that comes before the script itself."""
+_WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
+"""As a shell is told."""
 _LOADED_FIRST: Final = frozenset(
     (
         *("BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES"),
@@ -52,6 +61,8 @@ _MOST_BYTES: Final = 512 * 1024 * 1024
 
 ABSENT: Final = ("none", "no plain file")
 """States of what is no file, but would be started if it were."""
+LEADS_TO: Final = "leads to "
+"""How the state begins of a folder that agents get and that is a link to one elsewhere."""
 
 
 class OwnFile(NamedTuple):
@@ -79,6 +90,7 @@ def own_files(root: Node, file: Path, environ: Mapping[str, str]) -> tuple[OwnFi
     found: dict[str, str] = {}
     left_bytes = _MOST_BYTES
     for entry in _entries(root):
+        found |= {path: f"{LEADS_TO}{real}" for path, real in _led_out(entry, folder, below, environ)}
         for written in _paths(_program(entry, folder, below, environ)):
             path = written if ".." in written.split(os.sep) else os.path.normpath(written)
             if path not in found and _lies_below(path, below):
@@ -95,31 +107,57 @@ def _entries(root: Node) -> Iterator[Table]:
         yield from (member for member in members if isinstance(member, Table))
 
 
+def _led_out(entry: Table, folder: str, below: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Folders of agents that lie below by their name, and whose links lead elsewhere."""
+    sandbox = entry.get("sandbox")
+    shown = sandbox.get("folders") if isinstance(sandbox, Table) else None
+    named = [key for key, _ in shown.entries] if isinstance(shown, Table) else []
+    for path in _placed([entry.get("root"), *named], folder, environ):
+        path, real = os.path.abspath(path), os.path.realpath(path)
+        if _is_inside(path, below) and not _is_inside(real, os.path.realpath(below)):
+            yield path, real
+
+
+def _texts(nodes: Iterable[Node | None], environ: Mapping[str, str]) -> list[str]:
+    """Their text, references replaced, as far as it can be that of a path."""
+    written = (node.text for node in nodes if isinstance(node, Scalar))
+    words = [expand(text, environ, lambda _fault, _what: None) for text in written]
+    return [word for word in words if word and _can_be_a_path(word)]
+
+
+def _placed(nodes: Iterable[Node | None], folder: str, environ: Mapping[str, str]) -> list[str]:
+    home = environ.get("HOME", "")
+    return [os.path.join(folder, _from_home(word, home)) for word in _texts(nodes, environ)]
+
+
 def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) -> _Program:
     home = environ.get("HOME", "")
 
     def texts(node: Node | None) -> list[str]:
-        found = node.items if isinstance(node, Items) else [node]
-        words = [expand(word.text, environ, lambda _fault, _what: None) for word in found if isinstance(word, Scalar)]
-        return [word for word in words if word and _can_be_a_path(word)]
-
-    def placed(node: Node | None) -> list[str]:
-        return [os.path.join(folder, _from_home(word, home)) for word in texts(node)]
+        return _texts(node.items if isinstance(node, Items) else [node], environ)
 
     env = entry.get("env")
     commands = [word for name in _PROGRAMS for word in texts(entry.get(name))]
     return _Program(
         commands=tuple(os.path.join(folder, _from_home(word, home)) if _is_path(word) else word for word in commands),
-        args=tuple(texts(entry.get("args"))),
+        args=tuple(_WORKING_FOLDER.sub(".", word) for word in texts(entry.get("args"))),
         env=tuple(
-            (name.text, word)
+            (name.text, _WORKING_FOLDER.sub(".", word))
             for name, value in (env.entries if isinstance(env, Table) else ())
             for word in texts(value)
         ),
-        folders=tuple(dict.fromkeys([*placed(entry.get("cwd")), folder, below])),
+        folders=tuple(dict.fromkeys([*(_placed([entry.get("cwd")], folder, environ) or _here()), folder, below])),
         search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
-        env_files=tuple(placed(entry.get("envFile"))),
+        env_files=tuple(_placed([entry.get("envFile")], folder, environ)),
     )
+
+
+def _here() -> list[str]:
+    """The folder that a program is started in whose file does not say."""
+    try:
+        return [os.getcwd()]
+    except OSError:  # it was removed
+        return []
 
 
 def _can_be_a_path(word: str) -> bool:
@@ -175,7 +213,7 @@ def _scripts(program: _Program) -> Iterator[str]:
 def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool) -> Iterator[str]:
     """`interpreted` says that an interpreter comes before these words."""
     before = None
-    for word in words:
+    for last, word in zip(("", *words), words, strict=False):
         if before is not None and before["name"] is None:
             yield from _of_module(word, folders)
         before = _MODULE.match(word)
@@ -186,7 +224,7 @@ def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool
         yield from (path for path in files if interpreted or _is_code(path))
         if interpreted and not files:
             yield from (path for place in places for path in _meant_by(place) if os.path.isfile(path))
-        interpreted = (interpreted and not files) or _is_interpreter(word) or word in _SOURCING
+        interpreted = (interpreted and (not files or last in _LOADING)) or _is_interpreter(word) or word in _SOURCING
 
 
 def _is_interpreter(word: str) -> bool:
@@ -212,10 +250,12 @@ def _each_placed(words: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
 
 
 def _of_module(name: str, folders: Sequence[str]) -> Iterator[str]:
+    """Its own, and what Python runs of the packages around it before."""
     parts = name.split(".")
-    for module in _each_placed([os.path.join("", *parts)], folders):
-        places = (f"{module}.py", os.path.join(module, "__init__.py"), os.path.join(module, "__main__.py"))
-        yield from (path for path in places if os.path.isfile(path))
+    packages = [os.path.join("", *parts[:count]) for count in range(1, len(parts) + 1)]
+    places = [os.path.join(package, "__init__.py") for package in packages]
+    places += [f"{packages[-1]}.py", os.path.join(packages[-1], "__main__.py")]
+    yield from (path for path in _each_placed(places, folders) if os.path.isfile(path))
 
 
 def _is_code(path: str) -> bool:
@@ -231,7 +271,11 @@ def _is_code(path: str) -> bool:
 def _lies_below(path: str, folder: str) -> bool:
     """By its name or by where its links lead."""
     pairs = ((os.path.abspath(path), os.path.abspath(folder)), (os.path.realpath(path), os.path.realpath(folder)))
-    return any(os.path.commonpath(pair) == pair[1] and pair[0] != pair[1] for pair in pairs)
+    return any(_is_inside(*pair) and pair[0] != pair[1] for pair in pairs)
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return os.path.commonpath((path, folder)) == folder
 
 
 def state_of(path: str, most_bytes: int) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from trunkline.config.secret_values import CREDENTIAL, is_path_for_certain, secr
 from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.fingerprint import Way, covered
-from trunkline.config.trust.own_programs import ABSENT, OwnFile
+from trunkline.config.trust.own_programs import ABSENT, LEADS_TO, OwnFile
 
 Verb = Literal["start", "reach", "weaken", "set"]
 _HIDDEN: Final = "********"
@@ -26,6 +26,8 @@ _PLAIN: Final = re.compile(r"[\w.~+/=:@ -]*", re.ASCII)
 _ONE_WORD: Final = re.compile(r"(?:(?:Bearer|Basic|Token|Bot|ApiKey) +)?[^ ]*", re.IGNORECASE)
 """More would be a command."""
 _PATH: Final = re.compile(r"(?:\.{1,2}|~\w*)/")
+_ADDRESS: Final = re.compile(r"\A([^/?#]*//)([^/?#]*@)?([^/?#]*)(.*)\Z", re.DOTALL)
+"""Scheme, user, host and path of a URL, the slashes and the `@` included."""
 _PROGRAMS: Final = ("command", "path")
 _VERBS: Final[dict[str, Verb]] = {
     **dict.fromkeys(("env", "envFile", "cwd", "config"), "start"),
@@ -46,9 +48,15 @@ class ShownLine:
 def shown_lines(root: Node, files: Sequence[OwnFile]) -> tuple[ShownLine, ...]:
     """What matters most comes first. Nothing that is trusted is left out."""
     lines = [*_programs(root), *(_line(way, node) for way, node in covered(root) if not _is_told(way))]
-    lines += [ShownLine("start", "", f"from the file {file.path}") for file in files if file.state not in ABSENT]
+    lines += [_file_line(file) for file in files if file.state not in ABSENT]
     order: tuple[Verb, ...] = ("start", "reach", "weaken", "set")
     return tuple(sorted(lines, key=lambda line: order.index(line.verb)))
+
+
+def _file_line(file: OwnFile) -> ShownLine:
+    if file.state.startswith(LEADS_TO):
+        return ShownLine("weaken", "", f"{file.path} {file.state} (a link out of the folder of the file)")
+    return ShownLine("start", "", f"from the file {file.path}")
 
 
 def _is_told(way: Way) -> bool:
@@ -100,7 +108,7 @@ def _listed(items: Sequence[Node], *, secret: bool) -> Iterator[str]:
         text = item.text if isinstance(item, Scalar) else ""
         name, equals, value = text.partition("=")
         if equals and is_secret_name(name) and _is_hidden(value):
-            yield f"{name}={_HIDDEN}"
+            yield f"{CREDENTIAL.sub(_hidden, name)}={_HIDDEN}"
         else:
             yield _words(item, secret=secret or is_secret_name(before))
         before = text if text.startswith("-") and not equals else ""
@@ -120,12 +128,20 @@ def _hidden(match: re.Match[str]) -> str:
 
 
 def _url(url: str) -> str:
+    """Its host is always there to be seen, whatever else the URL has in it."""
     address, mark, query = url.partition("?")
-    secrets = sorted({re.escape(secret) for secret in secrets_in_urls(address) if secret}, key=len, reverse=True)
-    if secrets:
-        address = re.sub("|".join(secrets), _HIDDEN, address)
     told = [_told(part) for part in query.split("&")] if query else []
-    return f"{address}{mark}{'&'.join(told)}"
+    return f"{_ADDRESS.sub(_shown_address, address)}{mark}{'&'.join(told)}"
+
+
+def _shown_address(address: re.Match[str]) -> str:
+    scheme, user, host, path = address.groups("")
+    secrets = {re.escape(secret) for secret in secrets_in_urls(f"{scheme}{host}{path}") if secret}
+    if secrets:
+        path = re.sub("|".join(sorted(secrets, key=len, reverse=True)), _HIDDEN, path)
+    if user and _PLAIN.fullmatch(user):
+        user = f"{_HIDDEN}@"
+    return f"{scheme}{user}{host}{path}"
 
 
 def _told(part: str) -> str:
@@ -157,6 +173,10 @@ def _is_open(node: Node) -> bool:
     return not is_loopback(_text(node).rpartition(":")[0].strip("[]"))
 
 
+def _allows_commands(node: Node) -> bool:
+    return any(text == "Bash" or "${" in text for text in _texts(node))
+
+
 def _leads_out(node: Node) -> bool:
     text = _text(node)
     return text.startswith(("/", "~")) or "${" in text or ".." in text.split("/")
@@ -170,8 +190,9 @@ _WEAKENING: Final[tuple[tuple[Way, Callable[[Node], bool], str], ...]] = (
     (("sandbox", "env"), _always, "commands get variables of its choice"),
     (("root",), _leads_out, "agents work in another folder than that of the file"),
     (("protect",), _is_off, "the files that start programs can be written"),
-    (("tools", "allow"), lambda node: "Bash" in _texts(node), "agents can run commands"),
+    (("tools", "allow"), _allows_commands, "agents can run commands"),
     (("guard", "path_traversal"), _is_off, "path traversal is not refused"),
+    (("listen",), lambda node: "/" not in _text(node) and _is_open(node), "others can reach it"),
     (("inherit_env",), _always, "it gets variables of your environment"),
     (("gateway", "listen"), _is_open, "others can reach the gateway"),
     (("gateway", "allowed_hosts"), _always, "more names are accepted"),

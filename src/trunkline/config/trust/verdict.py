@@ -55,11 +55,12 @@ class Verdict:
 
 
 def verdict_on(file: Path, root: Node, environ: Mapping[str, str]) -> Verdict:
-    """Of the file at `file`, whose text was read as `root`: that very text is what is trusted or not."""
-    found = fingerprint(root, file, environ)
+    """Of the file at `file`, whose text was read as `root`: that very text is what is trusted or not. Whichever way the
+    file was named, it is the same one."""
+    key = trust_key(file)
+    found = fingerprint(root, Path(key), environ)
     store = TrustStore(environ)
     kept = store.read()
-    key = trust_key(file)
     known = kept.files.get(key)
     state: State = "unknown" if known is None else "trusted" if known.covers(found.digest) else "changed"
     fault = f"the list of trusted files {store.path} cannot be used: {kept.fault}" if kept.fault else ""
