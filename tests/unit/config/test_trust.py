@@ -264,6 +264,12 @@ def test_what_is_in_the_way_of_a_program_holds_nothing_up(folder: Path) -> None:
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
+def test_a_module_in_any_number_of_packages_holds_nothing_up(folder: Path) -> None:
+    module = "a." * 400_000
+    (folder / "trunkline.yaml").write_text(f"mcpServers: {{a: {{command: python3, args: [-m, {module}]}}}}\n")
+    assert verdict_of(folder / "trunkline.yaml", folder).files == ()
+
+
 def test_files_of_any_size_hold_nothing_up(folder: Path) -> None:
     for number in range(40):
         with (folder / f"{number}.py").open("wb") as file:

@@ -55,6 +55,7 @@ _STARTED_IN_FOLDER: Final = ("__main__.py", "index.js", "index.mjs", "index.cjs"
 _LEFT_OUT_ENDINGS: Final = (".js", ".mjs", ".cjs", ".ts", ".json")
 """What Node.js adds to a name."""
 _MOST_FOLDERS: Final = 8
+_MOST_PACKAGES: Final = 64
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
 """Of all files together. Of one that is beyond it only its size, its times and its number count."""
@@ -112,8 +113,8 @@ def _led_out(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     sandbox = entry.get("sandbox")
     shown = sandbox.get("folders") if isinstance(sandbox, Table) else None
     named = [key for key, _ in shown.entries] if isinstance(shown, Table) else []
-    for path in _placed([entry.get("root"), *named], folder, environ):
-        path, real = os.path.abspath(path), os.path.realpath(path)
+    for path in map(os.path.abspath, _placed([entry.get("root"), *named], folder, environ)):
+        real = os.path.realpath(path)
         if _is_inside(path, below) and not _is_inside(real, os.path.realpath(below)):
             yield path, real
 
@@ -252,7 +253,8 @@ def _each_placed(words: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
 def _of_module(name: str, folders: Sequence[str]) -> Iterator[str]:
     """Its own, and what Python runs of the packages around it before."""
     parts = name.split(".")
-    packages = [os.path.join("", *parts[:count]) for count in range(1, len(parts) + 1)]
+    counts = (*range(1, min(len(parts), _MOST_PACKAGES)), len(parts))
+    packages = [os.path.join("", *parts[:count]) for count in counts]
     places = [os.path.join(package, "__init__.py") for package in packages]
     places += [f"{packages[-1]}.py", os.path.join(packages[-1], "__main__.py")]
     yield from (path for path in _each_placed(places, folders) if os.path.isfile(path))
