@@ -155,6 +155,12 @@ def test_check_reads_it_and_says_that_it_is_not_trusted(repository: Repository) 
     repository.nothing_ran()
 
 
+def test_check_says_all_of_it_on_one_line(repository: Repository) -> None:
+    repository.write("sub\nTrusted by you/trunkline.yaml", "{}")
+    done = trunkline("check", cwd=repository.folder / "sub\nTrusted by you", env={"HOME": str(repository.home)})
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+
+
 def test_its_servers_are_not_even_completed(repository: Repository) -> None:
     repository.configure()
     asked = {"_TRUNKLINE_COMPLETE": "bash_complete", "COMP_WORDS": "trunkline remove ", "COMP_CWORD": "2"}

@@ -72,7 +72,8 @@ def report_problems(config: Path | None, *, as_json: bool) -> int:
             click.echo(f"\n{summarize(loaded.problems)}", err=True)
         return CONFIG_UNREADABLE.exit
     if not as_json:
-        click.echo(_verdict(loaded.settings, loaded.plugins, is_trusted=bool(loaded.verdicts) and not loaded.untrusted))
+        is_trusted = bool(loaded.verdicts) and not loaded.untrusted
+        click.echo(plain(_verdict(loaded.settings, loaded.plugins, is_trusted=is_trusted)))
     return 0
 
 
