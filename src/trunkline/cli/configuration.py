@@ -122,7 +122,8 @@ def reloader(settings: Settings, adjust: Callable[[Settings], Settings]) -> Call
 def first_steps(folder: Path) -> str:
     """What somebody without a configuration file can do."""
     if (folder / _PROJECT_FILE).is_file():
-        return f"use the file that is here with `-c {_PROJECT_FILE}`, or make one with `trunkline add NAME -- COMMAND…`"
+        use = f"look at the file that is here and use it with `-c {_PROJECT_FILE}`"
+        return f"{use}, or make one with `trunkline add NAME -- COMMAND…`"
     return "make one here with `trunkline add NAME -- COMMAND…`, name one with `-c FILE`, or try `trunkline demo`"
 
 
