@@ -41,13 +41,17 @@ def home_of(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or Path.home())
 
 
-def find_config(explicit: Path | None, cwd: Path, home: Path) -> ConfigFile | None:
-    """The file to load: the one asked for, else the first that exists in the usual places."""
+def find_config(explicit: Path | None, cwd: Path, home: Path, *, workflow: Path | None = None) -> ConfigFile | None:
+    """The file to load: the one asked for, else the first that exists in the usual places. What lies beside a workflow
+    comes before what lies in the working folder."""
     if explicit is not None:
         return ConfigFile.named(explicit)
     own = home / _OWN_FOLDER
-    here: Origin = "own" if _same_folder(cwd, own) else "found"
-    candidates = [*(ConfigFile(cwd / name, here) for name in NAMES), ConfigFile(own / NAMES[0], "own")]
+    candidates: list[ConfigFile] = []
+    for folder in (*(() if workflow is None else (workflow.absolute().parent,)), cwd):
+        here: Origin = "own" if _same_folder(folder, own) else "found"
+        candidates += (ConfigFile(folder / name, here) for name in NAMES)
+    candidates.append(ConfigFile(own / NAMES[0], "own"))
     return next((file for file in candidates if file.path.is_file()), None)
 
 

@@ -97,7 +97,7 @@ def read_files(
     """A workflow and all that belongs to it, as far as files tell. Waits for a file that is a pipe, so it is not to be
     called in a loop. With `only_look` files that are not trusted are read too, for whoever starts nothing of them."""
     loaded = load_workflow(workflow, environ=environ)
-    ours = find_config(config, cwd, home)
+    ours = find_config(config, cwd, home, workflow=workflow)
     load = look_at_config if only_look else load_config
     configured = None if ours is None else load(ours, environ=environ, kinds=section_kinds())
     if configured is not None and configured.settings is not None:

@@ -294,6 +294,25 @@ def test_a_configuration_that_was_found_does_not_weaken_a_workflow_that_lies_els
         assert (bool(section.sandbox.folders), bool(section.sandbox.env), not section.protect.on) == (may, may, may)
 
 
+def test_a_configuration_beside_the_workflow_comes_before_that_of_the_working_folder(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    for name in ("mine", "repository"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trunkline.yaml").write_text(f"mcpServers: {{{name}: {{command: cat}}}}\n")
+        trust(tmp_path / name / "trunkline.yaml", environ)
+    flow = tmp_path / "mine" / "w.yaml"
+    flow.write_text(workflow())
+
+    def sources() -> list[str]:
+        read = read_files(flow, None, cwd=tmp_path / "repository", home=tmp_path, environ=environ)
+        assert read.settings is not None
+        return list(read.settings.sources)
+
+    assert sources() == ["mine"]
+    (tmp_path / "mine" / "trunkline.yaml").unlink()
+    assert sources() == ["repository"]
+
+
 def test_it_can_make_it_stricter_all_the_same(tmp_path: Path) -> None:
     config = tmp_path / "repository" / "trunkline.yaml"
     config.parent.mkdir()
