@@ -365,6 +365,12 @@ def test_a_program_cannot_be_hidden_under_the_name_of_a_secret(folder: Path, pro
         assert any(program in line.text for line in lines), entry
 
 
+def test_the_name_of_a_program_is_shown_though_it_looks_like_a_key(folder: Path) -> None:
+    (folder / "trunkline.yaml").write_text(json.dumps({"mcpServers": {"a": {"command": f"sk-{'a' * 20}"}}}))
+    [line] = verdict_of(folder / "trunkline.yaml", folder).lines()
+    assert line.text == f"sk-{'a' * 20}"
+
+
 @pytest.mark.parametrize("root", ["/", "~", "..", "a/../..", "${HOME}"])
 def test_a_root_elsewhere_is_among_what_is_weakened(folder: Path, root: str) -> None:
     source = {"kind": "builtin", "root": root, "sandbox": {"env": {"X": "${Y}"}}}

@@ -71,8 +71,11 @@ def _programs(root: Node) -> Iterator[ShownLine]:
         if isinstance(node, Items):
             entries += [(str(number), item) for number, item in enumerate(node.items, 1)]
         for name, entry in entries:
-            given = [entry.get(key) for key in (*_PROGRAMS, "args")] if isinstance(entry, Table) else []
-            words = [_words(word) for word in given if word is not None]
+            if not isinstance(entry, Table):
+                continue
+            programs = [word for key in _PROGRAMS if (word := entry.get(key)) is not None]
+            args = entry.get("args")
+            words = [_words(word, hide=False) for word in programs] + ([] if args is None else [_words(args)])
             if words:
                 yield ShownLine("start", name, " ".join(words))
 
@@ -88,8 +91,8 @@ def _line(way: Way, node: Node) -> ShownLine:
     return ShownLine("weaken" if why else verb, what, f"{text} ({why})" if why else text)
 
 
-def _words(node: Node, *, secret: bool = False) -> str:
-    """`secret` says that its name is that of a secret."""
+def _words(node: Node, *, secret: bool = False, hide: bool = True) -> str:
+    """`secret` says that its name is that of a secret. The name of a program is none, whatever it looks like."""
     if isinstance(node, Items):
         return " ".join(_listed(node.items, secret=secret)) or "[]"
     if isinstance(node, Table):
@@ -97,7 +100,7 @@ def _words(node: Node, *, secret: bool = False) -> str:
     text = node.text
     if secret and _is_hidden(text):
         return _HIDDEN
-    text = CREDENTIAL.sub(_hidden, text)
+    text = CREDENTIAL.sub(_hidden, text) if hide else text
     return f"'{text}'" if not text or " " in text else text
 
 
