@@ -23,6 +23,8 @@ OF_MESSAGES: Final = (
 OF_CALLS: Final = ("extra_content", "provider_specific_fields")
 SIGNATURES: Final = frozenset(OF_CALLS)
 """With none of the thoughts themselves."""
+_ALSO_EMPTY: Final = "reasoning_content"
+"""DeepSeek and its like refuse a turn with calls that comes back without it, also one that was not thought about."""
 Json = Mapping[str, Any]
 LIMIT_CHARACTERS: Final = 4 * 1024 * 1024
 """Of one turn. All of them go back with every later request."""
@@ -48,7 +50,8 @@ class Thoughts:
     def add(self, owner: Json) -> None:
         """`owner` is a piece of the message or the call. Raises TooManyThoughts."""
         for name in self._names:
-            if value := owner.get(name):
+            value = owner.get(name)
+            if value or (name == _ALSO_EMPTY and value == ""):
                 kept = self._kept.get(name)
                 if kept is None:
                     kept = self._kept[name] = _kept_under(name)

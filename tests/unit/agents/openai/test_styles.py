@@ -227,6 +227,9 @@ GIVEN_BACK = {
         {"reasoning_content": "think", "reasoning": "think"},
         message={"reasoning_content": "I think", "reasoning": "I think"},
     ),
+    "the same, empty: a turn that was not thought about": signed(
+        {"content": "", "reasoning_content": ""}, {"reasoning_content": None}, message={"reasoning_content": ""}
+    ),
     "blocks in pieces by `type` and `index`, the signature at the end: `reasoning_details`": signed(
         details(detail("text", text="I ", id=None)),
         details(detail("text", text="think, ")),
@@ -479,6 +482,12 @@ async def failure(delta: dict[str, Any], finish_reason: str = "stop") -> Problem
         ({"content": "I will"}, "tool_calls", MODEL_LOOP),
         ({"content": "I will"}, "tool_use", MODEL_LOOP),
         ({"content": ""}, "function_call", MODEL_LOOP),
+        ({"content": "I will"}, "function_call_filter: MALFORMED_FUNCTION_CALL", MODEL_LOOP),
+        ({"content": "I will"}, "malformed_function_call", MODEL_LOOP),
+        ({"content": "I will"}, "model_length", MODEL_STREAM),
+        ({"content": "I will"}, "MAX_TOKENS", MODEL_STREAM),
+        ({"content": "I will"}, "content_filter: RECITATION", MODEL_REFUSED),
+        ({"content": "I will"}, "refusal", MODEL_REFUSED),
     ],
 )
 async def test_a_turn_without_an_answer_is_no_success(delta: dict[str, Any], finish_reason: str, code: Code) -> None:
@@ -487,6 +496,15 @@ async def test_a_turn_without_an_answer_is_no_success(delta: dict[str, Any], fin
 
 async def test_thoughts_alone_are_said_to_be_thoughts() -> None:
     assert "thought" in (await failure({"reasoning": "Let me see"})).message
+    assert "thought" not in (await failure({"content": "", "reasoning_content": ""})).message
+
+
+@pytest.mark.parametrize("finish_reason", ["error", "abort", "insufficient_system_resource"])
+async def test_half_an_answer_that_its_server_gave_up_is_asked_for_again(finish_reason: str) -> None:
+    half = sends(stream_of([{"content": "I will"}], finish_reason))
+    async with ChatServer([says("Done.")], manners=[half]) as server:
+        assert await conversed(server, Tools()) == "Done."
+    assert len(server.received) == 2
 
 
 @pytest.mark.parametrize("said", TEXT_CALLS)
@@ -538,6 +556,16 @@ async def test_the_error_of_the_provider_behind_a_router_is_shown(raw: object, i
     assert problem.code is MODEL_REFUSED
     assert "Provider returned error: Crucible: at most 1 image" in problem.message
     assert KEY not in problem.message
+
+
+async def test_an_error_may_be_that_of_a_choice() -> None:
+    error = {"code": 400, "message": "at most 1 image"}
+    whole = {"choices": [{"finish_reason": "error", "message": {"content": ""}, "error": error}]}
+    async with ChatServer([], manners=[sends(json.dumps(whole).encode(), "application/json")]) as server:
+        with pytest.raises(GatewayError) as caught:
+            await conversed(server, Tools())
+    assert caught.value.problem.code is MODEL_REFUSED
+    assert "at most 1 image" in caught.value.problem.message
 
 
 async def test_the_error_of_a_provider_is_cut() -> None:
