@@ -412,6 +412,11 @@ TEXT_CALLS = [
     "<tool_call>echo\n<arg_key>n</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
     '<function=echo>{"n": 1}</function>',
     f"<function_call>{CALL}</function_call>",
+    *(
+        f'I will.\n\n<{mark}tool_calls>\n<{mark}invoke name="echo">\n<{mark}parameter name="n" string="false">1'
+        f"</{mark}parameter>\n</{mark}invoke>\n</{mark}tool_calls>"
+        for mark in ("\uff5cDSML\uff5c", "\uff5c\uff5cDSML\uff5c\uff5c", "|DSML|")
+    ),
     f"[TOOL_CALLS][{CALL}]",
     '[TOOL_CALLS]echo{"n": 1}',
     '[TOOL_CALLS]echo[ARGS]{"n": 1}',
@@ -454,6 +459,7 @@ ANSWERS = [
     'Others begin with <invoke name="echo"> and end with </invoke>',
     "The tag is <tool_call>echo takes what is in {braces}",
     "See <tool_use>echo [the page](https://example.org/<name>)",
+    'DeepSeek writes `<\uff5cDSML\uff5cinvoke name="echo">`',
 ]
 
 
