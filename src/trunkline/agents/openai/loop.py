@@ -160,7 +160,7 @@ def _refuse_unusable(turn: ModelTurn) -> None:
     if not turn.calls and end in _ANNOUNCED:
         raise _failed(
             MODEL_LOOP,
-            f"the model's turn ended with `{turn.finish_reason}` but has no call in it",
+            f"the model's turn ended with `{end}` but has no call in it",
             "Start the model's server with the tool parser for this model, or use another model",
         )
     if any(not call.name for call in turn.calls):
