@@ -238,9 +238,12 @@ class _Block:
             return False
         if mine.get("signature") and mine["signature"] == piece.get("signature"):
             return True
+        data = self._parts.get("data")
+        if data is not None and text(piece.get("data")) not in ("", data.whole()):
+            return False  # encrypted ones are whole
         if piece.get("index") is None:
             if "data" in (piece.keys() | self._parts.keys()):
-                return False  # encrypted ones are whole
+                return False
             if mine.get("signature") and piece.get("signature"):
                 return False
         return not (mine.get("signature") and any(piece.get(name) for name in _PARTS))

@@ -305,6 +305,14 @@ async def test_a_signed_block_that_comes_twice_goes_back_once(again: dict[str, A
     assert (message["thinking_blocks"], message["provider_specific_fields"]) == (once, {"thinking_blocks": once})
 
 
+async def test_encrypted_thoughts_are_whole_also_where_they_share_an_index() -> None:
+    one, two = detail("encrypted", data="b25l"), detail("encrypted", data="dHdv")
+    given = signed(details(one), details(one), details(two))
+    async with ChatServer([TURN, says("Done.")], manners=[given.manner]) as server:
+        await conversed(server, Tools())
+    assert server.bodies[1]["messages"][1]["reasoning_details"] == [one, two]
+
+
 async def test_what_came_with_a_function_goes_back_in_it() -> None:
     call = call_of(0)
     call["function"]["provider_specific_fields"] = {"thought_signature": "c2ln"}
