@@ -305,6 +305,16 @@ async def test_a_signed_block_that_comes_twice_goes_back_once(again: dict[str, A
     assert (message["thinking_blocks"], message["provider_specific_fields"]) == (once, {"thinking_blocks": once})
 
 
+async def test_a_signed_block_that_is_cut_between_the_halves_of_a_pair_goes_back_whole() -> None:
+    given = signed(thinking("I think \ud83d"), thinking("\ude00", "one"), details(detail("text", text="\ud83d lone")))
+    async with ChatServer([TURN, says("Done.")], manners=[given.manner]) as server:
+        await conversed(server, Tools())
+    message = server.bodies[1]["messages"][1]
+    whole = [{"type": "thinking", "thinking": "I think \U0001f600", "signature": "one"}]
+    assert (message["thinking_blocks"], message["provider_specific_fields"]) == (whole, {"thinking_blocks": whole})
+    assert message["reasoning_details"] == [detail("text", text="\ufffd lone")]
+
+
 async def test_encrypted_thoughts_are_whole_also_where_they_share_an_index() -> None:
     one, two = detail("encrypted", data="b25l"), detail("encrypted", data="dHdv")
     given = signed(details(one), details(one), details(two))
