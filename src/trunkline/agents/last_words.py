@@ -35,6 +35,8 @@ _MARK: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_DSML: Final = re.compile(r"(?<=[</])[|\uff5c\u2016]{1,2}DSML[|\uff5c\u2016]{1,2}")
+"""What DeepSeek puts before the name of each tag."""
 _TAGS: Final = re.compile(r"(?:\s|<(?!/?(?:code|pre)>)[^<>]{1,200}>|\[/?[A-Z_]{1,32}\]|[\[\],;`])*")
 _NAMED: Final = re.compile(
     rf"""(?:\s|<[|\uff5c][^<>]{{1,64}}[|\uff5c]>|function<\uff5ctool\u2581sep\uff5c>|\[)*(?:
@@ -79,7 +81,7 @@ def _without_thoughts(said: str) -> str:
 
 def written_call(said: str, is_tool: Callable[[str], bool]) -> str:
     """The tool of the call that this text ends with; empty where it ends with none."""
-    said = said[-_READ:]
+    said = _DSML.sub("", said[-_READ:])
     marks = list(_MARK.finditer(said, max(0, len(said) - _EXAMINED)))[-_MOST_MARKS:]
     blocks = [block.span() for block in _FENCED.finditer(said)] if marks else []
     for mark in marks:

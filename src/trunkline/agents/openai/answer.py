@@ -18,6 +18,8 @@ _WHITESPACE: Final = b" \t\r\n\xef\xbb\xbf"
 _STATUS: Final = re.compile(r"[1-5][0-9]{2}")
 _ERROR: Final = "error"
 """How an event is called, an object, or the way that a turn ends."""
+_GAVE_UP: Final = frozenset({_ERROR, "abort", "insufficient_system_resource"})
+"""How a turn ends that its server did not finish."""
 
 
 class Unreadable(Exception):
@@ -115,7 +117,7 @@ class AnswerReader:
                 self._pieces.add(chunk)
             except TooManyThoughts:
                 raise Oversized(f"its thoughts have more than {LIMIT_CHARACTERS:,} characters") from None
-            if self._pieces.finish_reason == _ERROR:
+            if self._pieces.finish_reason in _GAVE_UP:
                 raise ServerError("the server gave up in the middle of the answer", 0)
 
 
@@ -129,9 +131,12 @@ def _json(data: bytes) -> Json | None:
 
 
 def _refuse_error(chunk: Json) -> None:
-    """An error is a member of its own, or, at older vLLM, the whole chunk."""
+    """An error is a member of its own, or of a choice, or, at older vLLM, the whole chunk."""
     if chunk.get("error") or chunk.get("object") == _ERROR:
         raise _failure(chunk)
+    for choice in entries(chunk.get("choices")):
+        if choice.get("error"):
+            raise _failure(choice)
 
 
 def _failure(chunk: Json) -> ServerError:

@@ -81,6 +81,7 @@ class TurnPieces:
 
     def _add_choice(self, choice: Json) -> None:
         self.begun = True
+        self._usage = mapping(choice.get("usage")) or self._usage  # Kimi's place for it
         self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
         delta = mapping(choice.get("delta")) or self._whole(choice)
         self._said += _texts(delta.get("content"))

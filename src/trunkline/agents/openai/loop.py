@@ -26,7 +26,12 @@ from trunkline.agents.said import Answered, Offered, Said, Spoke
 from trunkline.core.errors import MODEL_LOOP, MODEL_REFUSED, MODEL_STREAM, TURN_LIMIT, Code, GatewayError, Problem
 
 CALLS_AT_ONCE: Final = 64
-_ANNOUNCED: Final = frozenset({"tool_calls", "function_call", "tool_use"})
+_ANNOUNCED: Final = frozenset(
+    {"tool_calls", "function_call", "tool_use", "function_call_filter", "malformed_function_call"}
+)
+_CUT: Final = frozenset({"length", "max_tokens", "model_length"})
+_FILTERED: Final = frozenset({"content_filter", "refusal", "safety", "sensitive"})
+"""How servers name the same ends of a turn, in small letters and without what follows a colon."""
 _PREFIX: Final = re.compile(r"(?:functions|default_api)[.:](.+)", re.DOTALL)
 _NUMBER: Final = re.compile(r":\d{1,4}\Z")
 _SHOWN_CHARACTERS: Final = 200
@@ -138,7 +143,7 @@ def _meant(name: str, known: Collection[str]) -> str:
 def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
     if turn.calls:
         return
-    thought = not turn.extra.keys() <= SIGNATURES
+    thought = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
     problem = not_an_answer("the model", turn.text, lambda name: _meant(name, known) in known, thought=thought)
     if problem is not None:
         raise GatewayError(problem)
@@ -146,15 +151,16 @@ def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
 
 def _refuse_unusable(turn: ModelTurn) -> None:
     """Turns that cannot be answered, or that are not what the model would have said."""
-    cut = turn.finish_reason == "length"
-    if turn.finish_reason == "content_filter":
+    end = turn.finish_reason.partition(":")[0].strip().lower()
+    cut = end in _CUT
+    if end in _FILTERED:
         raise _failed(MODEL_REFUSED, "the server's content filter stopped the model", "Change the prompt")
     if cut and (not turn.calls or arguments_of(turn.calls[-1]) is None):
         raise _failed(MODEL_STREAM, "the model reached its longest answer in the middle of it", _LENGTH)
-    if not turn.calls and turn.finish_reason in _ANNOUNCED:
+    if not turn.calls and end in _ANNOUNCED:
         raise _failed(
             MODEL_LOOP,
-            f"the model's turn ended with `{turn.finish_reason}` but has no call in it",
+            f"the model's turn ended with `{end}` but has no call in it",
             "Start the model's server with the tool parser for this model, or use another model",
         )
     if any(not call.name for call in turn.calls):

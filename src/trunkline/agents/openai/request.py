@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -121,8 +122,12 @@ def _echoed(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _encoded(value: object) -> msgspec.Raw | None:
     try:
-        return msgspec.Raw(msgspec.json.encode(sendable(value) if isinstance(value, str) else value))
+        return msgspec.Raw(msgspec.json.encode(value))
     except (UnicodeEncodeError, RecursionError):
+        pass
+    try:  # with halves of surrogate pairs, anywhere in it
+        return msgspec.Raw(sendable(json.dumps(value, ensure_ascii=False, allow_nan=False)).encode())
+    except (ValueError, RecursionError):
         return None
 
 

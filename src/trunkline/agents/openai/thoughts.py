@@ -23,6 +23,8 @@ OF_MESSAGES: Final = (
 OF_CALLS: Final = ("extra_content", "provider_specific_fields")
 SIGNATURES: Final = frozenset(OF_CALLS)
 """With none of the thoughts themselves."""
+_ALSO_EMPTY: Final = "reasoning_content"
+"""DeepSeek and its like refuse a turn with calls that comes back without it, also one that was not thought about."""
 Json = Mapping[str, Any]
 LIMIT_CHARACTERS: Final = 4 * 1024 * 1024
 """Of one turn. All of them go back with every later request."""
@@ -48,7 +50,8 @@ class Thoughts:
     def add(self, owner: Json) -> None:
         """`owner` is a piece of the message or the call. Raises TooManyThoughts."""
         for name in self._names:
-            if value := owner.get(name):
+            value = owner.get(name)
+            if value or (name == _ALSO_EMPTY and value == ""):
                 kept = self._kept.get(name)
                 if kept is None:
                     kept = self._kept[name] = _kept_under(name)
@@ -235,9 +238,12 @@ class _Block:
             return False
         if mine.get("signature") and mine["signature"] == piece.get("signature"):
             return True
+        data = self._parts.get("data")
+        if data is not None and text(piece.get("data")) not in ("", data.whole()):
+            return False  # encrypted ones are whole
         if piece.get("index") is None:
             if "data" in (piece.keys() | self._parts.keys()):
-                return False  # encrypted ones are whole
+                return False
             if mine.get("signature") and piece.get("signature"):
                 return False
         return not (mine.get("signature") and any(piece.get(name) for name in _PARTS))

@@ -225,6 +225,12 @@ def test_the_last_count_of_tokens_counts() -> None:
     assert (turn.input_tokens, turn.output_tokens) == (7, 9)
 
 
+def test_the_count_of_tokens_may_be_that_of_a_choice() -> None:
+    last = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 7, "completion_tokens": 9}}]}
+    turn = turn_of(delta(content="Hi"), last)
+    assert (turn.input_tokens, turn.output_tokens) == (7, 9)
+
+
 @pytest.mark.parametrize("how", ["name", "name and id"])
 def test_arguments_in_many_pieces_that_each_say_the_name_are_read_once(
     how: str, monkeypatch: pytest.MonkeyPatch

@@ -166,12 +166,23 @@ def test_what_the_model_said_is_told_to_it_again() -> None:
     assert [call["function"]["arguments"] for call in message["tool_calls"]] == ["{}", "{}", '{"a":1}']
 
 
-@pytest.mark.parametrize("value", [{"half": "\ud83d"}, {"\ud83d": 1}, nested(2_000)])
+@pytest.mark.parametrize("value", [nested(2_000), [nested(2_000), "\ud83d"], {"half": "\ud83d", "no": float("nan")}])
 def test_what_a_server_gave_and_cannot_be_sent_is_left_out(value: object) -> None:
-    turn = ModelTurn(calls=(call("", extra={"extra_content": value}),), extra={"reasoning_content": "half \ud83d"})
-    message = sent(assistant_message(turn))
-    assert "extra_content" not in message["tool_calls"][0]
-    assert message["reasoning_content"] == "half \ufffd"
+    turn = ModelTurn(calls=(call("", extra={"extra_content": value}),))
+    assert "extra_content" not in sent(assistant_message(turn))["tool_calls"][0]
+
+
+@pytest.mark.parametrize(
+    ("value", "goes"),
+    [
+        ("half \ud83d", "half \ufffd"),
+        ([{"whole": "\ud83d\ude00"}], [{"whole": "\U0001f600"}]),
+        ({"\ud83d": 1}, {"\ufffd": 1}),
+    ],
+)
+def test_halves_of_a_surrogate_pair_are_joined_or_replaced_wherever_they_are(value: object, goes: object) -> None:
+    turn = ModelTurn(calls=(call(""),), extra={"reasoning_content": value})
+    assert sent(assistant_message(turn))["reasoning_content"] == goes
 
 
 def test_an_answer_of_a_tool_is_never_empty_and_can_be_sent() -> None:

@@ -227,6 +227,9 @@ GIVEN_BACK = {
         {"reasoning_content": "think", "reasoning": "think"},
         message={"reasoning_content": "I think", "reasoning": "I think"},
     ),
+    "the same, empty: a turn that was not thought about": signed(
+        {"content": "", "reasoning_content": ""}, {"reasoning_content": None}, message={"reasoning_content": ""}
+    ),
     "blocks in pieces by `type` and `index`, the signature at the end: `reasoning_details`": signed(
         details(detail("text", text="I ", id=None)),
         details(detail("text", text="think, ")),
@@ -300,6 +303,24 @@ async def test_a_signed_block_that_comes_twice_goes_back_once(again: dict[str, A
     message = server.bodies[1]["messages"][1]
     once = [{"type": "thinking", "thinking": "I think", "signature": "one"}]
     assert (message["thinking_blocks"], message["provider_specific_fields"]) == (once, {"thinking_blocks": once})
+
+
+async def test_a_signed_block_that_is_cut_between_the_halves_of_a_pair_goes_back_whole() -> None:
+    given = signed(thinking("I think \ud83d"), thinking("\ude00", "one"), details(detail("text", text="\ud83d lone")))
+    async with ChatServer([TURN, says("Done.")], manners=[given.manner]) as server:
+        await conversed(server, Tools())
+    message = server.bodies[1]["messages"][1]
+    whole = [{"type": "thinking", "thinking": "I think \U0001f600", "signature": "one"}]
+    assert (message["thinking_blocks"], message["provider_specific_fields"]) == (whole, {"thinking_blocks": whole})
+    assert message["reasoning_details"] == [detail("text", text="\ufffd lone")]
+
+
+async def test_encrypted_thoughts_are_whole_also_where_they_share_an_index() -> None:
+    one, two = detail("encrypted", data="b25l"), detail("encrypted", data="dHdv")
+    given = signed(details(one), details(one), details(two))
+    async with ChatServer([TURN, says("Done.")], manners=[given.manner]) as server:
+        await conversed(server, Tools())
+    assert server.bodies[1]["messages"][1]["reasoning_details"] == [one, two]
 
 
 async def test_what_came_with_a_function_goes_back_in_it() -> None:
@@ -409,6 +430,11 @@ TEXT_CALLS = [
     "<tool_call>echo\n<arg_key>n</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
     '<function=echo>{"n": 1}</function>',
     f"<function_call>{CALL}</function_call>",
+    *(
+        f'I will.\n\n<{mark}tool_calls>\n<{mark}invoke name="echo">\n<{mark}parameter name="n" string="false">1'
+        f"</{mark}parameter>\n</{mark}invoke>\n</{mark}tool_calls>"
+        for mark in ("\uff5cDSML\uff5c", "\uff5c\uff5cDSML\uff5c\uff5c", "|DSML|")
+    ),
     f"[TOOL_CALLS][{CALL}]",
     '[TOOL_CALLS]echo{"n": 1}',
     '[TOOL_CALLS]echo[ARGS]{"n": 1}',
@@ -451,6 +477,7 @@ ANSWERS = [
     'Others begin with <invoke name="echo"> and end with </invoke>',
     "The tag is <tool_call>echo takes what is in {braces}",
     "See <tool_use>echo [the page](https://example.org/<name>)",
+    'DeepSeek writes `<\uff5cDSML\uff5cinvoke name="echo">`',
 ]
 
 
@@ -479,14 +506,34 @@ async def failure(delta: dict[str, Any], finish_reason: str = "stop") -> Problem
         ({"content": "I will"}, "tool_calls", MODEL_LOOP),
         ({"content": "I will"}, "tool_use", MODEL_LOOP),
         ({"content": ""}, "function_call", MODEL_LOOP),
+        ({"content": "I will"}, "function_call_filter: MALFORMED_FUNCTION_CALL", MODEL_LOOP),
+        ({"content": "I will"}, "malformed_function_call", MODEL_LOOP),
+        ({"content": "I will"}, "model_length", MODEL_STREAM),
+        ({"content": "I will"}, "MAX_TOKENS", MODEL_STREAM),
+        ({"content": "I will"}, "content_filter: RECITATION", MODEL_REFUSED),
+        ({"content": "I will"}, "refusal", MODEL_REFUSED),
     ],
 )
 async def test_a_turn_without_an_answer_is_no_success(delta: dict[str, Any], finish_reason: str, code: Code) -> None:
     assert (await failure(delta, finish_reason)).code is code
 
 
+async def test_what_a_server_says_behind_the_end_of_a_turn_is_not_shown() -> None:
+    problem = await failure({"content": "I will"}, "function_call_filter: \x1b[2J" + "x" * 10_000)
+    assert problem.message == "the model's turn ended with `function_call_filter` but has no call in it"
+
+
 async def test_thoughts_alone_are_said_to_be_thoughts() -> None:
     assert "thought" in (await failure({"reasoning": "Let me see"})).message
+    assert "thought" not in (await failure({"content": "", "reasoning_content": ""})).message
+
+
+@pytest.mark.parametrize("finish_reason", ["error", "abort", "insufficient_system_resource"])
+async def test_half_an_answer_that_its_server_gave_up_is_asked_for_again(finish_reason: str) -> None:
+    half = sends(stream_of([{"content": "I will"}], finish_reason))
+    async with ChatServer([says("Done.")], manners=[half]) as server:
+        assert await conversed(server, Tools()) == "Done."
+    assert len(server.received) == 2
 
 
 @pytest.mark.parametrize("said", TEXT_CALLS)
@@ -538,6 +585,16 @@ async def test_the_error_of_the_provider_behind_a_router_is_shown(raw: object, i
     assert problem.code is MODEL_REFUSED
     assert "Provider returned error: Crucible: at most 1 image" in problem.message
     assert KEY not in problem.message
+
+
+async def test_an_error_may_be_that_of_a_choice() -> None:
+    error = {"code": 400, "message": "at most 1 image"}
+    whole = {"choices": [{"finish_reason": "error", "message": {"content": ""}, "error": error}]}
+    async with ChatServer([], manners=[sends(json.dumps(whole).encode(), "application/json")]) as server:
+        with pytest.raises(GatewayError) as caught:
+            await conversed(server, Tools())
+    assert caught.value.problem.code is MODEL_REFUSED
+    assert "at most 1 image" in caught.value.problem.message
 
 
 async def test_the_error_of_a_provider_is_cut() -> None:
