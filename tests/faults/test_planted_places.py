@@ -215,7 +215,7 @@ async def test_of_a_changed_configuration_remotes_and_branches_stay(tmp_path: Pa
 
 async def test_what_somebody_saves_in_an_editor_meanwhile_is_not_lost(tmp_path: Path) -> None:
     async with guarded_bash(tmp_path) as bash:
-        places = [bash.write(path) for path in (".envrc", ".claude/settings.json", "sub/.mcp.json")]
+        places = [bash.write(path) for path in (".envrc", ".claude/settings.json", ".vscode/tasks.json")]
         call = bash.begin("touch begun; while [ ! -e go ]; do sleep 0.02; done")
         await until((bash.root / "begun").exists, "the command runs")
         for place in places:

@@ -86,9 +86,10 @@ def test_what_a_place_that_is_a_link_leads_to_is_one_too(tmp_path: Path) -> None
     assert found(Tree(str(tmp_path), ProtectedPlaces())) == {".claude", ".codex", "dotfiles/claude/settings.json"}
 
 
-def test_only_so_many_places_are_mounted_and_the_upper_ones_first(tmp_path: Path) -> None:
+def test_only_so_many_places_are_mounted_and_none_that_lies_deep(tmp_path: Path) -> None:
+    write(tmp_path / "sub/.claude/settings.json")
     for number in range(2 * MOST_MOUNTS):
-        write(tmp_path / f"sub/{number}/.claude/settings.json")
+        write(tmp_path / f".x{number}/.claude/settings.json")
     for name in (".mcp.json", ".vscode/tasks.json", ".git/HEAD", ".git/hooks/x.sample", ".git/config"):
         write(tmp_path / name)
     (tmp_path / "state").mkdir()
@@ -97,23 +98,38 @@ def test_only_so_many_places_are_mounted_and_the_upper_ones_first(tmp_path: Path
     mounted = [path.removeprefix(f"{tmp_path}/") for path in command.mounts.read_only]
     assert len(mounted) == MOST_MOUNTS
     assert {".mcp.json", ".git/hooks", ".vscode/tasks.json"} <= set(mounted)
-    assert ".git/config" not in mounted
-    assert set(command.mounts.pinned) == {f"{tmp_path}/.git", f"{tmp_path}/.vscode"}
+    assert {".git/config", "sub/.claude"}.isdisjoint(mounted)
+    assert {f"{tmp_path}/.git", f"{tmp_path}/.vscode"} <= set(command.mounts.pinned)
 
 
-def test_while_another_command_runs_only_what_that_one_has_mounted_is_mounted(tmp_path: Path) -> None:
+def test_while_another_command_runs_what_that_one_has_mounted_is_mounted_and_nothing_else(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    for name in (".mcp.json", "sub/.envrc", "Makefile"):
+    for name in (".mcp.json", "sub/.envrc", "Makefile", ".vscode/tasks.json"):
         write(root / name)
+    (root / ".codex").mkdir()  # there is nothing in it yet
     watch = PlaceWatch([(str(root), ProtectedPlaces(["Makefile"]))], tmp_path / "state", lambda _: None)
     first = watch.begin()
     for name in (".claude/x", ".envrc", ".git/config", ".git/hooks/pre-commit"):
         write(root / name, "[core]")
     second = watch.begin()
-    assert set(first.mounts.read_only) == {str(root / name) for name in (".mcp.json", "sub/.envrc", "Makefile")}
-    assert (set(second.mounts.read_only), second.mounts.pinned) == ({str(root / ".mcp.json")}, ())
+    mounted = {str(root / name) for name in (".mcp.json", "Makefile", ".codex", ".vscode/tasks.json")}
+    assert set(first.mounts.read_only) == mounted
+    assert second.mounts == first.mounts
     assert {one.path for one in second.end().undone} == {".claude", ".envrc", ".git/hooks/pre-commit"}
     assert first.end().undone == ()
+
+
+def test_of_nested_folders_the_inner_one_is_not_moved_while_a_command_runs_there(tmp_path: Path) -> None:
+    inner = tmp_path / "root/a/inner"
+    write(inner / ".mcp.json")
+    first, second = (
+        PlaceWatch([(str(base), ProtectedPlaces())], tmp_path / "state", lambda _: None).begin()
+        for base in (inner, tmp_path / "root")
+    )
+    assert set(second.mounts.read_only) == {str(inner / ".mcp.json")}
+    assert set(second.mounts.pinned) == {str(inner), str(inner.parent)}
+    for command in (second, first):
+        command.end()
 
 
 def test_a_sample_that_a_hook_leads_to_is_one(tmp_path: Path) -> None:
