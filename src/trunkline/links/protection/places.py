@@ -77,6 +77,8 @@ class ProtectedPlaces:
         self._written = [tuple(names) for names in files]
         self._files = {tuple(name.casefold() for name in names) for names in self._written}
         self._file_names = frozenset(names[-1] for names in self._files)
+        self._ways = {names[:count] for names in self._files for count in range(1, len(names))}
+        self._way_names = frozenset(names[-1] for names in self._ways)
         self._patterns = [_Pattern(written) for written in more]
         lasts = "|".join(pattern.last for pattern in self._patterns)
         self._last = re.compile(lasts).match if lasts else None
@@ -103,6 +105,14 @@ class ProtectedPlaces:
         """Whether places may lie in a folder of this name."""
         folded = name.casefold()
         return folded in self._first or any(first.match(folded) for first in self._firsts)
+
+    def may_lead(self, name: str) -> bool:
+        """Whether a folder of this name may be on the way to one of the files."""
+        return name.casefold() in self._way_names
+
+    def is_way(self, names: Sequence[str]) -> bool:
+        """Whether these names, from the root down, are those of a folder on the way to one of the files."""
+        return tuple(name.casefold() for name in names) in self._ways
 
     def is_listed(self, names: Sequence[str]) -> bool:
         """Whether a place is one of those that every gateway has."""

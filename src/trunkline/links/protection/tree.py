@@ -234,7 +234,7 @@ class _Look:
         """Whether it can be a place by its name, or a link in place of a folder of places."""
         if folded == GIT or self._places.may_be(entry.name):
             return True
-        return self._places.may_begin(entry.name) and entry.is_symlink()
+        return (self._places.may_begin(entry.name) or self._places.may_lead(entry.name)) and entry.is_symlink()
 
     def _unlisted(self, path: str) -> _Directory:
         """One that cannot be listed or entered: who knows a name may find it there all the same."""
@@ -256,7 +256,9 @@ class _Look:
             elif self._places.is_one([*names, name]):
                 self._one(path, listed=self._places.is_listed([*names, name]))
             elif self._places.may_begin(name):
-                self._link(path)
+                self._link(path, listed=True)
+            elif self._places.is_way([*names, name]):
+                self._link(path, listed=False)
         if directory.repository:
             self._repository(folder, 0)
 
@@ -274,11 +276,11 @@ class _Look:
             self._found.add(path, path, status, listed)
             self._follow(path, status, listed)
 
-    def _link(self, path: str) -> None:
+    def _link(self, path: str, *, listed: bool) -> None:
         """A link in place of a folder whose files would be places."""
         status = _status(path)
         if status is not None and stat.S_ISLNK(status.st_mode):
-            self._found.add(path, path, status, listed=True)
+            self._found.add(path, path, status, listed)
 
     def _within(self, folder: str, place: str, listed: bool) -> None:
         waiting = deque([folder])
