@@ -200,7 +200,8 @@ async def test_a_link_in_place_of_the_folder_of_a_file_in_use_is_taken_away(tmp_
         bash.write("tools/deep/server.py")
         words = await bash.undoes(
             "cp -r tools theirs; echo evil > theirs/deep/server.py; echo evil > theirs/.env;"
-            " mv tools away; ln -s theirs tools; ln -s theirs later; ln -s theirs unminded; mkdir sub; ln -s .. sub/tools"
+            " mv tools away; ln -s theirs tools; ln -s theirs later; ln -s theirs unminded;"
+            " mkdir sub; ln -s .. sub/tools"
         )
         assert ("`tools`" in words, "`later`" in words) == (True, True)
         assert "could not be undone" not in words

@@ -90,7 +90,7 @@ class PlaceWatch:
                 before.taking_over(other)
             for other in left:
                 self._tell_of(other, before)
-            mounts = _mounts(before, found, running)
+            mounts = _mounts(before, found, running, [root for tree in self._trees for root in _roots_in(tree)])
             before.mounted, before.pinned = mounts.read_only, mounts.pinned
             session = sessions.begin(before)
         return WatchedCommand(self, before, found, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
@@ -153,7 +153,9 @@ class PlaceWatch:
                 found_now = differences(before, now, kept.get, tree.base, was_missed)
                 different = [one for one in found_now if not is_left(one)]
                 done = [one for one in undoing.all(different) if not (one.failed and one in undone)]
-                planted += (f"{tree.base.rstrip('/')}/{one.path}" for one in done if one.how == "new" and not one.failed)
+                planted += (
+                    f"{tree.base.rstrip('/')}/{one.path}" for one in done if one.how == "new" and not one.failed
+                )
                 undone += done
                 is_whole = found.complete
                 if is_whole or not different:
@@ -245,14 +247,14 @@ def commands_folder(home: str, otherwise: Path) -> Path:
     return otherwise / COMMANDS
 
 
-def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before]) -> Mounts:
+def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before], roots: Sequence[str]) -> Mounts:
     """Only what lies near, and while another command runs here, what that one has mounted itself and so cannot move:
     bubblewrap takes paths, and where any other path leads could change between now and then."""
     others = [other for other in running if other.overlaps(before)]
     if others:
         return _shared(before, others)
     read_only: dict[str, Identity] = {}
-    pinned: set[str] = set()
+    pinned = set(roots)
     for base, one in zip(before.bases, found, strict=True):
         near = [(path, identity) for path, identity in _candidates(before, one) if _is_near(path, base)]
         for path, identity in sorted(near, key=lambda item: (item[0].count("/"), item[0])):
@@ -263,6 +265,17 @@ def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before]) -
         if git in one.folders:
             pinned.add(git)
     return Mounts(read_only, tuple(sorted(pinned)))
+
+
+def _roots_in(tree: Tree) -> Iterator[str]:
+    """The folders that others work in, and those above them: whoever moves one has the others follow a link of his."""
+    for names in tree.places.roots:
+        path = tree.base
+        for name in names:
+            path = f"{path.rstrip('/')}/{name}"
+            if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH112, PTH114
+                break
+            yield path
 
 
 def _shared(before: Before, others: Sequence[Before]) -> Mounts:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_until
 
-from trunkline.links.protection.places import ProtectedPlaces
+from trunkline.config.protect import ProtectSettings
+from trunkline.links.protection.places import ProtectedPlaces, protected_below
 from trunkline.links.protection.tree import YOUNG_NS, Tree
 from trunkline.links.protection.watch import MOST_MOUNTS, PlaceWatch
 
@@ -130,6 +131,21 @@ def test_of_nested_folders_the_inner_one_is_not_moved_while_a_command_runs_there
     assert set(second.mounts.pinned) == {str(inner), str(inner.parent)}
     for command in (second, first):
         command.end()
+
+
+def test_a_folder_that_others_work_in_is_not_moved_and_no_link_comes_in_its_place(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "a/inner").mkdir(parents=True)
+    roots = [str(root), str(root / "a/inner"), str(root / "later")]
+    places = protected_below(root, ProtectSettings(), (), roots)
+    assert places is not None
+    watch = PlaceWatch([(str(root), places)], tmp_path / "state", lambda _: None)
+    command = watch.begin()
+    assert set(command.mounts.pinned) == {str(root / "a"), str(root / "a/inner")}
+    (root / "a/inner").rename(root / "a/away")
+    for path in ("a/inner", "later", "a/later", "free"):
+        (root / path).symlink_to("/etc")
+    assert {one.path for one in command.end().undone} == {"a/inner", "later"}
 
 
 def test_a_sample_that_a_hook_leads_to_is_one(tmp_path: Path) -> None:

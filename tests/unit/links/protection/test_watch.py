@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from time import sleep
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.links.protection import tree
+from trunkline.links.protection import tree, undoing
 from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
 from trunkline.links.protection.tree import YOUNG_NS
@@ -143,6 +144,27 @@ def test_what_another_command_has_planted_is_not_put_back_by_one_that_took_it_fo
     assert paths(second.end()) == set()
     assert paths(third.end()) == set()
     assert scene.places() == set()
+
+
+@pytest.mark.parametrize("full", ["state", "project"])
+def test_a_configuration_is_taken_back_without_any_room_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    scene = Scene(tmp_path)
+    config = scene.write(".git/config", "[core]\nbare = false\n")
+    command = scene.begin()
+    scene.write(".git/config", "[core]\nbare = true\nfsmonitor = evil\n")
+    if full == "state":
+        monkeypatch.setattr(Quarantine, "copy", no_room)
+    else:
+        monkeypatch.setattr(undoing, "write_at", no_room)
+    [undone] = command.end().undone
+    assert (undone.failed, undone.restored) == ("", full == "state")
+    assert not config.exists() or "evil" not in config.read_text()
+    assert any("evil" in path.read_text() for path in (scene.state / FOLDER).rglob("thing"))
 
 
 def test_state_that_lies_below_the_root_is_no_part_of_it(tmp_path: Path) -> None:
