@@ -137,6 +137,8 @@ class Undoing:
             with contextlib.suppress(OSError):
                 write_at(self._base, difference.path, instead, _CONFIG_MODE)
                 restored = True
+                if taken.id:
+                    self._quarantine.record(replace(taken, left=digest_of(instead)))
         return replace(done, id=taken.id, restored=restored)
 
     def _shown(self, path: str) -> str:
