@@ -145,7 +145,7 @@ class Session:
     def refresh(self, before: Before) -> None:
         """What others know by now to have been planted was not there before. Only while alone."""
         with contextlib.suppress(OSError):
-            said = _read(os.pread(self._fd, _LARGEST_BYTES, 0))
+            said = _read(os.pread(self._fd, os.fstat(self._fd).st_size, 0))
             if said is not None:
                 before.records = said.records
 
