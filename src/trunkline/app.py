@@ -20,7 +20,7 @@ from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
-from trunkline.links.protection.started_files import started_files
+from trunkline.links.protection.started_files import roots_of, started_files
 from trunkline.links.session_tokens import SessionTokens
 from trunkline.links.start_queue import StartQueue
 from trunkline.router.definitions import Definitions
@@ -73,6 +73,7 @@ class Gateway:
             own_sockets=(str(gateway.socket),) if gateway.socket is not None else (),
             own_files=(str(settings.path.absolute()), str(plugins_file(settings.path))),
             protected_files=(*started_files(settings), *protected),
+            roots=roots_of(settings),
         )
         self.fleet = Fleet(self.router.roster, parts, events)
 

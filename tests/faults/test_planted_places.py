@@ -194,6 +194,22 @@ async def test_ordinary_work_is_done_as_ever(tmp_path: Path) -> None:
             assert bash.taken == [], work
 
 
+async def test_a_link_in_place_of_the_folder_of_a_file_in_use_is_taken_away(tmp_path: Path) -> None:
+    files = tuple(str(tmp_path / "project" / path) for path in ("tools/deep/server.py", "later/.env"))
+    async with guarded_bash(tmp_path, files=files) as bash:
+        bash.write("tools/deep/server.py")
+        words = await bash.undoes(
+            "cp -r tools theirs; echo evil > theirs/deep/server.py; echo evil > theirs/.env;"
+            " mv tools away; ln -s theirs tools; ln -s theirs later; ln -s theirs unminded;"
+            " mkdir sub; ln -s .. sub/tools"
+        )
+        assert ("`tools`" in words, "`later`" in words) == (True, True)
+        assert "could not be undone" not in words
+        assert (bash.there("tools"), bash.there("later")) == (False, False)
+        assert (bash.there("unminded"), bash.there("sub/tools")) == (True, True)
+        assert bash.text("away/deep/server.py") == "mine"
+
+
 async def test_of_a_changed_configuration_remotes_and_branches_stay(tmp_path: Path) -> None:
     async with guarded_bash(tmp_path) as bash:
         bash.git("init", "-q", "-b", "main")
@@ -215,7 +231,7 @@ async def test_of_a_changed_configuration_remotes_and_branches_stay(tmp_path: Pa
 
 async def test_what_somebody_saves_in_an_editor_meanwhile_is_not_lost(tmp_path: Path) -> None:
     async with guarded_bash(tmp_path) as bash:
-        places = [bash.write(path) for path in (".envrc", ".claude/settings.json", "sub/.mcp.json")]
+        places = [bash.write(path) for path in (".envrc", ".claude/settings.json", ".vscode/tasks.json")]
         call = bash.begin("touch begun; while [ ! -e go ]; do sleep 0.02; done")
         await until((bash.root / "begun").exists, "the command runs")
         for place in places:

@@ -40,3 +40,5 @@ class Parts:
     """Files that say what the gateway runs, whether they exist or not: no tool of its own may write them."""
     protected_files: tuple[str, ...] = ()
     """Other files that say what is run: no tool of its own may write them, and they are shown to everybody."""
+    roots: tuple[str, ...] = ()
+    """The folders that sources work in: none of them may have another's lead elsewhere."""

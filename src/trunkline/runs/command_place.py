@@ -19,7 +19,7 @@ from trunkline.links.commands import Command, Commands, Ended
 from trunkline.links.protection.git_environment import as_variables, overridden, read_list
 from trunkline.links.protection.git_folders import HiddenKeys, repository_above
 from trunkline.links.protection.places import ProtectedPlaces, protected_below
-from trunkline.links.protection.started_files import started_files
+from trunkline.links.protection.started_files import roots_of, started_files
 from trunkline.links.protection.tree import Tree
 from trunkline.sources.builtin.no_sandbox import no_sandbox
 from trunkline.sources.builtin.place_guard import PlaceGuard
@@ -122,7 +122,7 @@ class CommandPlaces:
         if key not in self._guards:
             sections = self._settings.sources.values()
             protect = most_protected(section.protect for section in sections if isinstance(section, BuiltinSection))
-            places = protected_below(folder, protect, self._protected)
+            places = protected_below(folder, protect, self._protected, roots_of(self._settings))
             note = partial(self._note, state.name)
             self._guards[key] = PlaceGuard(
                 folder, places, self._settings.gateway.state_dir, note, self._environ.get("HOME", "")

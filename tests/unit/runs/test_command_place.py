@@ -70,6 +70,21 @@ async def steps_in(folder: Path) -> AsyncIterator[Steps]:
         await steps.steps.close()
 
 
+async def test_programs_of_which_git_takes_the_first_that_is_named_are_not_run_either(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        (steps.project / "other").mkdir()
+        steps.git("init", "--quiet", "--bare", at="other")
+        steps.git("init", "--quiet")
+        steps.git("commit", "--quiet", "--allow-empty", "--message=one")
+        steps.git("config", "remote.o.url", "./other")
+        for key in ("uploadpack", "receivepack"):
+            steps.git("config", f"remote.o.{key}", steps.program(key))
+        done = await steps.run("git fetch o; git push o HEAD:refs/heads/new; git push ./other HEAD:refs/heads/direct")
+        assert steps.ran == set()
+        assert "refused-as-its-repository-names-a-program" in done.output
+        assert done.exit_code == 0, done.output
+
+
 async def test_programs_that_the_configuration_of_a_repository_names_are_not_run(tmp_path: Path) -> None:
     async with steps_in(tmp_path) as steps:
         plant_repository(steps.project, lambda name: f"touch {steps.home}/ran-{name}")

@@ -119,11 +119,11 @@ _INSTEAD: Final = {
     "gpg.ssh.program": "ssh-keygen",
     "merge..driver": "git merge-file %A %O %B",
     "pager.": "false",
-    "remote..uploadpack": "git-upload-pack",
-    "remote..receivepack": "git-receive-pack",
     "sequence.editor": "true",
     "submodule..update": "checkout",
 }
+_NO_HELPER: Final = "refused-as-its-repository-names-a-program"
+"""There is no such helper for a remote, so git tells of it and ends."""
 _PROGRAMS: Final = frozenset(
     """
     alias alternaterefscommand askpass browser clean cmd command diffcmd difffilter driver editor external fsmonitor
@@ -141,6 +141,8 @@ def instead_of(entry: Entry) -> dict[str, str]:
         return {}  # what is included is looked at itself
     if entry.name == "core.gitproxy":
         return {"protocol.git.allow": "never"}  # of several proxies, git takes the first
+    if entry.section == "remote" and entry.key in ("uploadpack", "receivepack"):
+        return {f"remote.{entry.subsection}.vcs": _NO_HELPER}  # of these, too
     generic = f"{entry.section}.{'' if entry.subsection is None else '.'}{entry.key}"
     for name in (entry.name.casefold(), generic, f"{entry.section}."):
         if name in _INSTEAD:

@@ -67,9 +67,12 @@ GIT_FILES: Final = ("config", "config.worktree", "commondir", HOOKS)
 
 class ProtectedPlaces:
     """The list with what was added to it: `more` are patterns with `*` and `?`, also at any depth, and from the root
-    where they begin with a `/`. `files` are paths below the root, each with its names."""
+    where they begin with a `/`. `files` are paths below the root, each with its names, and `roots` folders that others
+    work in, which are not to lead elsewhere."""
 
-    def __init__(self, more: Iterable[str] = (), files: Iterable[Sequence[str]] = ()) -> None:
+    def __init__(
+        self, more: Iterable[str] = (), files: Iterable[Sequence[str]] = (), roots: Iterable[Sequence[str]] = ()
+    ) -> None:
         self._listed: dict[str, list[tuple[str, ...]]] = {}
         for place in PLACES:
             *above, last = place.path.casefold().split("/")
@@ -77,6 +80,10 @@ class ProtectedPlaces:
         self._written = [tuple(names) for names in files]
         self._files = {tuple(name.casefold() for name in names) for names in self._written}
         self._file_names = frozenset(names[-1] for names in self._files)
+        self.roots = [tuple(names) for names in roots]
+        ends = [*self._files, *(tuple(name.casefold() for name in (*names, "")) for names in self.roots)]
+        self._ways = {names[:count] for names in ends for count in range(1, len(names))}
+        self._way_names = frozenset(names[-1] for names in self._ways)
         self._patterns = [_Pattern(written) for written in more]
         lasts = "|".join(pattern.last for pattern in self._patterns)
         self._last = re.compile(lasts).match if lasts else None
@@ -103,6 +110,14 @@ class ProtectedPlaces:
         """Whether places may lie in a folder of this name."""
         folded = name.casefold()
         return folded in self._first or any(first.match(folded) for first in self._firsts)
+
+    def may_lead(self, name: str) -> bool:
+        """Whether a folder of this name may be on the way to one of the files, or to a root."""
+        return name.casefold() in self._way_names
+
+    def is_way(self, names: Sequence[str]) -> bool:
+        """Whether these names, from the root down, lead to a folder on the way to one of the files, or to a root."""
+        return tuple(name.casefold() for name in names) in self._ways
 
     def is_listed(self, names: Sequence[str]) -> bool:
         """Whether a place is one of those that every gateway has."""
@@ -168,11 +183,19 @@ def _ends_in(names: Sequence[str], parts: Sequence[str]) -> bool:
     return [name.casefold() for name in names[-len(parts) :]] == [part.casefold() for part in parts]
 
 
-def protected_below(root: Path | str, settings: ProtectSettings, files: Iterable[str] = ()) -> ProtectedPlaces | None:
-    """The places below this root, with those of these files that lie there; None where nothing is protected."""
+def protected_below(
+    root: Path | str, settings: ProtectSettings, files: Iterable[str] = (), roots: Iterable[str] = ()
+) -> ProtectedPlaces | None:
+    """The places below this root, with those of these files and other roots that lie there; None where nothing is
+    protected."""
     if not settings.on:
         return None
+    return ProtectedPlaces(settings.more, _below(root, files), _below(root, roots))
+
+
+def _below(root: Path | str, files: Iterable[str]) -> list[list[str]]:
+    """The names of those that lie below the root, also where either is a link."""
     homes = {f"{home.rstrip('/')}/" for home in (os.path.abspath(root), os.path.realpath(root))}  # noqa: PTH100
     spellings = {spelling for file in files for spelling in (file, os.path.realpath(file))}
-    below = [path[len(home) :] for path in spellings for home in homes if path.startswith(home)]
-    return ProtectedPlaces(settings.more, [path.split("/") for path in below])
+    below = {path[len(home) :] for path in spellings for home in homes if path.startswith(home)}
+    return [path.split("/") for path in sorted(below)]

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -38,20 +38,35 @@ class Before:
     taken_ns: int = 0
     unlisted: set[str] = field(default_factory=set[str])
     """Folders of this user that he has closed to himself."""
+    mounted: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    pinned: tuple[str, ...] = ()
+    """What its sandbox keeps it from changing and from moving, as `Mounts` says."""
 
     def covers(self, path: str) -> bool:
         return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
+
+    def overlaps(self, other: Before) -> bool:
+        """Whether what the one can move may lie where the other works."""
+        return any(base in other.bases or other.covers(base) for base in self.bases) or any(
+            self.covers(base) for base in other.bases
+        )
 
     def may_have_missed(self, path: str, record: Record) -> bool:
         """Whether it may have been there, unseen; told from its own time alone."""
         return not self.complete and record.stamp.changed_ns < self.taken_ns - YOUNG_NS
 
-    def is_listed(self, place: str) -> bool:
-        """Whether it is a place for every gateway, as far as anything is there."""
-        return any(record.listed for record in self.records.values() if record.place == place)
+    def without(self, planted: Sequence[str]) -> bool:
+        """Have not seen these, nor what is in them. Says whether any of it was."""
+        within = tuple(f"{path}/" for path in planted)
+        gone = [path for path in self.records if path in planted or path.startswith(within)]
+        for path in gone:
+            del self.records[path]
+        return bool(gone)
 
     def taking_over(self, other: Before) -> None:
         """Have seen what another one has seen before the command that is still running."""
+        if self.overlaps(other):
+            self.taken_ns = min(self.taken_ns, other.taken_ns)
         strange = [path for path in self.records if other.covers(path) and path not in other.records]
         for path in strange:
             if self.records[path].listed and not other.may_have_missed(path, self.records[path]):
@@ -101,6 +116,17 @@ class Sessions:
                         running.append(before or Before(("/",), complete=False, taken_ns=time.time_ns()))
         return running, left
 
+    def never_seen(self, planted: Sequence[str]) -> None:
+        """What somebody has planted is nothing that other commands have seen before, and none of theirs to put back.
+        Only while alone."""
+        for path in self._folder.glob(f"*{_SUFFIX}") if planted else ():
+            with contextlib.suppress(OSError), path.open("r+b") as file:
+                before = _read(file.read(_LARGEST_BYTES))
+                if before is not None and before.without(planted):
+                    file.seek(0)
+                    file.write(_written(before))
+                    file.truncate()
+
     def begin(self, before: Before) -> Session:
         """Only while alone. Raises OSError."""
         return Session(self._folder, before)
@@ -115,6 +141,13 @@ class Session:
         _locked(self._fd)
         with open(self._fd, "wb", closefd=False) as file:
             file.write(_written(before))
+
+    def refresh(self, before: Before) -> None:
+        """What others know by now to have been planted was not there before. Only while alone."""
+        with contextlib.suppress(OSError):
+            said = _read(os.pread(self._fd, os.fstat(self._fd).st_size, 0))
+            if said is not None:
+                before.records = said.records
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -137,18 +170,20 @@ def _written(before: Before) -> bytes:
         path: [record.place, record.kind, list(record.stamp), record.listed, record.content]
         for path, record in before.records.items()
     }
-    return json.dumps([before.bases, before.complete, before.taken_ns, records]).encode()
+    said = [before.bases, before.complete, before.taken_ns, records, before.mounted, before.pinned]
+    return json.dumps(said).encode()
 
 
 def _read(data: bytes) -> Before | None:
     """None for what was not written to its end."""
     try:
         said: Any = json.loads(data)
-        bases, complete, taken_ns, written = said
+        bases, complete, taken_ns, written, mounted, pinned = said
         records = {
             path: Record(place, kind, Stamp(*stamp), listed, content)
             for path, (place, kind, stamp, listed, content) in written.items()
         }
+        identities = {path: (device, inode) for path, (device, inode) in mounted.items()}
     except (ValueError, TypeError, AttributeError):
         return None
-    return Before(tuple(bases), records, complete, taken_ns)
+    return Before(tuple(bases), records, complete, taken_ns, mounted=identities, pinned=tuple(pinned))

@@ -23,6 +23,12 @@ def started_files(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.abspath(path) for path in found))  # noqa: PTH100 - links are followed later
 
 
+def roots_of(settings: Settings) -> tuple[str, ...]:
+    """The folders that built-in tools work in."""
+    found = (getattr(section, "root", None) for section in settings.sources.values())
+    return tuple(os.path.abspath(root) for root in found if isinstance(root, Path))  # noqa: PTH100 - links follow later
+
+
 def _files_of(command: str, args: Sequence[str], cwd: Path) -> Iterator[str]:
     if "/" in command:
         yield os.path.join(cwd, command)  # noqa: PTH118

@@ -83,18 +83,21 @@ class Found:
     unlisted: set[str] = field(default_factory=set[str])
     visited: Directories = field(default_factory=dict[str, _Directory])
     """Every directory that was looked at; those in places end with a slash."""
+    repositories: set[str] = field(default_factory=set[str])
+    dropped: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """What was seen when there was no room for it any more."""
 
     def was_missed(self, path: str, stamp: Stamp, base: str, since_ns: int) -> bool:
         """Whether this look may have missed what has been at this path all the time: it came to no end, and not to a
         directory on the way that was neither made nor moved there since."""
         if self.complete:
             return False
-        if self.full:
-            return stamp.changed_ns < since_ns
+        if path in self.dropped:
+            return self.dropped[path] == stamp.identity and stamp.changed_ns < since_ns
         upper = base
         for name in path[len(base.rstrip("/")) + 1 :].split("/")[:-1]:
             folder = _joined(upper, name)
-            if folder not in self.visited and f"{folder}/" not in self.visited:
+            if folder not in self.repositories and folder not in self.visited and f"{folder}/" not in self.visited:
                 status = _status(folder)
                 return status is not None and status.st_ctime_ns < since_ns
             upper = folder
@@ -105,6 +108,7 @@ class Found:
             return  # in a place that it lies in, or by another way
         if len(self.items) >= MOST_ITEMS:
             self.complete, self.full = False, True
+            self.dropped[path] = status.st_dev, status.st_ino
         else:
             self.items[path] = Seen(path, place, kind or _kind(status.st_mode), stamp_of(status), listed)
 
@@ -151,7 +155,7 @@ class _Look:
         self._before = known
         self._found = Found()
         self._now = self._found.visited
-        self._repositories: set[str] = set()
+        self._repositories = self._found.repositories
         self._targets: set[str] = set()
         self._most_folders = most_folders
 
@@ -230,7 +234,7 @@ class _Look:
         """Whether it can be a place by its name, or a link in place of a folder of places."""
         if folded == GIT or self._places.may_be(entry.name):
             return True
-        return self._places.may_begin(entry.name) and entry.is_symlink()
+        return (self._places.may_begin(entry.name) or self._places.may_lead(entry.name)) and entry.is_symlink()
 
     def _unlisted(self, path: str) -> _Directory:
         """One that cannot be listed or entered: who knows a name may find it there all the same."""
@@ -252,7 +256,9 @@ class _Look:
             elif self._places.is_one([*names, name]):
                 self._one(path, listed=self._places.is_listed([*names, name]))
             elif self._places.may_begin(name):
-                self._link(path)
+                self._link(path, listed=True)
+            elif self._places.is_way([*names, name]):
+                self._link(path, listed=False)
         if directory.repository:
             self._repository(folder, 0)
 
@@ -270,11 +276,11 @@ class _Look:
             self._found.add(path, path, status, listed)
             self._follow(path, status, listed)
 
-    def _link(self, path: str) -> None:
+    def _link(self, path: str, *, listed: bool) -> None:
         """A link in place of a folder whose files would be places."""
         status = _status(path)
         if status is not None and stat.S_ISLNK(status.st_mode):
-            self._found.add(path, path, status, listed=True)
+            self._found.add(path, path, status, listed)
 
     def _within(self, folder: str, place: str, listed: bool) -> None:
         waiting = deque([folder])

@@ -3,6 +3,7 @@ is put back."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -118,15 +119,27 @@ class Undoing:
         instead = without_programs(path, before, data, self._base)
         self._taken += 1
         if data is None or instead is None or self._taken > _MOST_MOVED:
-            done = replace(done, id=self._take(difference).id)
-            if instead is not None:
-                write_at(self._base, path, instead, _CONFIG_MODE)
-            return replace(done, restored=instead is not None)
+            return self._aside(difference, done, instead)
         why = believers(self._shown(path).split("/"))
-        taken = self._quarantine.copy(self._base, path, data, why, difference.keys)
-        write_at(self._base, path, instead, difference.now.stamp.mode if difference.now else _CONFIG_MODE)
+        try:
+            taken = self._quarantine.copy(self._base, path, data, why, difference.keys)
+            write_at(self._base, path, instead, difference.now.stamp.mode if difference.now else _CONFIG_MODE)
+        except OSError:  # there is no room, which a command can see to
+            return self._aside(difference, done, instead)
         self._quarantine.record(replace(taken, left=digest_of(instead)))
         return replace(done, id=taken.id, restored=True)
+
+    def _aside(self, difference: Difference, done: Undone, instead: bytes | None) -> Undone:
+        """The configuration goes as a whole, and what it should say comes in its place, as far as there is room."""
+        taken = self._take(difference)
+        restored = False
+        if instead is not None:
+            with contextlib.suppress(OSError):
+                write_at(self._base, difference.path, instead, _CONFIG_MODE)
+                restored = True
+                if taken.id:
+                    self._quarantine.record(replace(taken, left=digest_of(instead)))
+        return replace(done, id=taken.id, restored=restored)
 
     def _shown(self, path: str) -> str:
         return path[len(self._base.rstrip("/")) + 1 :]

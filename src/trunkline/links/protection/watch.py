@@ -50,10 +50,11 @@ class Mounts:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was undone, whether everything was looked at, and what was left to see by commands that nobody has ended."""
+    """What was undone, whether everything was looked at, and the paths of what was new and is gone."""
 
     undone: tuple[Undone, ...] = ()
     complete: bool = True
+    planted: tuple[str, ...] = ()
 
 
 class PlaceWatch:
@@ -89,7 +90,8 @@ class PlaceWatch:
                 before.taking_over(other)
             for other in left:
                 self._tell_of(other, before)
-            mounts = _mounts(before, found, alone=not running)
+            mounts = _mounts(before, found, running, [root for tree in self._trees for root in _roots_in(tree)])
+            before.mounted, before.pinned = mounts.read_only, mounts.pinned
             session = sessions.begin(before)
         return WatchedCommand(self, before, found, mounts, session, sessions, kept, Quarantine(folder.parent / FOLDER))
 
@@ -135,6 +137,7 @@ class PlaceWatch:
     ) -> Outcome:
         """Look again, and take back what differs from what was `seen`, but for what `is_left`."""
         undone: list[Undone] = []
+        planted: list[str] = []
         complete = True
         since_ns = before.taken_ns - YOUNG_NS
         for tree, old in zip(self._trees, seen, strict=False):  # there may be one more by now
@@ -149,12 +152,16 @@ class PlaceWatch:
                 now = kept.records(tree.base, found)
                 found_now = differences(before, now, kept.get, tree.base, was_missed)
                 different = [one for one in found_now if not is_left(one)]
-                undone += (one for one in undoing.all(different) if not (one.failed and one in undone))
+                done = [one for one in undoing.all(different) if not (one.failed and one in undone)]
+                planted += (
+                    f"{tree.base.rstrip('/')}/{one.path}" for one in done if one.how == "new" and not one.failed
+                )
+                undone += done
                 is_whole = found.complete
                 if is_whole or not different:
                     break
             complete = complete and is_whole
-        return Outcome(tuple(undone), complete)
+        return Outcome(tuple(undone), complete, tuple(planted))
 
     def _tell_of(self, left: Before, now: Before) -> None:
         """A gateway was killed while a command of it ran. What changed may be its user's own work, so it stays."""
@@ -201,9 +208,11 @@ class WatchedCommand:
         """Raises OSError where nothing could be compared."""
         try:
             with self._sessions.alone():
+                self._session.refresh(self._before)
                 outcome = self._watch.undo(
                     self._before, self._seen, self._kept, self._quarantine, self._is_from_outside
                 )
+                self._sessions.never_seen(outcome.planted)
                 running, _ = self._sessions.others(forget=False)
                 wanted = (before.records.values() for before in (self._before, *running))
                 self._kept.prune({record.content for records in wanted for record in records})
@@ -238,21 +247,53 @@ def commands_folder(home: str, otherwise: Path) -> Path:
     return otherwise / COMMANDS
 
 
-def _mounts(before: Before, found: Sequence[Found], *, alone: bool) -> Mounts:
-    """While another command runs, only what that one cannot move is mounted, since it has it mounted itself: where any
-    other path leads could change between now and then."""
+def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before], roots: Sequence[str]) -> Mounts:
+    """Only what lies near, and while another command runs here, what that one has mounted itself and so cannot move:
+    bubblewrap takes paths, and where any other path leads could change between now and then."""
+    others = [other for other in running if other.overlaps(before)]
+    if others:
+        return _shared(before, others)
     read_only: dict[str, Identity] = {}
-    pinned: set[str] = set()
-    known = {record.place for record in before.records.values()}
+    pinned = set(roots)
     for base, one in zip(before.bases, found, strict=True):
-        candidates = [(not _is_near(path, base), path, identity) for path, identity in _candidates(before, one)]
-        for is_far, path, identity in sorted(candidates, key=lambda item: (item[0], item[1].count("/"), item[1])):
-            if (alone or (not is_far and path in known and before.is_listed(path))) and len(read_only) < MOST_MOUNTS:
+        near = [(path, identity) for path, identity in _candidates(before, one) if _is_near(path, base)]
+        for path, identity in sorted(near, key=lambda item: (item[0].count("/"), item[0])):
+            if len(read_only) < MOST_MOUNTS:
                 read_only[path] = identity
-                pinned |= set() if is_far else {os.path.dirname(path)} - {base}  # noqa: PTH120
+                pinned |= {os.path.dirname(path)} - {base}  # noqa: PTH120
         git = f"{base.rstrip('/')}/{GIT}"
-        if git in one.folders and (alone or f"{git}/config" in before.records):
+        if git in one.folders:
             pinned.add(git)
+    return Mounts(read_only, tuple(sorted(pinned)))
+
+
+def _roots_in(tree: Tree) -> Iterator[str]:
+    """The folders that others work in, and those above them: whoever moves one has the others follow a link of his."""
+    for names in tree.places.roots:
+        path = tree.base
+        for name in names:
+            path = f"{path.rstrip('/')}/{name}"
+            if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH112, PTH114
+                break
+            yield path
+
+
+def _shared(before: Before, others: Sequence[Before]) -> Mounts:
+    """What all of these have mounted, and the ways to the folders that they work in."""
+    first = others[0]
+    read_only = {
+        path: identity
+        for path, identity in first.mounted.items()
+        if before.covers(path)
+        and all(other.mounted.get(path) == identity for other in others)
+        and _identity(path) == identity
+    }
+    pinned = {path for path in first.pinned if before.covers(path) and all(path in other.pinned for other in others)}
+    ways = {base for other in others for base in other.bases}
+    while ways:
+        ways = {path for path in ways if before.covers(path)}
+        pinned |= ways
+        ways = {os.path.dirname(path) for path in ways}  # noqa: PTH120
     return Mounts(read_only, tuple(sorted(pinned)))
 
 
@@ -265,11 +306,11 @@ def _is_near(path: str, base: str) -> bool:
 
 def _candidates(before: Before, found: Found) -> Iterator[tuple[str, Identity]]:
     full = {record.place for record in before.records.values()}
-    near = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
+    own = {f"{base.rstrip('/')}/{GIT}/{HOOKS}" for base in before.bases}
     for path, identity in found.folders.items():
         name = os.path.basename(path)  # noqa: PTH119
         # where hooks are only git's own samples, nobody who removes the repository is to be kept from it
-        if name.casefold() != GIT and (name != HOOKS or path in near or path in full):
+        if name.casefold() != GIT and (name != HOOKS or path in own or path in full):
             yield path, identity
     for path, record in before.records.items():
         if record.place == path and record.kind in ("file", "folder") and path in found.items:
@@ -299,7 +340,7 @@ def _identity(path: str) -> Identity | None:
         status = os.lstat(path)
     except OSError:
         return None
-    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+    return status.st_dev, status.st_ino
 
 
 def _below(before: Before, base: str) -> dict[str, Record]:

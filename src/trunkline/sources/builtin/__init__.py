@@ -28,7 +28,8 @@ def build(name: str, section: BuiltinSection, parts: Parts) -> Source:
     from trunkline.sources.builtin.tool import Builtin, Workplace
 
     own = OwnPlaces(folders=parts.private, files=parts.own_files, redact=parts.redact)
-    protected = protected_below(section.root, section.protect, (*parts.own_files, *parts.protected_files))
+    files = (*parts.own_files, *parts.protected_files)
+    protected = protected_below(section.root, section.protect, files, parts.roots)
     root = Root(section.root, own=own, protected=protected)
     place = Workplace(source=name, root=root, sandbox=section.sandbox, parts=parts)
     tools: dict[str, Builtin] = {}

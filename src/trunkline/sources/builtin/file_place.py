@@ -8,7 +8,8 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
 
 from trunkline.sources.builtin.root import Root, check_plain, shown, words_for
@@ -26,10 +27,12 @@ Stamp = tuple[int, int, int, int]
 
 
 class FilePlace:
-    """`before` is what the file was when the place was taken; None when there was none."""
+    """`before` is what the file was when the place was taken; None when there was none. `refuse` raises ToolFault where
+    the place is one that may not be written."""
 
-    def __init__(self, folder_fd: int, name: str, path: str) -> None:
+    def __init__(self, folder_fd: int, name: str, path: str, refuse: Callable[[], None]) -> None:
         self.before: os.stat_result | None = None
+        self._refuse = refuse
         self._folder_fd = folder_fd
         self._name = name
         self._path = path
@@ -71,6 +74,7 @@ class FilePlace:
                 os.close(fd)
             self._check_unchanged(job)
             self._put(temporary)
+            self._check_still_allowed()
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=self._folder_fd)
@@ -85,6 +89,15 @@ class FilePlace:
         except OSError as error:
             if error.errno != errno.ETXTBSY:  # a program that runs: it keeps its old file
                 raise
+
+    def _check_still_allowed(self) -> None:
+        """The folder may have been moved to where nothing may be written. A command that does so from now on finds the
+        file there itself, when its protected places are compared."""
+        try:
+            self._refuse()
+        except ToolFault:
+            os.unlink(self._name, dir_fd=self._folder_fd)
+            raise
 
     def _fill(self, fd: int, data: bytes) -> None:
         view = memoryview(data)
@@ -129,8 +142,9 @@ def file_place(root: Root, path: str, *, make_folders: bool = False) -> Generato
     try:
         with _turn(folder_fd, name, path):
             try:
-                root.refuse_own(folder_fd, name, path)
-                place = FilePlace(folder_fd, name, path)
+                refuse = partial(root.refuse_own, folder_fd, name, path)
+                refuse()
+                place = FilePlace(folder_fd, name, path, refuse)
                 place.look()
                 yield place
             except FileNotFoundError:

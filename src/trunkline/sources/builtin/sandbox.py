@@ -66,6 +66,7 @@ class Sandbox:
             self._emptied = [folder for folder in self._to_empty() if self._shown_in(folder) is None]
             self._private = {folder: name for folder, name in self._own().items() if self._shown_in(folder) is None}
             self._options = [*_STRICT, *_NAMESPACES, *self._mounts()]
+            self._steady = self._there_from_the_start()
         except OSError:
             self.close()
             raise
@@ -148,12 +149,26 @@ class Sandbox:
         """The folders in which commands can write what others see."""
         return [path for path, can_be in self._shown.items() if can_be]
 
+    def _there_from_the_start(self) -> frozenset[str]:
+        """The fixed files, and the folders on the way to what is ours, that are there before the first command: from
+        then on no command can move them. What comes later may be a link that another command has laid: to mount
+        that would show what it leads to."""
+        fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
+        ends = [*(folder for folder, _ in fixed), *self._ours(), *map(os.path.dirname, self._shown)]
+        steps = {step for end in ends for step in self._way_to(end)}
+        files = (os.path.join(folder, name) for folder, name in fixed)  # noqa: PTH118
+        return frozenset(steps | {file for file in files if _is_plain(file)})
+
+    def _ours(self) -> set[str]:
+        """What nobody may see. Where the root is above our scratch folder, a command could write the next one's
+        filter."""
+        return {*self._hidden, self._filter, *(os.path.realpath(path) for path in list(LISTENING))}
+
     def _places(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""
         fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
         fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
-        # where the root is above our scratch folder, a command could write the next one's filter
-        hidden = {*self._hidden, self._filter, *(os.path.realpath(path) for path in list(LISTENING))}
+        hidden = self._ours()
         yield from self._showing([*(folder for folder, _ in fixed), *hidden])
         yield from self._fixing(fixed)
         for path in sorted(pinned):
@@ -171,8 +186,9 @@ class Sandbox:
         itself.
         """
         above = [os.path.dirname(folder) for folder in self._shown]  # noqa: PTH120
-        steps = {step for end in (*ends, *above) for step in self._way_to(end)}
-        for path in sorted({*self._shown, *steps} - {"/"}):  # above before below
+        steps = {step for end in (*ends, *above) for step in self._way_to(end)} & self._steady
+        shown = {path for path in self._shown if path == self.root or not os.path.islink(path)}  # noqa: PTH114
+        for path in sorted({*shown, *steps} - {"/"}):  # above before below
             bind = "--bind" if self._is_writable(path) else "--ro-bind"
             need_not_be = path not in steps and path != self.root
             yield from (f"{bind}-try" if need_not_be else bind, path, path)
@@ -180,15 +196,15 @@ class Sandbox:
     def _fixing(self, places: Iterable[tuple[str, str]]) -> Iterable[str]:
         """Files that say what the gateway runs, outside of any sandbox.
 
-        Where there is no such file, nothing can be put into its folder. Where there is not even that, nothing is made
-        for it: the folder belongs to others as well, who may be at work in it. What a command makes there is found
-        when it has ended (`trunkline.links.protection`).
+        Where there is no such file, nothing can be put into its folder. Where there was not even that from the start,
+        nothing is made for it: the folder belongs to others as well, who may be at work in it. What a command makes
+        there is found when it has ended (`trunkline.links.protection`).
         """
         for folder, name in places:
             path = os.path.join(folder, name)  # noqa: PTH118
-            if os.path.isfile(path):  # noqa: PTH113
-                yield from ("--ro-bind", path, path)
-            elif _is_folder(folder) and folder not in self._shown:
+            if _is_plain(path):
+                yield from ("--ro-bind", path, path) if path in self._steady else ()
+            elif folder in self._steady and _is_folder(folder) and folder not in self._shown:
                 yield from ("--ro-bind", folder, folder)
 
     def _hiding(self, paths: Iterable[str]) -> Iterable[str]:
@@ -209,7 +225,7 @@ class Sandbox:
         while self._is_writable(path) and path not in self._shown:
             steps.append(path)
             path = os.path.dirname(path)  # noqa: PTH120
-        return [step for step in steps if _is_folder(step)]
+        return [step for step in steps if _is_folder(step) and not os.path.islink(step)]  # noqa: PTH114
 
     def _shown_in(self, path: str) -> str | None:
         """The folder as which, or in which, this one is shown as it is outside."""
@@ -253,6 +269,11 @@ def _runs(pid: int) -> bool:
 
 def _is_folder(path: str) -> bool:
     return path.startswith("/") and path != "/" and os.path.isdir(path)  # noqa: PTH112
+
+
+def _is_plain(path: str) -> bool:
+    """A file, and no link to one."""
+    return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114
 
 
 def _is_closed(path: str) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_until
 
-from trunkline.links.protection.places import ProtectedPlaces
+from trunkline.config.protect import ProtectSettings
+from trunkline.links.protection.places import ProtectedPlaces, protected_below
 from trunkline.links.protection.tree import YOUNG_NS, Tree
 from trunkline.links.protection.watch import MOST_MOUNTS, PlaceWatch
 
@@ -86,9 +87,10 @@ def test_what_a_place_that_is_a_link_leads_to_is_one_too(tmp_path: Path) -> None
     assert found(Tree(str(tmp_path), ProtectedPlaces())) == {".claude", ".codex", "dotfiles/claude/settings.json"}
 
 
-def test_only_so_many_places_are_mounted_and_the_upper_ones_first(tmp_path: Path) -> None:
+def test_only_so_many_places_are_mounted_and_none_that_lies_deep(tmp_path: Path) -> None:
+    write(tmp_path / "sub/.claude/settings.json")
     for number in range(2 * MOST_MOUNTS):
-        write(tmp_path / f"sub/{number}/.claude/settings.json")
+        write(tmp_path / f".x{number}/.claude/settings.json")
     for name in (".mcp.json", ".vscode/tasks.json", ".git/HEAD", ".git/hooks/x.sample", ".git/config"):
         write(tmp_path / name)
     (tmp_path / "state").mkdir()
@@ -97,23 +99,53 @@ def test_only_so_many_places_are_mounted_and_the_upper_ones_first(tmp_path: Path
     mounted = [path.removeprefix(f"{tmp_path}/") for path in command.mounts.read_only]
     assert len(mounted) == MOST_MOUNTS
     assert {".mcp.json", ".git/hooks", ".vscode/tasks.json"} <= set(mounted)
-    assert ".git/config" not in mounted
-    assert set(command.mounts.pinned) == {f"{tmp_path}/.git", f"{tmp_path}/.vscode"}
+    assert {".git/config", "sub/.claude"}.isdisjoint(mounted)
+    assert {f"{tmp_path}/.git", f"{tmp_path}/.vscode"} <= set(command.mounts.pinned)
 
 
-def test_while_another_command_runs_only_what_that_one_has_mounted_is_mounted(tmp_path: Path) -> None:
+def test_while_another_command_runs_what_that_one_has_mounted_is_mounted_and_nothing_else(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    for name in (".mcp.json", "sub/.envrc", "Makefile"):
+    for name in (".mcp.json", "sub/.envrc", "Makefile", ".vscode/tasks.json"):
         write(root / name)
+    (root / ".codex").mkdir()  # there is nothing in it yet
     watch = PlaceWatch([(str(root), ProtectedPlaces(["Makefile"]))], tmp_path / "state", lambda _: None)
     first = watch.begin()
     for name in (".claude/x", ".envrc", ".git/config", ".git/hooks/pre-commit"):
         write(root / name, "[core]")
     second = watch.begin()
-    assert set(first.mounts.read_only) == {str(root / name) for name in (".mcp.json", "sub/.envrc", "Makefile")}
-    assert (set(second.mounts.read_only), second.mounts.pinned) == ({str(root / ".mcp.json")}, ())
+    mounted = {str(root / name) for name in (".mcp.json", "Makefile", ".codex", ".vscode/tasks.json")}
+    assert set(first.mounts.read_only) == mounted
+    assert second.mounts == first.mounts
     assert {one.path for one in second.end().undone} == {".claude", ".envrc", ".git/hooks/pre-commit"}
     assert first.end().undone == ()
+
+
+def test_of_nested_folders_the_inner_one_is_not_moved_while_a_command_runs_there(tmp_path: Path) -> None:
+    inner = tmp_path / "root/a/inner"
+    write(inner / ".mcp.json")
+    first, second = (
+        PlaceWatch([(str(base), ProtectedPlaces())], tmp_path / "state", lambda _: None).begin()
+        for base in (inner, tmp_path / "root")
+    )
+    assert set(second.mounts.read_only) == {str(inner / ".mcp.json")}
+    assert set(second.mounts.pinned) == {str(inner), str(inner.parent)}
+    for command in (second, first):
+        command.end()
+
+
+def test_a_folder_that_others_work_in_is_not_moved_and_no_link_comes_in_its_place(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "a/inner").mkdir(parents=True)
+    roots = [str(root), str(root / "a/inner"), str(root / "later")]
+    places = protected_below(root, ProtectSettings(), (), roots)
+    assert places is not None
+    watch = PlaceWatch([(str(root), places)], tmp_path / "state", lambda _: None)
+    command = watch.begin()
+    assert set(command.mounts.pinned) == {str(root / "a"), str(root / "a/inner")}
+    (root / "a/inner").rename(root / "a/away")
+    for path in ("a/inner", "later", "a/later", "free"):
+        (root / path).symlink_to("/etc")
+    assert {one.path for one in command.end().undone} == {"a/inner", "later"}
 
 
 def test_a_sample_that_a_hook_leads_to_is_one(tmp_path: Path) -> None:

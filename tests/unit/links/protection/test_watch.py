@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 
-from trunkline.links.protection import tree
+from trunkline.links.protection import tree, undoing
 from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
+from trunkline.links.protection.tree import YOUNG_NS
 from trunkline.links.protection.watch import Outcome, PlaceWatch, WatchedCommand
 
 
@@ -94,6 +97,74 @@ def test_nor_is_what_another_command_has_planted_there_taken_for_what_was_before
     assert paths(first.end()) == {".mcp.json"}
     assert paths(second.end()) == set()
     assert scene.places() == set()
+
+
+@pytest.mark.parametrize("git", [".git", "sub/.git", ".git/modules/sub"])
+def test_a_hook_is_new_although_its_repository_is_old_and_not_everything_was_looked_at(
+    tmp_path: Path, git: str
+) -> None:
+    scene = Scene(tmp_path, most_folders=20)
+    scene.write(f"{git}/HEAD")
+    scene.write(f"{git}/hooks/x.sample")
+    for number in range(40):
+        scene.write(f"z/{number}/file")
+    sleep(2 * YOUNG_NS / 1e9)
+    command = scene.begin()
+    scene.write(f"{git}/hooks/pre-commit")
+    assert paths(command.end()) == {f"{git}/hooks/pre-commit"}
+    assert not (scene.root / git / "hooks/pre-commit").exists()
+
+
+def test_what_is_moved_to_a_place_is_new_although_there_are_more_than_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "MOST_ITEMS", 20)
+    scene = Scene(tmp_path)
+    for number in range(40):
+        scene.write(f"big/{number}/.mcp.json")
+    scene.write("prepared/settings.json")
+    sleep(2 * YOUNG_NS / 1e9)
+    command = scene.begin()
+    (scene.root / "prepared").rename(scene.root / ".claude")
+    assert paths(command.end()) == {".claude"}
+    assert len(list(scene.root.glob("big/*/.mcp.json"))) == 40
+
+
+def test_what_another_command_has_planted_is_not_put_back_by_one_that_took_it_for_the_users(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, most_folders=20)
+    for number in range(40):
+        scene.write(f"big/{number}/file")
+    scene.write("prepared/settings.json", "evil")
+    sleep(2 * YOUNG_NS / 1e9)
+    first = scene.begin()
+    (scene.root / "prepared").rename(scene.root / ".claude")
+    second = scene.begin()
+    assert paths(first.end()) == {".claude"}
+    third = scene.begin()  # that takes over what the second one has seen
+    assert paths(second.end()) == set()
+    assert paths(third.end()) == set()
+    assert scene.places() == set()
+
+
+@pytest.mark.parametrize("full", ["state", "project"])
+def test_a_configuration_is_taken_back_without_any_room_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    scene = Scene(tmp_path)
+    config = scene.write(".git/config", "[core]\nbare = false\n")
+    command = scene.begin()
+    scene.write(".git/config", "[core]\nbare = true\nfsmonitor = evil\n")
+    if full == "state":
+        monkeypatch.setattr(Quarantine, "copy", no_room)
+    else:
+        monkeypatch.setattr(undoing, "write_at", no_room)
+    [undone] = command.end().undone
+    assert (undone.failed, undone.restored) == ("", full == "state")
+    assert not config.exists() or "evil" not in config.read_text()
+    assert any("evil" in path.read_text() for path in (scene.state / FOLDER).rglob("thing"))
 
 
 def test_state_that_lies_below_the_root_is_no_part_of_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.builtin_tools import Workbench
 from tests.support.waiting import at_most
 
+from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.sources.builtin import file_place as module
 from trunkline.sources.builtin.file_place import file_place
 from trunkline.sources.builtin.tool import ToolFault
@@ -42,6 +43,20 @@ def test_a_name_that_somebody_else_took_meanwhile_is_left_to_him(bench: Workbenc
         place.write(b"mine", bench.job())
     assert (bench.folder / "new").read_text() == "theirs"
     assert os.listdir(bench.folder) == ["new"]
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("old", ["", "one"])
+def test_a_folder_that_becomes_a_protected_place_meanwhile_gets_no_file(tmp_path: Path, old: str) -> None:
+    bench = Workbench(tmp_path, protected=ProtectedPlaces())
+    (tmp_path / "a").mkdir()
+    if old:
+        bench.write("a/tasks.json", old)
+    with pytest.raises(ToolFault, match="protected place"), file_place(bench.root, "a/tasks.json") as place:
+        place.look()
+        (tmp_path / "a").rename(tmp_path / ".vscode")
+        place.write(b"evil", bench.job())
+    assert os.listdir(tmp_path / ".vscode") == []
 
 
 @pytest.mark.law

@@ -191,12 +191,36 @@ def test_nothing_is_made_in_the_root_for_what_is_not_there_and_nothing_of_others
         assert run_in(one, "ls -A") == run_in(other, "ls -A") == ""
         assert os.listdir(tmp_path) == []
         (tmp_path / ".awf").mkdir()
-        assert "Read-only" in run_in(other, "echo bad > .awf/plugins.yaml")
     finally:
         one.close()
-        assert "Read-only" in run_in(other, "echo bad > .awf/plugins.yaml")
+        assert run_in(other, "ls -A") == ".awf\n"
         other.close()
     assert os.listdir(tmp_path) == [".awf"]
+
+
+@pytest.mark.law
+@real
+@pytest.mark.parametrize("planted", [".awf", ".awf/plugins.yaml", "shown", "conf"])
+def test_a_link_that_a_command_has_laid_shows_the_next_one_nothing(tmp_path: Path, planted: str) -> None:
+    """In place of what is ours, or what the configuration shows, and was not there before the first command."""
+    root, home = tmp_path / "project", tmp_path / "home"
+    for made in (root, home / "private"):
+        made.mkdir(parents=True)
+    (home / "private/key").write_text("secret")
+    target = home / ("private/key" if planted.endswith("yaml") else "private")
+    files = [str(root / ".awf" / "plugins.yaml"), str(root / "conf" / "sub" / "trunkline.yaml")]
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
+    settings = SandboxSettings(folders={root / "shown": "rw"})
+    sandbox = Sandbox(BWRAP, str(root), env, [str(root / "conf" / "sub" / "state")], files, settings)
+    way = os.path.relpath(target, (root / planted).parent)
+    lay = f"mkdir -p {home}/private/sub $(dirname {planted}); ln -s {way} {planted}"
+    try:
+        assert run_in(sandbox, lay) == ""
+        assert "secret" not in run_in(sandbox, f"cat {home}/private/key {planted}/key {planted}")
+        assert run_in(sandbox, "echo still works") == "still works\n"
+    finally:
+        sandbox.close()
+    assert os.path.lexists(root / planted)
 
 
 @pytest.mark.law
