@@ -1,6 +1,6 @@
 """Where in a command a shell does more than take text: between words and commands, and where `$(…)` runs one.
 
-Followed as far as it takes to tell text from code for people who read the command; nothing is run by what is found here.
+Followed as far as it takes to tell text from code, for people who read the command.
 """
 
 from __future__ import annotations

