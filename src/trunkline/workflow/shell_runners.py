@@ -9,7 +9,7 @@ _SHELLS: Final = r"(?:r?ba|da|z|m?k|a|t?c|fi|pw)?sh|\"?\$\{?(?:SHELL|BASH|0)\}?\
 _RUNNERS: Final = re.compile(
     r"(?<![\w./-])(?:eval|trap|ssh|compgen|alias)\s|\b(?:PS4|BASH_ENV)="
     r"|(?<![\w./-])(?:\.|source)\s+(?:/dev/stdin\s|<\()"
-    rf"|(?<![\w-])(?:{_SHELLS}|su)\s+(?:(?:-\S+\s+)*-\w*[ce]\s|[^\n;&|]{{0,200}}<<-?[ \t]*['\"\w])"
+    rf"|(?<![\w-])(?:{_SHELLS}|su)\s+(?:(?:-\S+\s+)*-\w*[ce]\s|[^\n;&|]{{0,200}}<<-?[ \t]*(?=\S))"
 )
 """What takes its arguments for code, or the document that it reads."""
 _PIPED_INTO: Final = re.compile(

@@ -265,6 +265,8 @@ def test_a_variable_that_bash_calculates_with_is_warned_of(text: str) -> None:
 @pytest.mark.parametrize("runner", ["bash", "sudo sh -s", "python3 -", "ssh host"])
 def test_a_document_that_is_run_as_code_is_warned_of(runner: str) -> None:
     assert severities(command(f"{runner} <<'EOF'\necho {X}\nEOF")) == [("TL606", "warning")]
+    assert severities(command(f"{runner} <<\\EOF\necho {X}\nEOF")) == [("TL606", "warning")]
+    assert severities(command(f"{runner} <<< {X}")) == [("TL606", "warning")]
 
 
 @pytest.mark.parametrize("runner", ["bash", "sudo sh -s", "/bin/sh -", "$SHELL", "python3 -"])
