@@ -318,8 +318,8 @@ class _Lexer:
             self._calculate(ELEMENT, at)
         elif self._text[at - 1 : at] not in ("[", "]"):
             self._calculate(TESTED, at)
-        brackets = BRACKETS.match(self._text, at)
-        if brackets is not None and (not self._brackets_end or at >= self._brackets_end):
+        brackets = BRACKETS.match(self._text, at) if at >= self._brackets_end else None
+        if brackets is not None:
             self._brackets_end = brackets.end()
             self._calculated += calculating_parts(brackets)
 

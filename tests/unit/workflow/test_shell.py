@@ -305,6 +305,7 @@ def test_env_and_stdin_take_references_as_text() -> None:
     "text",
     [
         "[[ -a ",
+        "[[ " * 3,
         "a[ ",
         "read a; ",
         "=($aaaa",
