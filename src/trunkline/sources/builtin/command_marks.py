@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_EVERYWHERE: Final = r"\\.|(?P<quote>\")|(?P<acts>\$\(|`"
-_IN_QUOTES: Final = re.compile(rf"{_EVERYWHERE})", re.DOTALL)
+_IN_QUOTES: Final = re.compile(r'\\.|"|(?P<acts>\$\(|`)', re.DOTALL)
 _IN_CODE: Final = re.compile(
-    r"(?:'[^']*'?|(?<![^\s;&|(])\#[^\n]*|<<<)"
+    r"\$'(?:\\.|[^'\\])*'?|'[^']*'?|(?<![^\s;&|(])#[^\n]*|<<<"
     r"|<<-?[ \t]*(?P<literal>[\\'\"]?)(?P<last>[\w.-]+)['\"]?"
-    rf"|{_EVERYWHERE}|[\s;&|<>()])",
+    r"|\\.|\"|(?P<acts>\$\(|`|[\s;&|<>()])",
     re.DOTALL,
 )
 _IN_DOCUMENT: Final = re.compile(r"\\.|(?P<acts>\$\(|`)", re.DOTALL)

@@ -86,6 +86,7 @@ def test_secrets_are_hidden_those_of_the_configuration_and_those_in_the_command(
         ('echo "$(echo "a)")"; PASSWORD=pa55word12|sh', 'echo "$(echo "a)")"; PASSWORD=***|sh'),
         ("cat > .env <<E\nPASSWORD=p;a|5$(touch a)\nE", "cat > .env <<E\nPASSWORD=***$(touch a)\nE"),
         ("cat > .env <<'E'\nPASSWORD=p;a|5$(touch)\nE", "cat > .env <<'E'\nPASSWORD=***\nE"),
+        ("PASSWORD=$'pa55\\'w;ord12'; touch a", "PASSWORD=***; touch a"),
         ("export PASSWORD='pa55;word | 12'; ls", "export PASSWORD='***'; ls"),
     ],
 )
