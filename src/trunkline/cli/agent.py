@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from trunkline.agents import PROVIDERS
-from trunkline.cli.options import CONFIG, SHOW_COMMANDS
+from trunkline.cli.options import CONFIG, LOG_COMMANDS
 
 if TYPE_CHECKING:
     from trunkline.config.settings import Settings
@@ -46,7 +46,7 @@ class _AgentCommand(click.Command):
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append a JSON line for every call to this file; without it to one in the state folder.",
 )
-@SHOW_COMMANDS
+@LOG_COMMANDS
 @click.option(
     "--no-instructions",
     is_flag=True,

@@ -22,3 +22,7 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="For programs
 SHOW_COMMANDS: Final = click.option(
     "--show-commands", is_flag=True, help="Show what Bash is told to run, without the secrets in it."
 )
+LOG_COMMANDS: Final = click.option(
+    "--show-commands", is_flag=True, help="Add what Bash is told to run to the log, without the secrets in it."
+)
+"""The same where calls are told of in the log alone: the screen is the agent's."""

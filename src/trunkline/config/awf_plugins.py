@@ -1,6 +1,7 @@
 """`.awf/plugins.yaml` beside a configuration file: the plugins and MCP servers in it, each read as a source of ours.
 
-It is AWF's file, so a key that only AWF knows is a warning. Relative paths start at the folder the file is in.
+It is AWF's file, so a key that only AWF knows is a warning. Relative paths start at the folder the file is in, programs
+in the one that `.awf` is in.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ def _read_plugin(entry: Entry, reader: Reader, sources: SourceList, taken: Conta
         message = f"`{entry.key.text}` is a source of the configuration file too, which is used instead"
         reader.warn(DUPLICATE_KEY, entry.key, message)
         return entry.key.text
-    table = Table(entry.value.span, _translated(entry, entry.value, kind, reader))
+    said = _translated(entry, entry.value, kind, reader)
+    table = Table(entry.value.span, said + _folder(entry, entry.value, kind, reader))
     name = name_for(entry.key, reader, sources)
     sources.claim(name, entry.key)
     enabled = reader.peek(table.get("enabled")).lower() != "false"
@@ -197,6 +199,15 @@ def _translated(entry: Entry, plugin: Table, kind: str, reader: Reader) -> list[
         for item in plugin.entries
         if item.key.text in _OURS[kind]
     ]
+
+
+def _folder(entry: Entry, plugin: Table, kind: str, reader: Reader) -> list[Entry]:
+    """Where it starts, unless it says so itself: beside `.awf`, as it was trusted there. A workflow that it belongs to
+    may be run from any folder, and the arguments of a program may be scripts."""
+    if kind == "mcp_http" or plugin.get("cwd") is not None:
+        return []
+    folder = str(reader.folder.absolute().parent).replace("${", "$${")
+    return [under("cwd", entry, Scalar(entry.key.span, "text", folder))]
 
 
 def _program(node: Node, reader: Reader) -> Scalar:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from trunkline.workflow.template import Reference
+from trunkline.workflow.template import Reference, parse_template
 
 _LONGEST: Final = 2000
 _DEEPEST: Final = 30
 _TOKEN: Final = re.compile(
     r"""\s*(?:
-        (?P<number>-?\d+(?:\.\d+)?(?![\w.]))
+        (?P<number>-?[0-9]+(?:\.[0-9]+)?(?![\w.]))
       | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
       | (?P<sign>&&|\|\||==|!=|<=|>=|[<>!(),\[\]])
       | (?P<word>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)*)
@@ -40,6 +40,7 @@ _FUNCTIONS: Final = {"contains": "contains", "has_prefix": "startsWith", "has_su
 _AND: Final = ("and", "&&")
 _OR: Final = ("or", "||")
 _NOT: Final = ("not", "!")
+_SLIPS: Final = {"=": "equality is `==`", "{": "names have no braces, as in `inputs.NAME`"}
 
 Value = str | float | bool
 Compare = Callable[[Value, Value], bool]
@@ -218,9 +219,9 @@ class _Parser:
         self.names: list[NameInCondition] = []
 
     def whole(self) -> _Part:
-        node = _deciding(self._condition())
+        node = self._decided(self._condition())
         if self._next.kind != "end":
-            raise ConditionFault(f"{_shown(self._next)} is not expected here")
+            raise _unexpected(self._next)
         return node
 
     def _condition(self) -> _Part:
@@ -232,12 +233,12 @@ class _Parser:
     def _joined(
         self, read: Callable[[], _Part], signs: tuple[str, ...], join: Callable[[Iterable[bool]], bool]
     ) -> _Part:
-        parts = [read()]
+        part = read()
+        if self._next.text not in signs:
+            return part
+        deciding = [self._decided(part)]
         while self._took(*signs):
-            parts.append(read())
-        if len(parts) == 1:
-            return parts[0]
-        deciding = [_deciding(part) for part in parts]
+            deciding.append(self._decided(read()))
         return _Part(lambda facts: join(part.holds(facts) for part in deciding))
 
     def _comparison(self) -> _Part:
@@ -270,10 +271,16 @@ class _Parser:
         if token.kind == "number":
             return _literal(float(token.text))
         if token.kind == "text":
-            return _literal(_ESCAPE.sub(_unescaped, token.text[1:-1]))
+            return _text(token.text[1:-1])
         if token.kind == "word":
             return self._word(token.text)
-        raise ConditionFault(f"{_shown(token)} is not expected here")
+        raise _unexpected(token)
+
+    def _decided(self, part: _Part) -> _Part:
+        """Where a value is followed by what is no operator, that is what is wrong."""
+        if not part.decides and self._next.kind != "end" and self._next.text not in (")", *_AND, *_OR):
+            raise _unexpected(self._next)
+        return _deciding(part)
 
     def _deeper(self, read: Callable[[], _Part]) -> _Part:
         self._depth += 1
@@ -342,6 +349,17 @@ def _plain(part: _Part) -> _Part:
     if not part.plain:
         raise ConditionFault("A condition is compared with something: put brackets round what belongs together")
     return part
+
+
+def _text(written: str) -> _Part:
+    for reference in parse_template(written)[0].references():
+        raise ConditionFault(f"`{reference}` is not replaced in a condition: {_SLIPS['{']}")
+    return _literal(_ESCAPE.sub(_unescaped, written))
+
+
+def _unexpected(token: _Token) -> ConditionFault:
+    meant = f": {_SLIPS[token.text]}" if token.text in _SLIPS else ""
+    return ConditionFault(f"{_shown(token)} is not expected here{meant}")
 
 
 def _unescaped(match: re.Match[str]) -> str:

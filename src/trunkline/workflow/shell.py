@@ -35,6 +35,7 @@ from trunkline.workflow.shell_calculation import (
     calculated_with,
     calculating_parts,
 )
+from trunkline.workflow.shell_runners import is_handed_on
 from trunkline.workflow.template import Reference, Template
 
 Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]
@@ -94,7 +95,6 @@ def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate
             parts.append(_slot(next(references), *lexer.places[at], numbers))
         else:
             parts.append(piece)
-    handed_on = _RUNNERS.search(text)
     variables = calculated_with(text)
     calculated = {
         part.reference
@@ -104,8 +104,7 @@ def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate
         and _is_value_of(before, variables)
         and not _is_number(part.reference, numbers)
     }
-    handed = handed_on is not None and _HOLE in text[handed_on.end() :]
-    return ShellTemplate(tuple(parts), handed, variables, frozenset(calculated))
+    return ShellTemplate(tuple(parts), is_handed_on(text, _HOLE), variables, frozenset(calculated))
 
 
 def _is_value_of(before: str, variables: frozenset[str]) -> bool:
@@ -165,11 +164,6 @@ def _quoted(value: str) -> str:
 
 # -- following the shell ----------------------------------------------------------------------------------------------
 
-_RUNNERS: Final = re.compile(
-    r"(?<![\w./-])(?:eval|trap|ssh|compgen)\s|\b(?:PS4|BASH_ENV)="
-    r"|(?<![\w-])(?:\w*sh|su|python[\d.]*|perl|ruby|node)\s+(?:(?:-\S+\s+)*-\w*[ce]\s|[^\n;&|]{0,200}<<-?[ \t]*['\"\w])"
-)
-"""What takes an argument for code, whatever its quotes."""
 _PLAIN: Final = rf"[^{{}}()\"'`\\$<>{_HOLE}]*"
 _PLAIN_BRACES: Final = rf"\$\{{{_PLAIN}(?:\$\w+(?!\w){_PLAIN})*\}}"
 
@@ -324,8 +318,8 @@ class _Lexer:
             self._calculate(ELEMENT, at)
         elif self._text[at - 1 : at] not in ("[", "]"):
             self._calculate(TESTED, at)
-        brackets = BRACKETS.match(self._text, at)
-        if brackets is not None and (not self._brackets_end or at >= self._brackets_end):
+        brackets = BRACKETS.match(self._text, at) if at >= self._brackets_end else None
+        if brackets is not None:
             self._brackets_end = brackets.end()
             self._calculated += calculating_parts(brackets)
 

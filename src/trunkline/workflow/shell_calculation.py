@@ -35,7 +35,7 @@ NUMBERS: Final = re.compile(r"\b(?:declare|typeset|local)[ \t]+-\w*[in]\w*((?:[ 
 ALWAYS_NUMBERS: Final = ("RANDOM", "SECONDS", "OPTIND", "HISTCMD")
 NEAR: Final = 100
 FAR: Final = 2000
-SET_TO: Final = re.compile(r"\b([A-Za-z_]\w*)\+?=[\"']?\Z")
+SET_TO: Final = re.compile(r"\b([A-Za-z_]\w*)\+?=(?:\"[^\"\n]{0,200}|'[^'\n]{0,200}|[^\s;&|\"']{0,200})\Z")
 FILE: Final = re.compile(r"[<>][ \t]*(?:\"[^\"]*|'[^']*|[^\s\"';&|()]*)\Z")
 BEFORE_COMMAND: Final = re.compile(
     r"(?:\A|[;&|(){\n]|(?<!\S)(?:if|then|do|else|elif|while|until|time|command|builtin|coproc|!)(?=[ \t]))"

@@ -67,6 +67,26 @@ plugins:
     assert loaded.problems == ()
 
 
+def test_programs_start_beside_their_file_wherever_its_user_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`server.py` was trusted there; another one of that name was not."""
+    (home / "elsewhere").mkdir()
+    monkeypatch.chdir(home / "elsewhere")
+    found = sources(
+        load(
+            home,
+            """\
+plugins:
+  grpc: {command: python3, args: [server.py]}
+  mcp: {type: mcp, command: python3, args: [server.py]}
+  said: {type: mcp, command: python3, cwd: ..}
+  web: {type: mcp, url: "https://x.example/mcp"}
+""",
+        )
+    )
+    assert (found["grpc"].cwd, found["mcp"].cwd) == (home, home)
+    assert found["said"].cwd == home / ".awf" / ".."
+
+
 def test_plugins_in_a_list_become_sources(home: Path) -> None:
     found = sources(load(home, "plugins:\n- {name: one, path: /opt/one, config: {a: [1, {b: null}]}}\n"))
     assert found["one"].command == "/opt/one"

@@ -254,6 +254,18 @@ def test_a_link_to_a_program_counts_with_what_it_leads_to(folder: Path) -> None:
     assert digests(folder)[0] != known[0]
 
 
+def test_in_whatever_way_the_folder_is_named_nothing_is_asked_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = digests(folder)
+    (folder.parent / "link").symlink_to(folder)
+    monkeypatch.chdir(folder / "tools")
+    home = folder.parent / "home"
+    for named in (Path(".."), folder / "bin" / "..", folder.parent / "link"):
+        files = (named / "trunkline.yaml", named / ".awf" / "plugins.yaml")
+        assert tuple(verdict_of(file, home).digest for file in files) == before
+
+
 def test_what_is_in_the_way_of_a_program_holds_nothing_up(folder: Path) -> None:
     """A pipe that nobody writes to, a loop of links, a folder."""
     path = folder / "bin" / "late"

@@ -229,7 +229,11 @@ def test_outputs_are_quoted_too_and_warned_of_only_where_they_become_code() -> N
 
 
 @pytest.mark.parametrize(
-    "runner", ["eval", "sh -c", "bash -euc", "ssh host", "python3 -c", "trap", "su -c", "compgen -W", "PS4="]
+    "runner",
+    [
+        *("eval", "sh -c", "bash -euc", "ssh host", "python3 -c", "trap", "su -c", "compgen -W", "PS4="),
+        *('"$SHELL" -c', "${SHELL} -lc", "alias b=", "source <("),
+    ],
 )
 def test_an_argument_that_is_run_as_code_is_warned_of(runner: str) -> None:
     assert severities(command(f'{runner} "echo {X}"')) == [("TL606", "warning")]
@@ -249,6 +253,8 @@ def test_an_argument_that_is_run_as_code_is_warned_of(runner: str) -> None:
 )
 def test_a_variable_that_bash_calculates_with_is_warned_of(text: str) -> None:
     assert severities(command(f"a={X}\n{text}")) == [("TL606", "warning")]
+    assert severities(command(f'a="1 {X}"\n{text}')) == [("TL606", "warning")]
+    assert severities(command(f"a=0{X}\n{text}")) == [("TL606", "warning")]
     assert codes(command(f"a={X}\n{text}", inputs="[{name: x, type: integer}]")) == []
     assert codes(command(f"ab={X}; {text}")) == []
     by_env = f"a: {{type: step, command: '{text}', env: {{a: '{X}'}}}}"
@@ -259,6 +265,17 @@ def test_a_variable_that_bash_calculates_with_is_warned_of(text: str) -> None:
 @pytest.mark.parametrize("runner", ["bash", "sudo sh -s", "python3 -", "ssh host"])
 def test_a_document_that_is_run_as_code_is_warned_of(runner: str) -> None:
     assert severities(command(f"{runner} <<'EOF'\necho {X}\nEOF")) == [("TL606", "warning")]
+    assert severities(command(f"{runner} <<\\EOF\necho {X}\nEOF")) == [("TL606", "warning")]
+    assert severities(command(f"{runner} <<< {X}")) == [("TL606", "warning")]
+
+
+@pytest.mark.parametrize("runner", ["bash", "sudo sh -s", "/bin/sh -", "$SHELL", "python3 -"])
+def test_what_is_piped_into_a_shell_is_warned_of(runner: str) -> None:
+    assert severities(command(f"echo {X} | {runner}")) == [("TL606", "warning")]
+    assert severities(command(f"cat <<E | {runner}\n{X}\nE")) == [("TL606", "warning")]
+    assert codes(command(f"date | {runner}; echo {X}")) == []
+    assert codes(command(f"echo {X} || {runner}")) == []
+    assert codes(command(f"echo {X} | {runner} a.sh | publish")) == []
 
 
 def test_raw_is_for_commands_alone() -> None:
@@ -288,6 +305,7 @@ def test_env_and_stdin_take_references_as_text() -> None:
     "text",
     [
         "[[ -a ",
+        "[[ " * 3,
         "a[ ",
         "read a; ",
         "=($aaaa",

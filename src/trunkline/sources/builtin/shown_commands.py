@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import msgspec
 
-from trunkline.config.secret_values import SHORTEST_SECRET, may_be_named_secret, secrets_in
+from trunkline.config.secret_values import may_be_named_secret, secrets_in
 from trunkline.core.call import Call, Json
 from trunkline.sources.builtin.bash import Bash
+from trunkline.sources.builtin.command_marks import what_is_acted_on
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
 _NAMES: Final = next((item.name, *item.also) for item in Bash.parameters if item.name == "command")
@@ -25,11 +28,14 @@ _PASSWORDS: Final = re.compile(
       | \bsshpass\s{1,9}-p\s{0,9}["']?
       | \b(?:mysql|mariadb)\w{0,20}\s(?:[^\n|;&]{0,200}\s)?-p["']?
       | \blogin\s(?:[^\n|;&]{0,200}\s)?-p[ ]["']?                       # docker, podman, helm
+      | :_(?:authToken|auth|password)[ =]["']?                         # npm
+      | \bset\s+[\w.:/-]{0,100}(?:secret|token|passw)[\w.]{0,100}[ ]["']?   # aws configure, npm config
     ) ([^\s"']+)
     """,
     re.VERBOSE,
 )
 """Where well-known programs take a password without the name of one."""
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.+?)(?=-----END|\Z)", re.DOTALL)
 
 
 class ShownCommands:
@@ -63,16 +69,23 @@ def _command_in(params: Json) -> str:
 
 
 def _without_secrets(command: str) -> str:
-    found = {_as_word(secret, command) for secret in secrets_in("", command)}
+    found = set(secrets_in("", command))
     found |= {match[1] for match in _PASSWORDS.finditer(command) if may_be_named_secret(match[1])}
-    for secret in sorted(found, key=len, reverse=True):
-        command = command.replace(secret, _HIDDEN)
-    return command
+    found |= {match[1] for match in _PRIVATE_KEY.finditer(command)}
+    acted_on = what_is_acted_on(command)
+    hidden = bytearray(len(command))
+    for secret in found:
+        at = command.find(secret)
+        while at >= 0:
+            end = _end_of(at, at + len(secret), acted_on)
+            hidden[at:end] = b"\1" * (end - at)
+            at = command.find(secret, at + len(secret))
+    return "".join(
+        _HIDDEN if is_hidden else "".join(character for character, _ in run)
+        for is_hidden, run in groupby(zip(command, hidden, strict=True), key=itemgetter(1))
+    )
 
 
-def _as_word(secret: str, command: str) -> str:
-    """Outside of quotes a value ends where the word does: `TOKEN=… git push`."""
-    if f'"{secret}' in command or f"'{secret}" in command:
-        return secret
-    first, *_ = secret.split() or [secret]
-    return first if len(first) >= SHORTEST_SECRET else secret
+def _end_of(start: int, end: int, acted_on: Collection[int]) -> int:
+    """A value ends where the shell does something: `TOKEN=… git push`. Whatever it runs is shown: `TOKEN=$(curl …)`."""
+    return next((at for at in range(start, end) if at in acted_on), end)
