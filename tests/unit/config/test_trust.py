@@ -211,19 +211,19 @@ def test_data_may_change(folder: Path, entry: str) -> None:
 
 
 def test_a_script_in_the_folder_that_it_is_started_in_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of plugins counts in folders below its own, too, and programs are started there unless it says where."""
+    """A file beside a workflow counts in folders below, too, and programs are started there unless it says where."""
     (folder / "sub").mkdir()
     (folder / "sub" / "run.py").write_text("one")
-    (folder / ".awf" / "plugins.yaml").write_text("plugins: {a: {command: python3, args: [run.py]}}\n")
-    known = digests(folder)
+    (folder / "trunkline.yaml").write_text("mcpServers: {a: {command: python3, args: [run.py]}}\n")
+    known, plugins = digests(folder)
     monkeypatch.chdir(folder / "sub")
-    _, there = digests(folder)
-    assert there != known[1]
-    shown = [line.text for line in verdict_of(folder / ".awf" / "plugins.yaml", folder).lines()]
+    there, plugins_there = digests(folder)
+    assert (there != known, plugins_there) == (True, plugins)
+    shown = [line.text for line in verdict_of(folder / "trunkline.yaml", folder).lines()]
     assert f"from the file {folder / 'sub' / 'run.py'}" in shown
     (folder / "sub" / "run.py").write_text("two")
-    assert digests(folder)[1] != there
-    (folder / ".awf" / "plugins.yaml").write_text("plugins: {a: {command: python3, args: [run.py], cwd: ..}}\n")
+    assert digests(folder)[0] != there
+    (folder / "trunkline.yaml").write_text("mcpServers: {a: {command: python3, args: [run.py], cwd: .}}\n")
     here = digests(folder)
     monkeypatch.chdir(folder)
     assert digests(folder) == here

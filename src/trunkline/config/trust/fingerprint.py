@@ -17,7 +17,6 @@ from typing import Any, Final
 from trunkline.config.environment import has_reference
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.own_programs import OwnFile, own_files
-from trunkline.config.trust.store import trust_key
 
 _FORMAT: Final = 1
 _ANY: Final = "*"
@@ -56,9 +55,7 @@ class Fingerprint:
 
 def fingerprint(root: Node, file: Path, environ: Mapping[str, str]) -> Fingerprint:
     """Of the file at `file`, whose text was read as `root`."""
-    files = own_files(
-        root, Path(trust_key(file)), environ
-    )  # the same however it is named: `../flow.yaml` finds it, too
+    files = own_files(root, file, environ)
     said = [_FORMAT, _plain(root, ()), [[one.path, one.state] for one in files]]
     data = json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
     return Fingerprint(hashlib.sha256(data).hexdigest(), files)

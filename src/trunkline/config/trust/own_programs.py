@@ -137,6 +137,7 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
     def texts(node: Node | None) -> list[str]:
         return _texts(node.items if isinstance(node, Items) else [node], environ)
 
+    started_in = _here() if below == folder else [below]
     env = entry.get("env")
     commands = [word for name in _PROGRAMS for word in texts(entry.get(name))]
     return _Program(
@@ -147,14 +148,14 @@ def _program(entry: Table, folder: str, below: str, environ: Mapping[str, str]) 
             for name, value in (env.entries if isinstance(env, Table) else ())
             for word in texts(value)
         ),
-        folders=tuple(dict.fromkeys([*(_placed([entry.get("cwd")], folder, environ) or _here()), folder, below])),
+        folders=tuple(dict.fromkeys([*(_placed([entry.get("cwd")], folder, environ) or started_in), folder, below])),
         search_path=next(iter(texts(env.get("PATH") if isinstance(env, Table) else None)), ""),
         env_files=tuple(_placed([entry.get("envFile")], folder, environ)),
     )
 
 
 def _here() -> list[str]:
-    """The folder that a program is started in whose file does not say."""
+    """Where a program is started for which our own file does not say it."""
     try:
         return [os.getcwd()]
     except OSError:  # it was removed
