@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.support.answers import DOWN, LOST
 from tests.support.client import Client
 from tests.support.gateway import Gateway
+from tests.support.http_wire import fetch
 from tests.support.scenes import works_again
 from tests.support.servers import StdioFaults, kill
 from tests.support.waiting import until
@@ -73,13 +75,19 @@ async def test_a_server_that_works_between_crashes_is_back_at_once(tmp_path: Pat
     servers = [StdioFaults(tmp_path, f"s{number}") for number in range(4)]
     with Gateway(tmp_path, *(server.entry(sessions=sessions) for server in servers)) as gateway:
         async with gateway.client() as client:
-            await asyncio.gather(*(works_and_dies(client, server) for server in servers))
+            await asyncio.gather(*(works_and_dies(gateway, client, server) for server in servers))
 
 
-async def works_and_dies(client: Client, server: StdioFaults) -> None:
-    """As often as it may, with all its processes."""
+async def works_and_dies(gateway: Gateway, client: Client, server: StdioFaults) -> None:
+    """As often as it may, with all its processes. One that is killed while it starts has not worked."""
+
+    async def all_work() -> bool:
+        reply = await fetch(gateway.port, "GET", "/readyz")
+        return json.loads(reply.body)["servers"][server.name]["state"] == "ready"
+
     for _ in range(AT_ONCE):
         pid = await pid_of(client, server.name)
+        await until(all_work, f"every process of `{server.name}` has started")
         for each in server.pids():
             kill(each)
         await until(partial(answers_anew, client, server.name, pid), f"another process of `{server.name}` answers")
