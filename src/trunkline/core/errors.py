@@ -135,7 +135,7 @@ BAD_REFERENCE: Final = _code("TL604", "text refers to what is not there", exit=2
 PLUGIN_NOT_CHECKED: Final = _code("TL605", "plugin could not be started to check its operations", exit=2)
 OUTPUT_IN_COMMAND: Final = _code("TL606", "output of a step becomes part of a shell command", exit=0)
 SHELL_POSITION: Final = _code("TL607", "value stands in a command where it cannot be put in safely", exit=2)
-WORKFLOW_METADATA: Final = _code("TL608", "key of a workflow that is for people", exit=0)
+WORKFLOW_METADATA: Final = _code("TL608", "key of a workflow that changes nothing", exit=0)
 SOURCE_NOT_USABLE: Final = _code("TL609", "source that a step uses cannot be started", exit=2)
 AGENT_NOT_FOUND: Final = _code("TL610", "agent is not installed")
 AGENT_FAILED: Final = _code("TL611", "agent failed")

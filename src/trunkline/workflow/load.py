@@ -22,13 +22,14 @@ from trunkline.workflow.places import Source
 from trunkline.workflow.proxy import ProxyUse
 from trunkline.workflow.reader import WorkflowReader, attempt
 from trunkline.workflow.states import INITIAL, Found, read_states
-from trunkline.workflow.unsupported import WorkflowSection
+from trunkline.workflow.unsupported import FOR_CALLERS, WorkflowSection
 
 _READ_APART: Final = ("inputs", "states")
 
 
 class WorkflowKeys(WorkflowSection):
     has_metadata: ClassVar[bool] = True
+    unused: ClassVar[frozenset[str]] = FOR_CALLERS
 
     name: str = key(Text(written=True, may_be_empty=False), doc="What the workflow is called")
     version: str = key(Text(written=True), default="", doc="Its version; not used")

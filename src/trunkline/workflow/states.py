@@ -41,6 +41,8 @@ COMMAND_TIMEOUT_S: Final = 600.0
 TYPES: Final = ("agent", "step", "terminal")
 _READ_APART: Final = ("options", "mcp_proxy")
 """Keys of an agent that depend on others, or are looked at even where others are wrong."""
+_OPERATION: Final = "operation"
+"""AWF's key for a step that is a call of a plugin."""
 _ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}
 
 
@@ -197,6 +199,10 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
         raise reader.error(CONFLICTING_KEYS, _key_of(table, "agent"), message, "make two steps of them")
     if agent is not None:
         return _read_agent_step(name, table, agent, reader, found)
+    if command is None and table.get(_OPERATION) is not None:
+        hint = "have an agent do it: `plugin_tools` gives it the operation as a tool"
+        message = "Operations are not supported as steps"
+        raise reader.error(WORKFLOW_UNSUPPORTED, _key_of(table, _OPERATION), message, hint)
     keys = read_section(CommandKeys, table, reader, at=name, also_known=("type",))
     _warn_of_variables(keys, table, reader)
     return CommandState(

@@ -20,18 +20,24 @@ METADATA: Final = frozenset(
     )
 )
 """Keys that say something to people and change nothing about a run. So do those that begin with `x-`."""
+FOR_CALLERS: Final = frozenset({"outputs"})
+"""Keys for workflows that call this one, which none does."""
 
 
 class WorkflowSection(Section):
     """`called` is what the group is in messages; `elsewhere` says where keys belong that do not belong here. With
-    `has_metadata`, keys for people may stand in it."""
+    `has_metadata`, keys for people may stand in it; `unused` are others that change nothing here."""
 
     called: ClassVar[str] = "a workflow"
     elsewhere: ClassVar[Mapping[str, str]] = {}
     has_metadata: ClassVar[bool] = False
+    unused: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def passes_over(cls, unknown: Scalar, reader: Reader) -> bool:
+        if unknown.text in cls.unused:
+            reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is for workflows that call this one: not used")
+            return True
         if not cls.has_metadata or not (unknown.text in METADATA or unknown.text.startswith("x-")):
             return False
         reader.warn(WORKFLOW_METADATA, unknown, f"`{unknown.text}` is for people, and is not used")

@@ -122,6 +122,7 @@ def test_other_types_of_states_are_refused_by_name(kind: str) -> None:
         ("{type: step, command: x, retry: {max: 3}}", "retry"),
         ("{type: step, command: x, hooks: {}}", "hooks"),
         ("{type: step, command: x, operation: y}", "operation"),
+        ("{type: step, operation: git.log, inputs: {a: b}}", "plugin_tools"),
         ("{type: agent, provider: claude, prompt: x, conversation: {}}", "conversation"),
         ("{type: agent, provider: claude, prompt: x, skills: []}", "skills"),
         ("{type: terminal, on_success: a}", "on_success"),
@@ -134,7 +135,13 @@ def test_other_types_of_states_are_refused_by_name(kind: str) -> None:
 def test_what_is_not_supported_is_refused_by_name(state_text: str, field: str) -> None:
     (problem,) = load_states(f"a: {state_text}").problems
     assert (problem.code.id, problem.step) == ("TL601", "a")
-    assert f"`{field}`" in problem.message
+    assert f"`{field}`" in problem.message + problem.hint
+
+
+def test_what_a_workflow_gives_to_one_that_calls_it_is_a_warning() -> None:
+    loaded = load("name: x\noutputs: [{name: a, from: b}]\nstates: {initial: a, a: {type: terminal}}\n")
+    assert [(p.code.id, p.severity) for p in loaded.problems] == [("TL608", "warning")]
+    good(loaded)
 
 
 def test_keys_at_the_top_that_are_not_supported_are_refused_by_name() -> None:

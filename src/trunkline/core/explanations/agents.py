@@ -66,7 +66,8 @@ _FILE: Final = {
         ),
     ),
     "TL608": Explanation(
-        "The workflow has a key that only says something to people, such as `author` or `tags`. It changes nothing.",
+        "The workflow has a key that only says something to people, such as `author` or `tags`, or to workflows that "
+        "call it (`outputs`). It changes nothing.",
         ("the file was written for AWF, or for people who read it",),
         ("nothing; remove the key to get rid of the warning",),
     ),
