@@ -178,6 +178,21 @@ async def test_bash_is_used_where_there_is_one_and_reads_no_files_of_its_own(tmp
         assert await shell.text("echo ${BASH_VERSION:+bash} $0") == f"bash {shutil.which('bash', path=BASE['PATH'])}"
 
 
+@pytest.mark.law
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize("planted", [".", "", "node_modules/.bin", "{}/node_modules/.bin"])
+async def test_a_bash_that_the_project_brings_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "node_modules/.bin").mkdir(parents=True)
+    for place in ("bash", "node_modules/.bin/bash"):
+        (tmp_path / place).write_text("#!/bin/sh\necho planted\n")
+        (tmp_path / place).chmod(0o755)
+    async with shell_in(tmp_path, {**BASE, "PATH": f"{planted.format(tmp_path)}:{BASE['PATH']}"}) as shell:
+        assert await shell.text("echo fine") == "fine"
+
+
 async def test_without_bash_sh_does(tmp_path: Path) -> None:
     async with shell_in(tmp_path, {"PATH": str(tmp_path)}) as shell:
         assert await shell.text("echo $0") == "/bin/sh"
