@@ -81,7 +81,9 @@ class Bash:
         self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note, home)
 
     async def prepare(self) -> Note | None:
-        return await self._sandbox.note()
+        note = await self._sandbox.note()
+        self._hide_scratch()
+        return note
 
     async def close(self) -> None:
         await self._commands.close()
@@ -104,9 +106,15 @@ class Bash:
             os.close(folder)
         return _result(ended, timeout_s, undone)
 
+    def _hide_scratch(self) -> None:
+        """From the other tools, where it lies below the root: Write could say what the next command may do."""
+        if (scratch := self._sandbox.scratch) is not None:
+            self._place.root.own.hide(scratch)
+
     async def _command(self, line: str, folder: int, timeout_s: float, job: Job, guarded: GuardedCommand) -> Command:
         argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
+        self._hide_scratch()
         env = self._env
         if sandbox is not None:
             mounts = guarded.mounts
