@@ -55,11 +55,12 @@ def _found(config: Path | None) -> Found:
     from trunkline.config.found import find_config
     from trunkline.config.gateway import STATE_DIR
     from trunkline.links.protection.accepting import of_all
+    from trunkline.links.protection.watch import spare_folders
 
     file = find_config(config, Path(), Path.home())
     settings = None if file is None else load_quietly(file)
     own = [] if settings is None else [settings.gateway.state_dir]
-    return of_all(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser()])))
+    return of_all(list(dict.fromkeys([*own, Path(STATE_DIR).expanduser(), *spare_folders()])))
 
 
 def _show(found: Found, *, as_json: bool) -> None:

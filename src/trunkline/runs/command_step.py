@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +17,7 @@ from trunkline.links.environment import child_environment
 from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.runs.command_place import CommandPlaces
 from trunkline.runs.step_result import StepResult, Values
+from trunkline.sources.builtin.programs import find_program
 from trunkline.workflow.document import CommandState
 
 _SHELL: Final = "/bin/sh"
@@ -41,7 +42,8 @@ class CommandSteps:
         self._places = CommandPlaces(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
 
     async def run(self, state: CommandState, values: Values, folder: Path) -> StepResult:
-        shell = _SHELL if state.shell == "sh" else shutil.which(state.shell, path=self._environ.get("PATH"))
+        path = self._environ.get("PATH", os.defpath)
+        shell = _SHELL if state.shell == "sh" else find_program(state.shell, path, str(folder))
         if shell is None:
             return StepResult(problem=_failed(state, f"There is no `{state.shell}` in PATH", "install it, or use `sh`"))
         argv = [shell, "-c", state.command.render(values.inputs, values.outputs)]

@@ -46,7 +46,8 @@ class CallAttributes:
         name = self._name(name)
         found: dict[str, Value] = {"mcp.method.name": self._name(method)}
         if method == TOOLS_CALL:
-            found |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "tool.name": name}
+            found["gen_ai.operation.name"] = "execute_tool"
+            found |= {"gen_ai.tool.name": name, "tool.name": name} if name else {}
         elif name:
             found["gen_ai.prompt.name"] = name
         if source:
@@ -61,7 +62,9 @@ class CallAttributes:
         if self.transport:
             found["network.transport"] = self.transport
         title = CODES[error].title if error in CODES else ""
-        shown = f"tool.call.{name}" if method == TOOLS_CALL else self._name(method)
+        shown = self._name(method)
+        if method == TOOLS_CALL:  # one for a server that is down, which never said what it has, has no name
+            shown = f"tool.call.{name}" if name else "tool.call"
         return Kept(found, encode_attributes(found) + ",", shown, error, title)
 
     def of_whom(self, who: Who) -> Kept:

@@ -121,7 +121,11 @@ class CommandKeys(WithTransitions):
     called: ClassVar[str] = "a step with `command`"
 
     command: ShellTemplate = key(CommandText(), doc="What the shell runs")
-    shell: str = key(Choice("sh", "bash"), default="sh", doc="Which shell: `/bin/sh`, or the `bash` of `PATH`")
+    shell: str = key(
+        Choice("sh", "bash"),
+        default="sh",
+        doc="Which shell: `/bin/sh`, or the `bash` of `PATH`, never one in the step's folder",
+    )
     env: Mapping[str, Template] = key(
         MapOf(TemplateText(may_be_empty=True), check_name=wrong_with_variable),
         default=NOTHING,

@@ -35,3 +35,30 @@ def test_a_file_that_lies_here_does_not_say_where_to_look(tmp_path: Path) -> Non
     config.write_text(f"gateway: {{state_dir: {tmp_path}/planted}}\n")
     assert json.loads(trunkline("protect", "--json", cwd=tmp_path).stdout) == []
     assert len(json.loads(trunkline("protect", "--json", "-c", str(config), cwd=tmp_path).stdout)) == 1
+
+
+def test_what_was_taken_while_no_state_could_be_kept_is_listed_and_taken_back(tmp_path: Path) -> None:
+    (tmp_path / ".local").write_text("a file in place of a folder")
+    root, temporary = tmp_path / "root", tmp_path / "temporary"
+    root.mkdir()
+    temporary.mkdir()
+    tool = {"kind": "builtin", "root": str(root), "sandbox": "off", "tools": {"allow": ["*", "Bash"]}}
+    config = tmp_path / "gateway.json"
+    config.write_text(json.dumps({"sources": {"files": tool}}))
+    env = {"TMPDIR": str(temporary)}
+    told = trunkline("call", "Bash", "command=echo theirs > .envrc", "-c", str(config), cwd=tmp_path, env=env)
+    [taken] = json.loads(trunkline("protect", "--json", cwd=tmp_path, env=env).stdout)
+    assert f"trunkline protect accept {taken['id']}" in told.stdout
+    assert not (root / ".envrc").exists()
+    assert trunkline("protect", "accept", taken["id"], cwd=tmp_path, env=env).returncode == 0
+    assert (root / ".envrc").read_text() == "theirs\n"
+
+
+def test_a_folder_that_another_has_put_in_place_of_ours_is_not_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/.envrc").write_text("theirs")
+    Quarantine(tmp_path / "other" / FOLDER).take(
+        str(tmp_path / "root"), str(tmp_path / "root/.envrc"), "new", "somebody"
+    )
+    (tmp_path / f"trunkline-protected-{os.getuid()}").symlink_to("other")
+    assert json.loads(trunkline("protect", "--json", cwd=tmp_path, env={"TMPDIR": str(tmp_path)}).stdout) == []

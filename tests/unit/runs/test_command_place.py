@@ -70,6 +70,27 @@ async def steps_in(folder: Path) -> AsyncIterator[Steps]:
         await steps.steps.close()
 
 
+@pytest.mark.law
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize("planted", ["", ".", "{}"])
+async def test_a_bash_that_the_project_brings_runs_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    async with steps_in(tmp_path) as steps:
+        monkeypatch.chdir(steps.project)
+        shutil.copy(steps.program("bash"), steps.project)
+        steps.environ["PATH"] = f"{planted.format(steps.project)}:{PATH}"
+        own = CommandSteps(steps.environ, steps.settings, lambda _, problem: steps.warned.append(problem))
+        try:
+            state = CommandState(
+                name="only", command=ShellTemplate(("echo fine",)), timeout_s=at_most(30), shell="bash"
+            )
+            done = await own.run(state, Values(inputs={}, outputs={}), steps.project)
+        finally:
+            await own.close()
+        assert (done.output, steps.ran) == ("fine", set())
+
+
 async def test_programs_of_which_git_takes_the_first_that_is_named_are_not_run_either(tmp_path: Path) -> None:
     async with steps_in(tmp_path) as steps:
         (steps.project / "other").mkdir()

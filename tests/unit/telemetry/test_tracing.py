@@ -287,6 +287,16 @@ async def test_a_tool_that_nobody_has_is_named_as_it_was_asked_for(desk: Callabl
     assert "tool.source" not in attributes
 
 
+async def test_a_tool_of_a_server_that_never_came_has_no_name(desk: Callable[..., TracedDesk]) -> None:
+    here = desk()
+    here.add("calc", state="down", kind="mcp_stdio")
+    here.call("calc_add")
+    (span,) = here.spans
+    attributes = attributes_of(span)
+    assert (span.name, attributes["tool.source"]) == ("tool.call", "mcp:calc")
+    assert not {"tool.name", "gen_ai.tool.name"} & attributes.keys()
+
+
 async def test_other_methods_are_named_by_themselves(desk: Callable[..., TracedDesk]) -> None:
     here = desk()
     seen: list[Call] = []

@@ -108,7 +108,7 @@ class PlaceWatch:
 
     def _folder(self) -> Path:
         """Where state is kept, or a folder for temporary files where none can be."""
-        for parent in (self._state_dir, Path(tempfile.gettempdir(), f"trunkline-protected-{os.getuid()}")):
+        for parent in (self._state_dir, spare_folder()):
             try:
                 make_private_folder(parent / STATE)
             except OSError as error:
@@ -328,6 +328,19 @@ def _opened(tree: Tree, before: Before) -> Found:
             open_up(tree.base, path)
         found = tree.look(thoroughly=before.complete)
     return found
+
+
+def spare_folder() -> Path:
+    """Where state is kept that `state_dir` does not take."""
+    return Path(tempfile.gettempdir(), f"trunkline-protected-{os.getuid()}")
+
+
+def spare_folders() -> list[Path]:
+    """That folder, where it is there and nobody else has made it."""
+    spare = spare_folder()
+    with contextlib.suppress(OSError):
+        return [spare] if _is_own(spare) else []
+    return []
 
 
 def _is_own(path: Path) -> bool:

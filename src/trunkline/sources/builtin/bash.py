@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -16,6 +15,7 @@ from trunkline.links.head_and_tail import HeadAndTail
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.command_text import text_of
 from trunkline.sources.builtin.place_guard import GuardedCommand, PlaceGuard
+from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.sandbox_choice import SandboxChoice
 from trunkline.sources.builtin.section import BASH, LONGEST_COMMAND_S
 from trunkline.sources.builtin.tool import Job, Note, ToolFault, Workplace, fault, text
@@ -67,7 +67,7 @@ class Bash:
         self.definition = definition(BASH, _DOC + _NETWORK[network], _PARAMETERS, hints)
         self._place = place
         self._env = child_environment(place.parts.environ, extra=place.sandbox.env, inherit=())
-        self._shell = shutil.which("bash", path=self._env.get("PATH")) or "/bin/sh"
+        self._shell = find_program("bash", self._env.get("PATH", os.defpath), place.root.path) or "/bin/sh"
         self._commands = Commands(on_fault=place.parts.on_fault)
         self._sandbox = SandboxChoice(
             place.sandbox,
@@ -81,7 +81,9 @@ class Bash:
         self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note, home)
 
     async def prepare(self) -> Note | None:
-        return await self._sandbox.note()
+        note = await self._sandbox.note()
+        self._hide_scratch()
+        return note
 
     async def close(self) -> None:
         await self._commands.close()
@@ -104,9 +106,15 @@ class Bash:
             os.close(folder)
         return _result(ended, timeout_s, undone)
 
+    def _hide_scratch(self) -> None:
+        """From the other tools, where it lies below the root: Write could say what the next command may do."""
+        if (scratch := self._sandbox.scratch) is not None:
+            self._place.root.own.hide(scratch)
+
     async def _command(self, line: str, folder: int, timeout_s: float, job: Job, guarded: GuardedCommand) -> Command:
         argv = [self._shell, "-c", "--", line]  # a line may begin with a dash
         sandbox = await self._sandbox.get()
+        self._hide_scratch()
         env = self._env
         if sandbox is not None:
             mounts = guarded.mounts

@@ -29,9 +29,14 @@ class OwnPlaces:
         files: Sequence[str] = (),
         redact: Callable[[str], str] = str,
     ) -> None:
-        self.folders = folders
+        self.folders = list(folders)
         self._files = files
         self._redact = redact
+
+    def hide(self, folder: str) -> None:
+        """One that was made just now."""
+        if folder not in self.folders:
+            self.folders.append(folder)
 
     def is_file(self, folder_fd: int, name: str) -> bool:
         """Whether this name in a folder is one of the files, also where there is none yet, or is another name of one.

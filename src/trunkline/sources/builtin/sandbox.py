@@ -161,8 +161,8 @@ class Sandbox:
 
     def _ours(self) -> set[str]:
         """What nobody may see. Where the root is above our scratch folder, a command could write the next one's
-        filter."""
-        return {*self._hidden, self._filter, *(os.path.realpath(path) for path in list(LISTENING))}
+        filter, or put a link in place of a private folder, and the next one would have what that leads to."""
+        return {*self._hidden, os.path.realpath(self.scratch), *(os.path.realpath(path) for path in list(LISTENING))}
 
     def _places(self, read_only: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""

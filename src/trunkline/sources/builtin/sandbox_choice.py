@@ -77,6 +77,11 @@ class SandboxChoice:
         return self._sandbox
 
     @property
+    def scratch(self) -> str | None:
+        """Where the private folders of commands are, and what says what they may do."""
+        return None if self._sandbox is None else str(self._sandbox.scratch)
+
+    @property
     def obstacle(self) -> str:
         """Why there is none; empty where there is one, or it was not asked for yet."""
         return self._obstacle

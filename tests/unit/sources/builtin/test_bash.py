@@ -28,7 +28,7 @@ from trunkline.sources.builtin import bash as module
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.source import BuiltinSource
-from trunkline.sources.builtin.tool import Job, Workplace
+from trunkline.sources.builtin.tool import Job, ToolFault, Workplace
 
 BASE = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "TRUNKLINE_TOKEN": "our-own", "API_KEY": "somebody's"}
 
@@ -176,6 +176,37 @@ async def test_bash_is_used_where_there_is_one_and_reads_no_files_of_its_own(tmp
     environ = {**BASE, "HOME": str(tmp_path), "BASH_ENV": str(tmp_path / ".bashrc"), "ENV": str(tmp_path / ".profile")}
     async with shell_in(tmp_path, environ) as shell:
         assert await shell.text("echo ${BASH_VERSION:+bash} $0") == f"bash {shutil.which('bash', path=BASE['PATH'])}"
+
+
+@pytest.mark.law
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize("planted", [".", "", "node_modules/.bin", "{}/node_modules/.bin"])
+async def test_a_bash_that_the_project_brings_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "node_modules/.bin").mkdir(parents=True)
+    for place in ("bash", "node_modules/.bin/bash"):
+        (tmp_path / place).write_text("#!/bin/sh\necho planted\n")
+        (tmp_path / place).chmod(0o755)
+    async with shell_in(tmp_path, {**BASE, "PATH": f"{planted.format(tmp_path)}:{BASE['PATH']}"}) as shell:
+        assert await shell.text("echo fine") == "fine"
+
+
+@pytest.mark.law
+@pytest.mark.needs("bwrap")
+async def test_no_tool_writes_what_a_command_in_the_sandbox_may_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    bwrap = os.path.dirname(shutil.which("bwrap") or "")
+    environ = {**BASE, "PATH": f"{BASE['PATH']}:{bwrap}"}
+    async with shell_in(tmp_path, environ, settings=SandboxSettings(mode="required")) as shell:
+        await shell.tool.prepare()
+        [scratch] = tmp_path.glob("trunkline-bash-*")
+        with pytest.raises(ToolFault, match="belongs to this gateway itself"):
+            shell.root.open_folder(scratch.name)
+        assert await shell.text("echo works") == "works"
 
 
 async def test_without_bash_sh_does(tmp_path: Path) -> None:

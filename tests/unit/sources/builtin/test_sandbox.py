@@ -435,6 +435,30 @@ def test_where_the_root_holds_our_own_folders_no_command_writes_what_the_next_on
         sandbox.close()
 
 
+@pytest.mark.law
+@real
+@pytest.mark.parametrize("temporary", [".", "tmp"])
+def test_where_the_root_holds_our_own_folders_no_command_puts_a_link_in_place_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: str
+) -> None:
+    root, home = tmp_path / "project", tmp_path / "home"
+    for folder in (root / temporary, home):
+        folder.mkdir(parents=True, exist_ok=True)
+    (home / "secret").write_text("secret of home")
+    monkeypatch.setattr("tempfile.tempdir", str(root / temporary))
+    sandbox = Sandbox(BWRAP, str(root), {"PATH": "/usr/bin:/bin", "HOME": str(home)})
+    try:
+        own = sandbox.scratch / "home"
+        run_in(sandbox, f"rm -rf {own}; ln -s {home} {own}")
+        assert "secret of" not in run_in(sandbox, "cat ~/secret; echo planted > ~/.bashrc")
+        run_in(sandbox, f"rm -rf {sandbox.scratch}; mv {root}/tmp {root}/away")
+        assert run_in(sandbox, "cat ~/.bashrc") == "planted\n"
+        assert sorted(path.name for path in home.iterdir()) == ["secret"]
+    finally:
+        sandbox.close()
+    assert not sandbox.scratch.exists()
+
+
 @real
 def test_a_folder_of_programs_that_is_closed_to_the_user_is_left_out(tmp_path: Path) -> None:
     env = {"HOME": "", "PATH": f"/usr/bin:/bin:{os.path.expanduser('~root/bin')}"}  # as `su` leaves it
