@@ -173,3 +173,31 @@ async def test_other_names_and_deadlines_need_no_new_process(tmp_path: Path) -> 
             assert "y_echo" in names and "y_sleep" not in names and "x_echo" not in names
             assert (await client.call("y_echo", {"text": "same"})).structured == {"text": "same"}
             assert server.pids() == pids
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("way", ["rm {link}; cp evil {link}", "mv conf c2; mkdir conf; cp evil conf/real.json"])
+async def test_what_a_command_puts_in_place_of_the_file_is_not_taken_over_while_it_runs(
+    tmp_path: Path, way: str
+) -> None:
+    """A link cannot be read-only in a sandbox, nor what it leads to at another depth."""
+    root = tmp_path / "root"
+    (root / "conf").mkdir(parents=True)
+    bash = {"kind": "builtin", "root": str(root), "sandbox": "required", "tools": {"allow": ["Bash"]}}
+    gateway = Gateway(tmp_path, {"local": bash})
+    real = gateway.config.rename(root / "conf/real.json")
+    gateway.config = root / "trunkline.json"
+    gateway.config.symlink_to("conf/real.json")
+    document = json.loads(real.read_text())
+    document["sources"]["evil"] = {"kind": "mcp_stdio", "command": "touch", "args": [str(tmp_path / "ran")]}
+    (root / "evil").write_text(json.dumps(document))
+    with gateway:
+        async with gateway.client() as client:
+            answer = await client.call("local_Bash", {"command": f"{way.format(link=gateway.config)}; sleep 4"})
+            assert "was restored" in answer.text
+        await asyncio.sleep(3)
+        assert gateway.log.count('"event":"reload_put_off"') == 1
+        assert not (tmp_path / "ran").exists()
+        document["sources"]["mine"] = document["sources"].pop("evil")
+        real.write_text(json.dumps(document))
+        await until((tmp_path / "ran").exists, "what its user changes is taken over")
