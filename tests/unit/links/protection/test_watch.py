@@ -282,7 +282,9 @@ def test_a_command_that_could_not_begin_is_not_taken_for_one_that_runs(
     command.end()
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '[[1], false, 1, {}, {"/": [1, 2]}, []]', "[1, 2, 3, 4, 5, 6]", "{}", ""])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '[[1], false, 1, {}, {"/": [1, 2]}, []]', "[1, 2, 3, 4, 5, 6]", "{}", ""]
+)
 def test_what_no_gateway_has_written_keeps_no_command_from_running(tmp_path: Path, text: str) -> None:
     scene = Scene(tmp_path)
     scene.begin().end()

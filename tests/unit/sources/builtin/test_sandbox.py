@@ -259,10 +259,13 @@ def test_what_the_gateway_starts_stays_as_it_is_while_a_command_runs(tmp_path: P
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     sandbox = Sandbox(BWRAP, str(root), env, started=[str(script), str(package), str(later), "/etc/hostname"])
     try:
-        said = run_in(sandbox, "echo theirs > tools/x/server.py; rm tools/x/server.py; mv tools x; echo > tools/x/other")
+        said = run_in(
+            sandbox, "cd tools/x; echo theirs > server.py; rm server.py; mv ../../tools ../../z; echo > other"
+        )
         assert said.count("Read-only") == 1
         assert said.count("busy") == 2
-        assert run_in(sandbox, "rm -r node_modules/y; mkdir later; echo theirs > later/server.py; cat later/*") == "theirs\n"
+        script_of_theirs = "mkdir later; echo theirs > later/server.py; cat later/*"
+        assert run_in(sandbox, f"rm -r node_modules/y; {script_of_theirs}") == "theirs\n"
         script.unlink()  # as its user does it
         assert run_in(sandbox, "ls tools/x; echo more > tools/x/more") == "other\n"
     finally:
