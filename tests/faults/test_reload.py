@@ -201,3 +201,24 @@ async def test_what_a_command_puts_in_place_of_the_file_is_not_taken_over_while_
         document["sources"]["mine"] = document["sources"].pop("evil")
         real.write_text(json.dumps(document))
         await until((tmp_path / "ran").exists, "what its user changes is taken over")
+
+
+async def test_the_script_of_a_server_that_is_added_is_protected_from_then_on(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    script = root / "tools/server.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import sys\nfor line in sys.stdin: pass\n")
+    files = {"files": {"kind": "builtin", "root": str(root), "tools": {"allow": ["*"]}}}
+    server = {"added": {"kind": "mcp_stdio", "command": "python3", "args": [str(script)]}}
+    with Gateway(tmp_path, files) as gateway:
+        async with gateway.client() as client:
+            change = {"file_path": "tools/server.py", "old_string": "pass", "new_string": "break"}
+            assert "not written" not in (await client.call("files_Edit", change)).text
+            await reload(gateway, files, server)
+            await until(lambda: gateway.log.count('"message":"files is ready"') == 2, "its tools know of it")
+            change = {"file_path": "tools/server.py", "old_string": "break", "new_string": "evil"}
+            assert "is a protected place" in (await client.call("files_Edit", change)).text
+            assert "evil" not in script.read_text()
+            await reload(gateway, files)
+            await until(lambda: gateway.log.count('"message":"files is ready"') == 3, "its tools know of it")
+            assert "not written" not in (await client.call("files_Edit", change)).text
