@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 from threading import Timer
 from time import sleep
@@ -13,11 +14,11 @@ from typing import Any
 import pytest
 
 from trunkline.links.protection import sessions, tree, undoing
-from trunkline.links.protection.kept import Record
+from trunkline.links.protection.kept import Kept, Record
 from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
 from trunkline.links.protection.sessions import Before, Sessions
-from trunkline.links.protection.tree import YOUNG_NS, Stamp
+from trunkline.links.protection.tree import YOUNG_NS, Found, Stamp
 from trunkline.links.protection.watch import COMMANDS, Outcome, PlaceWatch, WatchedCommand, may_be_planted
 
 
@@ -340,3 +341,24 @@ def test_what_may_be_planted_at_this_moment_is_told_from_what_is_not(tmp_path: P
     assert those() == [True, True, True, True, False]
     command.end()
     assert those() == [False] * 5
+
+
+def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `rm -rf` of a clone does, while a command that ran beside it is compared."""
+    scene = Scene(tmp_path)
+    command = scene.begin()
+    scene.write("clone/.git/HEAD", "ref: refs/heads/main\n")
+    scene.write("clone/.git/config", "[core]\n\tbare = false\n")
+    scene.write("a/.envrc", "theirs")
+    found = Kept.records
+
+    def then_gone(kept: Kept, base: str, seen: Found) -> dict[str, Record]:
+        shutil.rmtree(scene.root / "clone", ignore_errors=True)
+        return found(kept, base, seen)
+
+    monkeypatch.setattr(Kept, "records", then_gone)
+    outcome = command.end()
+    assert paths(outcome) == {"a/.envrc"}
+    assert scene.places() == set()
