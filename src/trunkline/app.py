@@ -56,6 +56,7 @@ class Gateway:
         self.own_tools.show(gateway.meta_tools)
         self.session_tokens = SessionTokens()
         self.unfinished = UnfinishedBytes(gateway.limits.unfinished_bytes)
+        self._protected = tuple(protected)
         parts = Parts(
             children=self.children,
             environ=environ,
@@ -88,7 +89,12 @@ class Gateway:
         self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
         self.own_tools.show(settings.gateway.meta_tools)
         self.discovery.adopt(settings.gateway)
-        return self.fleet.apply(settings.sources, from_api)
+        is_new = self.fleet.protect((*started_files(settings), *self._protected), roots_of(settings))
+        changes = self.fleet.apply(settings.sources, from_api)
+        for name in (*changes.adjusted, *changes.unchanged) if is_new else ():
+            if getattr(settings.sources[name], "root", None) is not None:
+                self.fleet.reconnect(name)  # its tools know what they were told of when they were made
+        return changes
 
     def shown_commands(self) -> Callable[[Call], str] | None:
         """Tells what a call has Bash run; None where the settings do not ask for that."""

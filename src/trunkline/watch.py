@@ -20,13 +20,20 @@ _Signature = tuple[int, int, int, int]
 
 class FileWatch:
     """`read_before` says that the file was read a moment ago: what changed it lately may have come after that, so it
-    counts as a change."""
+    counts as a change. None counts for as long as it is to be `put_off`."""
 
     def __init__(
-        self, path: Path, on_change: Callable[[], None], every_s: float = EVERY_S, *, read_before: bool = False
+        self,
+        path: Path,
+        on_change: Callable[[], None],
+        every_s: float = EVERY_S,
+        *,
+        read_before: bool = False,
+        put_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self._path = path
         self._on_change = on_change
+        self._put_off = put_off
         self._every_s = every_s
         self._seen = _signature(path)
         self._known = None if read_before and _is_fresh(path) else self._seen
@@ -37,7 +44,7 @@ class FileWatch:
         """A change counts once it has stood still for a turn: half a file is no configuration."""
         self._timer = self._loop.call_later(self._every_s, self._look)
         before, self._seen = self._seen, _signature(self._path)
-        if self._seen is not None and self._seen == before and self._seen != self._known:
+        if self._seen is not None and self._seen == before and self._seen != self._known and not self._put_off():
             self._known = self._seen
             self._on_change()
 

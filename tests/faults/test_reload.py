@@ -173,3 +173,52 @@ async def test_other_names_and_deadlines_need_no_new_process(tmp_path: Path) -> 
             assert "y_echo" in names and "y_sleep" not in names and "x_echo" not in names
             assert (await client.call("y_echo", {"text": "same"})).structured == {"text": "same"}
             assert server.pids() == pids
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("way", ["rm {link}; cp evil {link}", "mv conf c2; mkdir conf; cp evil conf/real.json"])
+async def test_what_a_command_puts_in_place_of_the_file_is_not_taken_over_while_it_runs(
+    tmp_path: Path, way: str
+) -> None:
+    """A link cannot be read-only in a sandbox, nor what it leads to at another depth."""
+    root = tmp_path / "root"
+    (root / "conf").mkdir(parents=True)
+    bash = {"kind": "builtin", "root": str(root), "sandbox": "required", "tools": {"allow": ["Bash"]}}
+    gateway = Gateway(tmp_path, {"local": bash})
+    real = gateway.config.rename(root / "conf/real.json")
+    gateway.config = root / "trunkline.json"
+    gateway.config.symlink_to("conf/real.json")
+    document = json.loads(real.read_text())
+    document["sources"]["evil"] = {"kind": "mcp_stdio", "command": "touch", "args": [str(tmp_path / "ran")]}
+    (root / "evil").write_text(json.dumps(document))
+    with gateway:
+        async with gateway.client() as client:
+            answer = await client.call("local_Bash", {"command": f"{way.format(link=gateway.config)}; sleep 4"})
+            assert "was restored" in answer.text
+        await asyncio.sleep(3)
+        assert gateway.log.count('"event":"reload_put_off"') == 1
+        assert not (tmp_path / "ran").exists()
+        document["sources"]["mine"] = document["sources"].pop("evil")
+        real.write_text(json.dumps(document))
+        await until((tmp_path / "ran").exists, "what its user changes is taken over")
+
+
+async def test_the_script_of_a_server_that_is_added_is_protected_from_then_on(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    script = root / "tools/server.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import sys\nfor line in sys.stdin: pass\n")
+    files = {"files": {"kind": "builtin", "root": str(root), "tools": {"allow": ["*"]}}}
+    server = {"added": {"kind": "mcp_stdio", "command": "python3", "args": [str(script)]}}
+    with Gateway(tmp_path, files) as gateway:
+        async with gateway.client() as client:
+            change = {"file_path": "tools/server.py", "old_string": "pass", "new_string": "break"}
+            assert "not written" not in (await client.call("files_Edit", change)).text
+            await reload(gateway, files, server)
+            await until(lambda: gateway.log.count('"message":"files is ready"') == 2, "its tools know of it")
+            change = {"file_path": "tools/server.py", "old_string": "break", "new_string": "evil"}
+            assert "is a protected place" in (await client.call("files_Edit", change)).text
+            assert "evil" not in script.read_text()
+            await reload(gateway, files)
+            await until(lambda: gateway.log.count('"message":"files is ready"') == 3, "its tools know of it")
+            assert "not written" not in (await client.call("files_Edit", change)).text

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.app import Gateway
@@ -19,6 +20,7 @@ from trunkline.core.events import Events, Level
 from trunkline.doors.mcp.server import McpServer
 from trunkline.links.allocator import keep_large_buffers
 from trunkline.links.heeded import heeded
+from trunkline.links.protection.watch import may_be_planted
 from trunkline.operations import Load, Operations
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
@@ -66,6 +68,7 @@ class Running:
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []
+        self._put_off: set[str] = set()
         self._ends_with_terminal = has_terminal() and bool(heeded(signal.SIGHUP))
 
     def _make_tracer(self, transport: str) -> Tracer | None:
@@ -95,8 +98,23 @@ class Running:
         self.operations.start()
         path = self.settings.path
         for file in (path, plugins_file(path)):
-            self._watches.append(FileWatch(file, lambda: self.operations.try_reload("file"), read_before=True))
+            watch = FileWatch(
+                file,
+                lambda: self.operations.try_reload("file"),
+                read_before=True,
+                put_off=partial(self._may_be_planted, str(file)),
+            )
+            self._watches.append(watch)
         self._watches.append(FileWatch(TrustStore(os.environ).path, self.operations.trust_changed))
+
+    def _may_be_planted(self, file: str) -> bool:
+        """What a command has put in place of a configuration is taken away when it has ended."""
+        is_put_off = may_be_planted(file, self.settings.gateway.state_dir, os.environ.get("HOME", ""))
+        if is_put_off and file not in self._put_off:
+            message = "The configuration has changed while a command runs that may have done so; it is read after that"
+            self.events.note("warning", "reload_put_off", message, where=file)
+        (self._put_off.add if is_put_off else self._put_off.discard)(file)
+        return is_put_off
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Nothing should get here; what does is logged in one line, and the gateway goes on."""

@@ -23,8 +23,9 @@ from trunkline.links.protection.kept import Record
 from trunkline.links.protection.tree import YOUNG_NS, Stamp
 
 _WAIT_S: Final = 30.0
+TO_THE_END_S: Final = 900.0
+"""Others may have very much to take back, and who gave up leaves what his command has planted."""
 _LOOK_S: Final = 0.01
-_LARGEST_BYTES: Final = 16 << 20
 _SUFFIX: Final = ".json"
 
 
@@ -44,6 +45,15 @@ class Before:
 
     def covers(self, path: str) -> bool:
         return any(path.startswith(f"{base.rstrip('/')}/") for base in self.bases)
+
+    def has_mounted(self, path: str) -> bool:
+        """Whether this was read-only for the command, and still is what it was."""
+        if path not in self.mounted:
+            return False
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            return (status.st_dev, status.st_ino) == self.mounted[path]
+        return False
 
     def overlaps(self, other: Before) -> bool:
         """Whether what the one can move may lie where the other works."""
@@ -83,15 +93,16 @@ class Sessions:
         self._folder = folder
 
     @contextlib.contextmanager
-    def alone(self) -> Generator[None]:
+    def alone(self, wait_s: float | None = None) -> Generator[None]:
         """While this lasts, no other command begins or is looked at. Raises OSError, also where it takes too long."""
         make_private_folder(self._folder)
         fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            deadline = time.monotonic() + _WAIT_S
+            wait_s = _WAIT_S if wait_s is None else wait_s
+            deadline = time.monotonic() + wait_s
             while not _locked(fd):
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"others have looked at protected places for more than {_WAIT_S:g} s")
+                    raise TimeoutError(f"others have looked at protected places for more than {wait_s:g} s")
                 time.sleep(_LOOK_S)
             yield
         finally:
@@ -109,7 +120,7 @@ class Sessions:
                     is_left = _locked(fd)
                     if is_left and forget:
                         path.unlink()
-                    before = _read(file.read(_LARGEST_BYTES)) if is_ours(fd) else None
+                    before = _read(file.read()) if is_ours(fd) else None
                     if is_left and before is not None:
                         left.append(before)
                     elif not is_left:
@@ -121,11 +132,24 @@ class Sessions:
         Only while alone."""
         for path in self._folder.glob(f"*{_SUFFIX}") if planted else ():
             with contextlib.suppress(OSError), path.open("r+b") as file:
-                before = _read(file.read(_LARGEST_BYTES))
+                before = _read(file.read())
                 if before is not None and before.without(planted):
                     file.seek(0)
                     file.write(_written(before))
                     file.truncate()
+
+    def may_change(self, path: str) -> bool:
+        """Whether a command that runs now may have to do with what is at this path, or is led to by it. Waits for
+        nobody: whoever begins or ends counts as one that may."""
+        if not self._folder.is_dir():
+            return False
+        paths = {os.path.abspath(path), os.path.realpath(path)}  # noqa: PTH100
+        try:
+            with self.alone(0):
+                running, _ = self.others(forget=False)
+        except OSError:
+            return True
+        return any(one.covers(name) and not one.has_mounted(name) for one in running for name in paths)
 
     def begin(self, before: Before) -> Session:
         """Only while alone. Raises OSError."""
@@ -138,9 +162,13 @@ class Session:
     def __init__(self, folder: Path, before: Before) -> None:
         self._path = folder / f"{secrets.token_hex(8)}{_SUFFIX}"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        _locked(self._fd)
-        with open(self._fd, "wb", closefd=False) as file:
-            file.write(_written(before))
+        try:
+            _locked(self._fd)
+            with open(self._fd, "wb", closefd=False) as file:
+                file.write(_written(before))
+        except BaseException:
+            self.close()  # else it would seem to run for as long as this process does
+            raise
 
     def refresh(self, before: Before) -> None:
         """What others know by now to have been planted was not there before. Only while alone."""
@@ -184,6 +212,8 @@ def _read(data: bytes) -> Before | None:
             for path, (place, kind, stamp, listed, content) in written.items()
         }
         identities = {path: (device, inode) for path, (device, inode) in mounted.items()}
-    except (ValueError, TypeError, AttributeError):
+        if not all(isinstance(path, str) for path in (*bases, *pinned)):
+            return None
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     return Before(tuple(bases), records, complete, taken_ns, mounted=identities, pinned=tuple(pinned))

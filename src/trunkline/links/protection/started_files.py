@@ -11,6 +11,9 @@ from typing import Final
 from trunkline.config.settings import Settings
 
 _INTERPRETER: Final = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ruby|perl|php|(?:ba|da|z|k)?sh|uv|go|java)[\d.]*\Z")
+_CODE: Final = re.compile(r"\.(?:[cm]?[jt]sx?|pyw?|pyz|rb|p[lm]|php|(?:ba|da|z|k)?sh|jar|go|env)\Z", re.IGNORECASE)
+"""Other files that a program is given may be its data, which it writes itself: to undo that would lose it."""
+_RUNS: Final = ("run", "tool", "script")
 
 
 def started_files(settings: Settings) -> tuple[str, ...]:
@@ -33,5 +36,10 @@ def _files_of(command: str, args: Sequence[str], cwd: Path) -> Iterator[str]:
     if "/" in command:
         yield os.path.join(cwd, command)  # noqa: PTH118
     if _INTERPRETER.match(command.rpartition("/")[2]):
-        scripts = (os.path.join(cwd, arg) for arg in args if arg and not arg.startswith("-") and "\0" not in arg)  # noqa: PTH118
-        yield from (path for path in scripts if os.path.isfile(path))  # noqa: PTH113
+        words = [arg for arg in args if arg and not arg.startswith("-") and "\0" not in arg]
+        paths = [os.path.join(cwd, word) for word in words]  # noqa: PTH118
+        files = {path for path in paths if os.path.isfile(path)}  # noqa: PTH113
+        first = [path for path in paths if path in files or os.path.basename(path) not in _RUNS][:1]  # noqa: PTH119
+        yield from (
+            path for path in paths if path in files and (_CODE.search(path) or (path in first and "-m" not in args))
+        )

@@ -55,7 +55,10 @@ class Undoing:
             path = self._whole(difference)
             if path not in done:
                 done.add(path)
-                yield self._undone(replace(difference, path=path))
+                undone = self._undone(replace(difference, path=path))
+                # else another command has moved it meanwhile, which is compared when it ends
+                if not undone.failed or os.path.lexists(path):
+                    yield undone
         for difference in (*by_how["changed"], *by_how["gone"]):
             yield self._undone(difference)
 

@@ -24,7 +24,7 @@ from trunkline.links.protection.handles import open_up
 from trunkline.links.protection.kept import Kept, Record
 from trunkline.links.protection.places import GIT, HOOKS, ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
-from trunkline.links.protection.sessions import Before, Session, Sessions
+from trunkline.links.protection.sessions import TO_THE_END_S, Before, Session, Sessions
 from trunkline.links.protection.tree import MOST_FOLDERS, YOUNG_NS, Found, Tree
 from trunkline.links.protection.undoing import Undoing, Undone
 
@@ -207,7 +207,7 @@ class WatchedCommand:
     def end(self) -> Outcome:
         """Raises OSError where nothing could be compared."""
         try:
-            with self._sessions.alone():
+            with self._sessions.alone(TO_THE_END_S):
                 self._session.refresh(self._before)
                 outcome = self._watch.undo(
                     self._before, self._seen, self._kept, self._quarantine, self._is_from_outside
@@ -236,15 +236,27 @@ class WatchedCommand:
         )
 
 
+def may_be_planted(path: str, state_dir: Path, home: str) -> bool:
+    """Whether a command that runs now, of whichever gateway, may have changed the file at this path."""
+    folders = [parent / STATE / COMMANDS for parent in (state_dir, spare_folder())]
+    if home:
+        folders.append(_commands_of_all(home))
+    return any(Sessions(folder).may_change(path) for folder in folders)
+
+
 def commands_folder(home: str, otherwise: Path) -> Path:
     """Where commands know of each other: for all gateways of a user the same, wherever they keep the rest."""
-    folder = Path(STATE_DIR.replace("~", home), STATE, COMMANDS)
+    folder = _commands_of_all(home)
     if home:
         with contextlib.suppress(OSError):
             make_private_folder(folder)
             if _is_own(folder) and os.access(folder, os.W_OK):
                 return folder
     return otherwise / COMMANDS
+
+
+def _commands_of_all(home: str) -> Path:
+    return Path(STATE_DIR.replace("~", home), STATE, COMMANDS)
 
 
 def _mounts(before: Before, found: Sequence[Found], running: Sequence[Before], roots: Sequence[str]) -> Mounts:

@@ -76,6 +76,7 @@ class Bash:
             self._commands,
             hidden=(*place.parts.private, *place.parts.own_sockets),
             fixed=place.parts.own_files,
+            started=place.parts.protected_files,
         )
         home = self._env.get("HOME", "")
         self._guard = PlaceGuard(place.root.path, place.root.protected, place.parts.state_dir, place.parts.note, home)

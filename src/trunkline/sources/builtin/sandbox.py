@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.sandbox import OF_THE_KERNEL, SCRATCH, SandboxSettings
+from trunkline.links.protection.tree import PACKAGES
 from trunkline.links.unix_socket import LISTENING
 from trunkline.sources.builtin.socket_filter import socket_filter
 
@@ -35,7 +36,7 @@ _USUAL: Final = SandboxSettings()
 
 class Sandbox:
     """One way to run commands for the folder `root`. No command may see the folders and sockets `hidden`, or write
-    `fixed` files.
+    `fixed` files, or those that are `started` and were there before the first command.
 
     Making it looks around and makes the private folders, `close` removes them: neither on the event loop.
     """
@@ -48,12 +49,15 @@ class Sandbox:
         hidden: Sequence[str] = (),
         fixed: Sequence[str] = (),
         settings: SandboxSettings = _USUAL,
+        started: Sequence[str] = (),
     ) -> None:
         self._program = program
         self.root = os.path.realpath(root)
         self._env = env
         self._hidden = [os.path.realpath(path) for path in hidden]
         self._fixed = fixed
+        self._started = [path for path in map(os.path.realpath, started) if PACKAGES.isdisjoint(path.split("/"))]
+        """What an installation replaces stays out: it could not."""
         self._settings = settings
         self._shown = {**_shown_too(settings.folders), self.root: True}
         """The folders that are as they are outside, and whether they can be written to."""
@@ -154,9 +158,10 @@ class Sandbox:
         then on no command can move them. What comes later may be a link that another command has laid: to mount
         that would show what it leads to."""
         fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
-        ends = [*(folder for folder, _ in fixed), *self._ours(), *map(os.path.dirname, self._shown)]
+        above = map(os.path.dirname, (*self._shown, *self._started))
+        ends = [*(folder for folder, _ in fixed), *self._ours(), *above]
         steps = {step for end in ends for step in self._way_to(end)}
-        files = (os.path.join(folder, name) for folder, name in fixed)  # noqa: PTH118
+        files = [*(os.path.join(folder, name) for folder, name in fixed), *self._started]  # noqa: PTH118
         return frozenset(steps | {file for file in files if _is_plain(file)})
 
     def _ours(self) -> set[str]:
@@ -168,27 +173,32 @@ class Sandbox:
         """The folders that are shown, and in them what is not: our own may come into being at any time."""
         fixed = [(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) for file in self._fixed]  # noqa: PTH119, PTH120
         fixed = [(folder, name) for folder, name in fixed if self._is_writable(folder)]
+        started = [path for path in self._started if path in self._steady and self._is_writable(path)]
+        started = [path for path in started if _is_plain(path)]
         hidden = self._ours()
-        yield from self._showing([*(folder for folder, _ in fixed), *hidden])
+        ends = [*(folder for folder, _ in fixed), *hidden, *map(os.path.dirname, started)]
+        yield from self._showing(ends, pinned)
         yield from self._fixing(fixed)
-        for path in sorted(pinned):
-            yield from ("--bind-try", path, path)
+        for path in started:
+            yield from ("--ro-bind", path, path)
         for path in sorted(read_only):
             yield from ("--ro-bind-try", path, path)
         for folder in self._emptied:
             yield from ("--remount-ro", folder)
         yield from self._hiding(hidden)
 
-    def _showing(self, ends: Iterable[str]) -> Iterable[str]:
-        """The folders that are shown, and those on the way to `ends` that somebody in the sandbox could move.
+    def _showing(self, ends: Iterable[str], pinned: Iterable[str]) -> Iterable[str]:
+        """The folders that are shown, those on the way to `ends` that somebody in the sandbox could move, and those
+        that are `pinned`.
 
         What something is mounted on can be neither renamed nor removed, so every folder on the way is mounted on
-        itself.
+        itself. A mount hides those below it that were made before.
         """
         above = [os.path.dirname(folder) for folder in self._shown]  # noqa: PTH120
         steps = {step for end in (*ends, *above) for step in self._way_to(end)} & self._steady
         shown = {path for path in self._shown if path == self.root or not os.path.islink(path)}  # noqa: PTH114
-        for path in sorted({*shown, *steps} - {"/"}):  # above before below
+        held = {path for path in pinned if self._is_writable(path)}
+        for path in sorted({*shown, *steps, *held} - {"/"}):  # above before below
             bind = "--bind" if self._is_writable(path) else "--ro-bind"
             need_not_be = path not in steps and path != self.root
             yield from (f"{bind}-try" if need_not_be else bind, path, path)

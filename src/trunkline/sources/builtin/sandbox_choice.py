@@ -48,15 +48,18 @@ class SandboxChoice:
         *,
         hidden: Sequence[str] = (),
         fixed: Sequence[str] = (),
+        started: Sequence[str] = (),
         whose: str = "Bash",
     ) -> None:
-        """No command may see what is `hidden`, or write `fixed` files. `whose` they are is told to people."""
+        """No command may see what is `hidden`, or write files that are `fixed` or `started`. `whose` they are is told
+        to people."""
         self._settings = settings
         self._wanted = settings.mode
         self._root = root
         self._env = env
         self._hidden = hidden
         self._fixed = fixed
+        self._started = started
         self._commands = commands
         self._whose = whose
         self._trying = asyncio.Lock()
@@ -165,7 +168,7 @@ class SandboxChoice:
         return obstacle
 
     async def _make(self, program: str) -> Sandbox:
-        arguments = (program, self._root, self._env, self._hidden, self._fixed, self._settings)
+        arguments = (program, self._root, self._env, self._hidden, self._fixed, self._settings, self._started)
         making = asyncio.get_running_loop().run_in_executor(None, Sandbox, *arguments)
         try:
             return await asyncio.shield(making)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
 from pathlib import Path
+from threading import Timer
 from time import sleep
 from typing import Any
 
 import pytest
 
-from trunkline.links.protection import tree, undoing
+from trunkline.links.protection import sessions, tree, undoing
+from trunkline.links.protection.kept import Kept, Record
 from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
-from trunkline.links.protection.tree import YOUNG_NS
-from trunkline.links.protection.watch import Outcome, PlaceWatch, WatchedCommand
+from trunkline.links.protection.sessions import Before, Sessions
+from trunkline.links.protection.tree import YOUNG_NS, Found, Stamp
+from trunkline.links.protection.watch import COMMANDS, Outcome, PlaceWatch, WatchedCommand, may_be_planted
 
 
 class Scene:
@@ -242,3 +247,118 @@ def test_where_no_state_can_be_kept_it_is_kept_elsewhere_and_that_is_said(
     assert scene.told
     [kept] = Quarantine(tmp_path / f"trunkline-protected-{os.getuid()}" / FOLDER).all()
     assert Path(kept.thing).read_text() == "x"
+
+
+def test_what_is_planted_is_not_put_back_however_much_commands_have_to_tell_each_other(tmp_path: Path) -> None:
+    alike = Sessions(tmp_path / "commands")
+    planted = str(tmp_path / "root/a/.envrc")
+    long = "x" * 1_000
+    stamp = Stamp(0o100644, 1, 2, 3, 4, 1)
+    records = {f"/{number}/{long}": Record(long, "config", stamp, True, "") for number in range(10_000)}
+    with alike.alone():
+        session = alike.begin(Before((str(tmp_path / "root"),), {**records, planted: records[f"/0/{long}"]}))
+        [seen], _ = alike.others()
+        assert planted in seen.records
+        alike.never_seen([planted])
+        [seen], _ = alike.others()
+        assert len(seen.records) == len(records)
+    session.close()
+
+
+def test_a_command_that_could_not_begin_is_not_taken_for_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path)
+    scene.write(".mcp.json", "mine")
+
+    def full(_: Before) -> bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sessions, "_written", full)
+        with pytest.raises(OSError, match="space"):
+            scene.begin()
+    command = scene.begin()
+    assert str(scene.root / ".mcp.json") in command.mounts.read_only
+    command.end()
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '[[1], false, 1, {}, {"/": [1, 2]}, []]', "[1, 2, 3, 4, 5, 6]", "{}", ""]
+)
+def test_what_no_gateway_has_written_keeps_no_command_from_running(tmp_path: Path, text: str) -> None:
+    scene = Scene(tmp_path)
+    scene.begin().end()
+    [folder] = scene.state.rglob(COMMANDS)
+    for is_running in (True, False):
+        file = folder / "strange.json"
+        file.write_text(text)
+        file.chmod(0o600)
+        with file.open() as held:
+            if is_running:
+                fcntl.flock(held, fcntl.LOCK_EX)
+            command = scene.begin()
+            scene.write("a/.envrc", "theirs")
+            assert paths(command.end()) == {"a/.envrc"}
+
+
+def test_whoever_ends_waits_for_another_who_has_much_to_take_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_WAIT_S", 0.1)
+    scene = Scene(tmp_path)
+    command = scene.begin()
+    scene.write("a/.envrc", "theirs")
+    [folder] = scene.state.rglob(COMMANDS)
+    with (folder / "lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError):
+            scene.begin()
+        later = Timer(0.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN))
+        later.start()
+        assert paths(command.end()) == {"a/.envrc"}
+        later.join()
+
+
+def test_what_may_be_planted_at_this_moment_is_told_from_what_is_not(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    fixed = str(scene.write("trunkline.yaml", "mine"))
+    deep = str(scene.write("a/b/trunkline.yaml", "mine"))
+    elsewhere = tmp_path / "elsewhere.yaml"
+    elsewhere.write_text("mine")
+    link = scene.root / "link.yaml"
+    link.symlink_to(elsewhere)
+    missing = str(scene.root / ".awf/plugins.yaml")
+
+    def those() -> list[bool]:
+        wanted = (fixed, deep, str(link), missing, str(elsewhere))
+        return [may_be_planted(path, scene.state, "") for path in wanted]
+
+    assert those() == [False] * 5
+    command = scene.begin()
+    assert those() == [False, True, True, True, False]
+    os.replace(scene.write("x", "mine"), fixed)
+    assert those() == [True, True, True, True, False]
+    command.end()
+    assert those() == [False] * 5
+
+
+def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `rm -rf` of a clone does, while a command that ran beside it is compared."""
+    scene = Scene(tmp_path)
+    command = scene.begin()
+    scene.write("clone/.git/HEAD", "ref: refs/heads/main\n")
+    scene.write("clone/.git/config", "[core]\n\tbare = false\n")
+    scene.write("a/.envrc", "theirs")
+    found = Kept.records
+
+    def then_gone(kept: Kept, base: str, seen: Found) -> dict[str, Record]:
+        shutil.rmtree(scene.root / "clone", ignore_errors=True)
+        return found(kept, base, seen)
+
+    monkeypatch.setattr(Kept, "records", then_gone)
+    outcome = command.end()
+    assert paths(outcome) == {"a/.envrc"}
+    assert scene.places() == set()

@@ -6,7 +6,7 @@ import shutil
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -44,8 +44,8 @@ class Place:
         return run_in(self.sandbox, script)
 
 
-def run_in(sandbox: Sandbox, script: str, folder: Path | None = None) -> str:
-    argv = sandbox.wrap(["/bin/sh", "-c", script], str(folder or sandbox.root))
+def run_in(sandbox: Sandbox, script: str, folder: Path | None = None, pinned: Sequence[str] = ()) -> str:
+    argv = sandbox.wrap(["/bin/sh", "-c", script], str(folder or sandbox.root), pinned=pinned)
     env = sandbox.environment()
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=at_most(60), stdin=subprocess.DEVNULL)
     return done.stdout + done.stderr
@@ -224,6 +224,54 @@ def test_a_link_that_a_command_has_laid_shows_the_next_one_nothing(tmp_path: Pat
 
 
 @pytest.mark.law
+@real
+def test_a_folder_that_nobody_may_move_undoes_nothing_that_is_read_only_in_it(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    fixed, kept = root / "deep/er/trunkline.yaml", root / "deep/kept"
+    for made in (fixed.parent, kept):
+        made.mkdir(parents=True)
+    fixed.write_text("mine")
+    (kept / "file").write_text("mine")
+    settings = SandboxSettings(folders={kept: "ro"})
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    sandbox = Sandbox(BWRAP, str(root), env, fixed=[str(fixed)], settings=settings)
+    try:
+        said = run_in(
+            sandbox,
+            "echo theirs > deep/er/trunkline.yaml; echo theirs > deep/kept/file; mv deep/er x; mv deep x",
+            pinned=[str(root / "deep")],
+        )
+    finally:
+        sandbox.close()
+    assert said.count("Read-only") == 2
+    assert said.count("busy") == 2
+    assert fixed.read_text() == (kept / "file").read_text() == "mine"
+
+
+@real
+def test_what_the_gateway_starts_stays_as_it_is_while_a_command_runs(tmp_path: Path) -> None:
+    """A server that dies meanwhile is started anew."""
+    root = tmp_path / "project"
+    script, package, later = root / "tools/x/server.py", root / "node_modules/y/server.js", root / "later/server.py"
+    for made in (script, package):
+        made.parent.mkdir(parents=True)
+        made.write_text("mine")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    sandbox = Sandbox(BWRAP, str(root), env, started=[str(script), str(package), str(later), "/etc/hostname"])
+    try:
+        said = run_in(
+            sandbox, "cd tools/x; echo theirs > server.py; rm server.py; mv ../../tools ../../z; echo > other"
+        )
+        assert said.count("Read-only") == 1
+        assert said.count("busy") == 2
+        script_of_theirs = "mkdir later; echo theirs > later/server.py; cat later/*"
+        assert run_in(sandbox, f"rm -r node_modules/y; {script_of_theirs}") == "theirs\n"
+        script.unlink()  # as its user does it
+        assert run_in(sandbox, "ls tools/x; echo more > tools/x/more") == "other\n"
+    finally:
+        sandbox.close()
+
+
 @real
 def test_nothing_started_inside_survives(place: Place) -> None:
     mark = new_mark()
