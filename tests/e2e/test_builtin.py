@@ -84,7 +84,7 @@ async def test_an_agent_cannot_give_itself_more_than_the_file_does(tmp_path: Pat
 async def test_a_plugin_that_a_command_plants_is_not_started_even_while_that_command_runs(tmp_path: Path) -> None:
     plugins = json.dumps({"plugins": {"planted": {"command": "/bin/sh", "args": ["-c", "touch ran"]}}})
     plant = f"mkdir .awf; echo '{plugins}' > .awf/plugins.yaml"
-    until_noticed = "until grep -q reload_refused gateway.log; do sleep 0.1; done"
+    until_noticed = "until grep -q reload_put_off gateway.log; do sleep 0.1; done"
     with Gateway(tmp_path, local(tmp_path, tools={"allow": ["Bash"]})) as gateway:
         async with gateway.client() as client:
             await client.open()
