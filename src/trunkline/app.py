@@ -20,7 +20,7 @@ from trunkline.discovery.own_tools import OwnTools
 from trunkline.fleet import DRAIN_S, Changes, Fleet
 from trunkline.links.children import Children
 from trunkline.links.parts import Parts
-from trunkline.links.protection.started_files import roots_of, started_files
+from trunkline.links.protection.started_files import folders_of, lie_below, roots_of, started_files
 from trunkline.links.session_tokens import SessionTokens
 from trunkline.links.start_queue import StartQueue
 from trunkline.router.definitions import Definitions
@@ -89,10 +89,10 @@ class Gateway:
         self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
         self.own_tools.show(settings.gateway.meta_tools)
         self.discovery.adopt(settings.gateway)
-        is_new = self.fleet.protect((*started_files(settings), *self._protected), roots_of(settings))
+        differing = self.fleet.protect((*started_files(settings), *self._protected), roots_of(settings))
         changes = self.fleet.apply(settings.sources, from_api)
-        for name in (*changes.adjusted, *changes.unchanged) if is_new else ():
-            if getattr(settings.sources[name], "root", None) is not None:
+        for name in (*changes.adjusted, *changes.unchanged) if differing else ():
+            if lie_below(folders_of(settings.sources[name]), differing):
                 self.fleet.reconnect(name)  # its tools know what they were told of when they were made
         return changes
 

@@ -72,10 +72,10 @@ class Fleet:
         self._ending: set[asyncio.Task[None]] = set()
         roster.on_left.append(self._left)
 
-    def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> bool:
-        """What sources that are made from now on leave alone. Says whether it is something else than before."""
+    def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
+        """What sources that are made from now on leave alone. Says what of it is new, and what no longer counts."""
         before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
-        return (before.protected_files, before.roots) != (files, roots)
+        return {*before.protected_files, *before.roots} ^ {*files, *roots}
 
     def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
         """Make these the sources, in this order. Nothing waits: servers start, and others end, in their own time."""

@@ -229,6 +229,14 @@ def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool
         interpreted = (interpreted and (not files or last in _LOADING)) or _is_interpreter(word) or word in _SOURCING
 
 
+def code_named(command: str, args: Sequence[str], env: Mapping[str, str], folder: str) -> list[str]:
+    """Code among what a program that starts in this folder is told, as far as it is there: files that are that by their
+    name or their first bytes."""
+    variables = tuple(env.items())
+    program = _Program((command,), tuple(args), variables, folders=(folder,), search_path="", env_files=())
+    return [path for path in _scripts(program) if path.lower().endswith(tuple(_CODE)) or _has_shebang(path)]
+
+
 def _is_interpreter(word: str) -> bool:
     return _INTERPRETER.match(os.path.basename(word)) is not None
 
@@ -262,8 +270,10 @@ def _of_module(name: str, folders: Sequence[str]) -> Iterator[str]:
 
 
 def _is_code(path: str) -> bool:
-    if os.path.splitext(path)[1].lower() in _CODE or os.access(path, os.X_OK):
-        return True
+    return os.path.splitext(path)[1].lower() in _CODE or os.access(path, os.X_OK) or _has_shebang(path)
+
+
+def _has_shebang(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             return file.read(len(_SHEBANG)) == _SHEBANG

@@ -11,11 +11,15 @@ from trunkline.links.protection.started_files import started_files
 
 CASES = {
     "python3 server.py data.db": ["server.py"],
-    "python3 -m server --db data.db": [],
+    "python3 -m server --db data.db": ["server.py"],
+    "npx -y tsx server.py data.db": ["server.py"],
+    "env TOKEN=1 python3 server.py data.db": ["server.py"],
+    "poetry run python server.py data.db": ["server.py"],
     "uv run server --db data.db": [],
     "uv run --directory . server.py data.db": ["server.py"],
     "bash tool data.db": ["tool"],
     "node --import ./hook.mjs tool data.db": ["hook.mjs"],
+    "node --import=./hook.mjs tool data.db": ["hook.mjs", "tool"],
     "deno run main.ts data.db": ["main.ts"],
     "./tool data.db": ["tool"],
     "cat data.db": [],
