@@ -107,6 +107,7 @@ class CommandPlaces:
                 self._commands,
                 hidden=self._hidden,
                 fixed=self._fixed,
+                started=self._protected,
                 whose=whose,
             )
         choice = self._sandboxes[key]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.config_files import load_text
 from tests.support.hostile_git import plant_repository
 from tests.support.waiting import at_most
 
@@ -225,6 +226,32 @@ async def test_a_step_that_wants_a_sandbox_runs_in_one(tmp_path: Path) -> None:
             assert f"in {steps.project}" in done.output
         assert (steps.project / "made").read_text() == "made\n"
         assert "secret of home" in (await steps.run(line)).output
+
+
+@pytest.mark.needs("bwrap")
+async def test_what_servers_are_started_with_is_read_only_for_a_step_in_a_sandbox(tmp_path: Path) -> None:
+    async with steps_in(tmp_path) as steps:
+        script, flow = steps.project / "a/b/server.py", steps.project / "a/flow.yaml"
+        script.parent.mkdir(parents=True)
+        script.write_text("good")
+        flow.write_text("good")
+        text = f"mcpServers: {{s: {{command: python3, args: [a/b/server.py], cwd: {steps.project}}}}}"
+        settings = load_text(f"{text}\ngateway: {{state_dir: {steps.state_dir}}}", folder=tmp_path).settings
+        assert settings is not None
+        own = CommandSteps(steps.environ, settings, lambda _, problem: steps.warned.append(problem), flow)
+        try:
+            line = "echo evil > a/b/server.py; echo evil > a/flow.yaml; mv a/b a/c; mv a z; cat a/b/* a/flow.yaml"
+            state = CommandState(
+                name="only",
+                command=ShellTemplate((line,)),
+                timeout_s=at_most(30),
+                sandbox=SandboxSettings(mode="required"),
+            )
+            done = await own.run(state, Values(inputs={}, outputs={}), steps.project)
+        finally:
+            await own.close()
+        assert done.output.endswith("goodgood")
+        assert (script.read_text(), flow.read_text()) == ("good", "good")
 
 
 @pytest.mark.needs("bwrap")
