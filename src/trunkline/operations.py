@@ -61,6 +61,8 @@ class Operations:
     def __init__(self, gateway: Gateway, load: Load, folder: Path) -> None:
         self.on_settings: list[Callable[[Settings], None]] = []
         """Called before a configuration is put to use, with what it says."""
+        self.put_off: Callable[[], bool] = lambda: False
+        """Whether what the file says may be the work of a command that runs now."""
         self._gateway = gateway
         self._events = gateway.events
         self._load = load
@@ -101,6 +103,10 @@ class Operations:
     def reload(self, *, because: str = "operator") -> dict[str, object]:
         """Take the file over as it is now. Raises GatewayError where it has errors; then nothing has changed."""
         self._must_go_on()
+        if because == "operator" and self.put_off():
+            message = "The configuration has changed while a command runs that may have done so; the old one stays live"
+            hint = "it is read by itself after that"
+            raise GatewayError(Problem(code=RELOAD_REFUSED, message=message, hint=hint, retryable=True))
         try:
             loaded = self._load_again()
         except GatewayError as error:

@@ -40,6 +40,11 @@ class FileWatch:
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(every_s, self._look)
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the file is not what it was when it last counted; one that is gone changes nothing."""
+        return _signature(self._path) not in (None, self._known)
+
     def _look(self) -> None:
         """A change counts once it has stood still for a turn: half a file is no configuration."""
         self._timer = self._loop.call_later(self._every_s, self._look)

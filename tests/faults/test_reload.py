@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.client import HttpClient
 from tests.support.gateway import Gateway
+from tests.support.http_wire import fetch
 from tests.support.pairs import IN_FULL
 from tests.support.processes import alive
 from tests.support.servers import HttpFaults, StdioFaults
@@ -201,6 +202,52 @@ async def test_what_a_command_puts_in_place_of_the_file_is_not_taken_over_while_
         document["sources"]["mine"] = document["sources"].pop("evil")
         real.write_text(json.dumps(document))
         await until((tmp_path / "ran").exists, "what its user changes is taken over")
+
+
+@pytest.mark.needs("bwrap")
+async def test_nor_is_it_when_somebody_asks_for_a_reload_meanwhile(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "conf").mkdir(parents=True)
+    bash = {"kind": "builtin", "root": str(root), "sandbox": "required", "tools": {"allow": ["Bash"]}}
+    gateway = Gateway(tmp_path, {"local": bash})
+    real = gateway.config.rename(root / "conf/real.json")
+    gateway.config = root / "trunkline.json"
+    gateway.config.symlink_to("conf/real.json")
+    document = json.loads(real.read_text())
+    document["sources"]["evil"] = {"kind": "mcp_stdio", "command": "touch", "args": [str(tmp_path / "ran")]}
+    (root / "evil").write_text(json.dumps(document))
+    with gateway:
+        async with gateway.client() as client:
+            line = f"rm {gateway.config}; cp evil {gateway.config}; touch planted; sleep 2"
+
+            async def ask() -> None:
+                await until((root / "planted").exists, "the command has begun")
+                hang_up(gateway)
+                (path,) = tmp_path.glob("state/gateways/*/operator_token")
+                token = {"Authorization": f"Bearer {path.read_text()}"}
+                refused = await fetch(gateway.port, "POST", "/api/reload", headers=token)
+                assert b"while a command runs" in refused.body
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ask())
+                answer = await client.call("local_Bash", {"command": line})
+            assert "was restored" in answer.text
+        await until(lambda: gateway.log.count('"because":"SIGHUP"') == 1, "what was asked for comes after that")
+        assert not (tmp_path / "ran").exists()
+
+
+async def test_a_server_that_has_nothing_to_do_with_a_folder_leaves_its_tools_as_they_are(tmp_path: Path) -> None:
+    root, script = tmp_path / "root", tmp_path / "server.py"
+    root.mkdir()
+    script.write_text("import sys\nfor line in sys.stdin: pass\n")
+    files = {"files": {"kind": "builtin", "root": str(root), "tools": {"allow": ["*"]}}}
+    server = {"added": {"kind": "mcp_stdio", "command": "python3", "args": [str(script)]}}
+    with Gateway(tmp_path, files) as gateway:
+        async with gateway.client() as client:
+            await reload(gateway, files, server)
+            await reload(gateway, server, files)
+            await client.call("files_Glob", {"pattern": "*"})
+            assert gateway.log.count('"message":"files is ready"') == 1
 
 
 async def test_the_script_of_a_server_that_is_added_is_protected_from_then_on(tmp_path: Path) -> None:

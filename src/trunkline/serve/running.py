@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.app import Gateway
@@ -25,7 +24,7 @@ from trunkline.operations import Load, Operations
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics
 from trunkline.telemetry.redact import Redactor
-from trunkline.watch import FileWatch
+from trunkline.watch import EVERY_S, FileWatch
 
 if TYPE_CHECKING:
     from trunkline.telemetry.tracing import Tracer
@@ -68,6 +67,8 @@ class Running:
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []
+        self._files: dict[str, FileWatch] = {}
+        self._hang_up_later: asyncio.TimerHandle | None = None
         self._put_off: set[str] = set()
         self._ends_with_terminal = has_terminal() and bool(heeded(signal.SIGHUP))
 
@@ -102,19 +103,24 @@ class Running:
                 file,
                 lambda: self.operations.try_reload("file"),
                 read_before=True,
-                put_off=partial(self._may_be_planted, str(file)),
+                put_off=self._is_put_off,
             )
-            self._watches.append(watch)
-        self._watches.append(FileWatch(TrustStore(os.environ).path, self.operations.trust_changed))
+            self._files[str(file)] = watch
+        self.operations.put_off = self._is_put_off
+        trusted = FileWatch(TrustStore(os.environ).path, self.operations.trust_changed, put_off=self._is_put_off)
+        self._watches += [*self._files.values(), trusted]
 
-    def _may_be_planted(self, file: str) -> bool:
-        """What a command has put in place of a configuration is taken away when it has ended."""
-        is_put_off = may_be_planted(file, self.settings.gateway.state_dir, os.environ.get("HOME", ""))
-        if is_put_off and file not in self._put_off:
+    def _is_put_off(self) -> bool:
+        """What a command has put in place of a configuration is taken away when it has ended. All files are read at
+        once, whichever of them has changed."""
+        state_dir, home = self.settings.gateway.state_dir, os.environ.get("HOME", "")
+        changed = [file for file, watch in self._files.items() if watch.is_changed]
+        held = {file for file in changed if may_be_planted(file, state_dir, home)}
+        for file in held - self._put_off:
             message = "The configuration has changed while a command runs that may have done so; it is read after that"
             self.events.note("warning", "reload_put_off", message, where=file)
-        (self._put_off.add if is_put_off else self._put_off.discard)(file)
-        return is_put_off
+        self._put_off = held
+        return bool(held)
 
     def stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Nothing should get here; what does is logged in one line, and the gateway goes on."""
@@ -135,11 +141,18 @@ class Running:
         if self._ends_with_terminal and not has_terminal():
             self.stop(signal.SIGHUP)
         elif not self.stopping.done():
-            self.operations.try_reload("SIGHUP")
+            if self._hang_up_later is not None:
+                self._hang_up_later.cancel()
+            if self._is_put_off():
+                self._hang_up_later = asyncio.get_running_loop().call_later(EVERY_S, self.hang_up)
+            else:
+                self.operations.try_reload("SIGHUP")
 
     async def close(self) -> None:
         for watch in self._watches:
             watch.close()
+        if self._hang_up_later is not None:
+            self._hang_up_later.cancel()
         self.mcp.close()
         self.operations.close()
         await self.gateway.close()

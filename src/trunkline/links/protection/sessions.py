@@ -141,8 +141,6 @@ class Sessions:
     def may_change(self, path: str) -> bool:
         """Whether a command that runs now may have to do with what is at this path, or is led to by it. Waits for
         nobody: whoever begins or ends counts as one that may."""
-        if not self._folder.is_dir():
-            return False
         paths = {os.path.abspath(path), os.path.realpath(path)}  # noqa: PTH100
         try:
             with self.alone(0):

@@ -237,11 +237,11 @@ class WatchedCommand:
 
 
 def may_be_planted(path: str, state_dir: Path, home: str) -> bool:
-    """Whether a command that runs now, of whichever gateway, may have changed the file at this path."""
+    """Whether a command that runs now, of whichever gateway of this user, may have changed the file at this path."""
     folders = [parent / STATE / COMMANDS for parent in (state_dir, spare_folder())]
     if home:
         folders.append(_commands_of_all(home))
-    return any(Sessions(folder).may_change(path) for folder in folders)
+    return any(Sessions(folder).may_change(path) for folder in folders if _takes_commands(folder))
 
 
 def commands_folder(home: str, otherwise: Path) -> Path:
@@ -353,6 +353,13 @@ def spare_folders() -> list[Path]:
     with contextlib.suppress(OSError):
         return [spare] if _is_own(spare) else []
     return []
+
+
+def _takes_commands(folder: Path) -> bool:
+    """Whether commands of this user can be told of in there. A folder of somebody else would hold everything up."""
+    with contextlib.suppress(OSError):
+        return _is_own(folder.parent) and _is_own(folder) and os.access(folder, os.W_OK)
+    return False
 
 
 def _is_own(path: Path) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from trunkline.links.protection import sessions, tree, undoing
+from trunkline.links.protection import sessions, tree, undoing, watch
 from trunkline.links.protection.kept import Kept, Record
 from trunkline.links.protection.places import ProtectedPlaces
 from trunkline.links.protection.quarantine import FOLDER, Quarantine
 from trunkline.links.protection.sessions import Before, Sessions
 from trunkline.links.protection.tree import YOUNG_NS, Found, Stamp
-from trunkline.links.protection.watch import COMMANDS, Outcome, PlaceWatch, WatchedCommand, may_be_planted
+from trunkline.links.protection.watch import COMMANDS, STATE, Outcome, PlaceWatch, WatchedCommand, may_be_planted
 
 
 class Scene:
@@ -341,6 +341,19 @@ def test_what_may_be_planted_at_this_moment_is_told_from_what_is_not(tmp_path: P
     assert those() == [True, True, True, True, False]
     command.end()
     assert those() == [False] * 5
+
+
+@pytest.mark.parametrize("below", ["state", "home/.local/state/trunkline", "spare"])
+def test_a_folder_of_somebody_else_holds_no_configuration_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    """As one in a shared folder for temporary files, or one that is left of `sudo`."""
+    monkeypatch.setattr(watch, "spare_folder", lambda: tmp_path / "spare")
+    folder = tmp_path / below / STATE / COMMANDS
+    with Sessions(folder).alone():
+        assert may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
+        monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+        assert not may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
 
 
 def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
