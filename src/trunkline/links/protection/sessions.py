@@ -8,6 +8,7 @@ of a gateway that was killed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -27,6 +28,8 @@ TO_THE_END_S: Final = 900.0
 """Others may have very much to take back, and who gave up leaves what his command has planted."""
 _LOOK_S: Final = 0.01
 _SUFFIX: Final = ".json"
+_NO_LOCK: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
+"""What stands in place of the lock is none, as a command can make it where it reaches the folder: none begins there."""
 
 
 @dataclass(slots=True)
@@ -145,8 +148,8 @@ class Sessions:
         try:
             with self.alone(0):
                 running, _ = self.others(forget=False)
-        except OSError:
-            return True
+        except OSError as error:
+            return error.errno not in _NO_LOCK
         return any(one.covers(name) and not one.has_mounted(name) for one in running for name in paths)
 
     def begin(self, before: Before) -> Session:

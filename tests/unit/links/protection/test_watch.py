@@ -356,6 +356,16 @@ def test_a_folder_of_somebody_else_holds_no_configuration_up(
         assert not may_be_planted("/any", tmp_path / "state", str(tmp_path / "home"))
 
 
+def test_no_lock_that_cannot_be_one_holds_a_configuration_up(tmp_path: Path) -> None:
+    """A command can make that where the folder for temporary files lies below its root."""
+    lock = tmp_path / STATE / COMMANDS / "lock"
+    lock.mkdir(parents=True)
+    assert not may_be_planted("/any", tmp_path, "")
+    lock.rmdir()
+    lock.symlink_to("elsewhere")
+    assert not may_be_planted("/any", tmp_path, "")
+
+
 def test_what_another_command_takes_away_meanwhile_is_not_said_to_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
