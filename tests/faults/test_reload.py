@@ -176,22 +176,29 @@ async def test_other_names_and_deadlines_need_no_new_process(tmp_path: Path) -> 
             assert server.pids() == pids
 
 
+def linked_configuration(folder: Path) -> tuple[Gateway, Path, dict[str, Any]]:
+    """A gateway whose configuration is a link in the root of its Bash, what that leads to, and what another file there
+    says, `evil`: one more source, which leaves a file `ran`."""
+    root = folder / "root"
+    (root / "conf").mkdir(parents=True)
+    bash = {"kind": "builtin", "root": str(root), "sandbox": "required", "tools": {"allow": ["Bash"]}}
+    gateway = Gateway(folder, {"local": bash})
+    real = gateway.config.rename(root / "conf/real.json")
+    gateway.config = root / "trunkline.json"
+    gateway.config.symlink_to("conf/real.json")
+    document = json.loads(real.read_text())
+    document["sources"]["evil"] = {"kind": "mcp_stdio", "command": "touch", "args": [str(folder / "ran")]}
+    (root / "evil").write_text(json.dumps(document))
+    return gateway, real, document
+
+
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("way", ["rm {link}; cp evil {link}", "mv conf c2; mkdir conf; cp evil conf/real.json"])
 async def test_what_a_command_puts_in_place_of_the_file_is_not_taken_over_while_it_runs(
     tmp_path: Path, way: str
 ) -> None:
     """A link cannot be read-only in a sandbox, nor what it leads to at another depth."""
-    root = tmp_path / "root"
-    (root / "conf").mkdir(parents=True)
-    bash = {"kind": "builtin", "root": str(root), "sandbox": "required", "tools": {"allow": ["Bash"]}}
-    gateway = Gateway(tmp_path, {"local": bash})
-    real = gateway.config.rename(root / "conf/real.json")
-    gateway.config = root / "trunkline.json"
-    gateway.config.symlink_to("conf/real.json")
-    document = json.loads(real.read_text())
-    document["sources"]["evil"] = {"kind": "mcp_stdio", "command": "touch", "args": [str(tmp_path / "ran")]}
-    (root / "evil").write_text(json.dumps(document))
+    gateway, real, evil = linked_configuration(tmp_path)
     with gateway:
         async with gateway.client() as client:
             answer = await client.call("local_Bash", {"command": f"{way.format(link=gateway.config)}; sleep 4"})
@@ -199,23 +206,15 @@ async def test_what_a_command_puts_in_place_of_the_file_is_not_taken_over_while_
         await asyncio.sleep(3)
         assert gateway.log.count('"event":"reload_put_off"') == 1
         assert not (tmp_path / "ran").exists()
-        document["sources"]["mine"] = document["sources"].pop("evil")
-        real.write_text(json.dumps(document))
+        evil["sources"]["mine"] = evil["sources"].pop("evil")
+        real.write_text(json.dumps(evil))
         await until((tmp_path / "ran").exists, "what its user changes is taken over")
 
 
 @pytest.mark.needs("bwrap")
 async def test_nor_is_it_when_somebody_asks_for_a_reload_meanwhile(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    (root / "conf").mkdir(parents=True)
-    bash = {"kind": "builtin", "root": str(root), "sandbox": "required", "tools": {"allow": ["Bash"]}}
-    gateway = Gateway(tmp_path, {"local": bash})
-    real = gateway.config.rename(root / "conf/real.json")
-    gateway.config = root / "trunkline.json"
-    gateway.config.symlink_to("conf/real.json")
-    document = json.loads(real.read_text())
-    document["sources"]["evil"] = {"kind": "mcp_stdio", "command": "touch", "args": [str(tmp_path / "ran")]}
-    (root / "evil").write_text(json.dumps(document))
+    gateway, _, _ = linked_configuration(tmp_path)
+    root = gateway.config.parent
     with gateway:
         async with gateway.client() as client:
             line = f"rm {gateway.config}; cp evil {gateway.config}; touch planted; sleep 2"

@@ -13,14 +13,13 @@ import click
 from trunkline.cli.terminal import plain
 from trunkline.config.trust.shown import ShownLine
 from trunkline.config.trust.store import TrustStore
-from trunkline.config.trust.verdict import Verdict
+from trunkline.config.trust.verdict import MOST_READS, Verdict
 from trunkline.core.errors import NOT_TRUSTED, STATE_NOT_WRITTEN, Problem
 
 T = TypeVar("T")
 _LONGEST: Final = 4000
 """Characters of one line of what is shown. A longer one is no command that anybody wrote."""
 _MOST_SETTINGS: Final = 40
-_MOST_READS: Final = 10
 _LINES_AROUND: Final = 6
 """The name of the file, the headings, and the question."""
 _HEADS: Final = {"start": "It would start", "reach": "It would reach", "weaken": "It weakens", "set": "It also sets"}
@@ -40,7 +39,7 @@ def until_trusted(read: Callable[[], T], untrusted: Callable[[T], Sequence[Verdi
         if not asked:
             return found
         verdict = asked[0]
-        if verdict.state == "changed" and verdict.digest not in changed and len(changed) < _MOST_READS:
+        if verdict.state == "changed" and verdict.digest not in changed and len(changed) < MOST_READS:
             # `add` may have written the file and the list between our reading the one and the other
             changed.add(verdict.digest)
             continue

@@ -204,7 +204,7 @@ def _in_folder(folder: str) -> Iterator[str]:
 
 def _scripts(program: _Program) -> Iterator[str]:
     """Code that is named, and the first file after an interpreter, whatever it is. Data may change."""
-    texts: list[tuple[Sequence[str], bool]] = [(program.args, any(map(_is_interpreter, program.commands)))]
+    texts: list[tuple[Sequence[str], bool]] = [(program.args, any(map(is_interpreter, program.commands)))]
     texts += [(words, False) for words in map(_BETWEEN_WORDS.split, program.args) if len(words) > 1]
     texts += [(_BETWEEN_WORDS.split(value), name in _LOADED_FIRST) for name, value in program.env]
     folders = _with_named(program.folders, (word for words, _ in texts for word in words))
@@ -226,7 +226,7 @@ def _in_words(words: Sequence[str], folders: Sequence[str], *, interpreted: bool
         yield from (path for path in files if interpreted or _is_code(path))
         if interpreted and not files:
             yield from (path for place in places for path in _meant_by(place) if os.path.isfile(path))
-        interpreted = (interpreted and (not files or last in _LOADING)) or _is_interpreter(word) or word in _SOURCING
+        interpreted = (interpreted and (not files or last in _LOADING)) or is_interpreter(word) or word in _SOURCING
 
 
 def code_named(command: str, args: Sequence[str], env: Mapping[str, str], folder: str) -> list[str]:
@@ -237,7 +237,8 @@ def code_named(command: str, args: Sequence[str], env: Mapping[str, str], folder
     return [path for path in _scripts(program) if path.lower().endswith(tuple(_CODE)) or _has_shebang(path)]
 
 
-def _is_interpreter(word: str) -> bool:
+def is_interpreter(word: str) -> bool:
+    """Whether it is a program whose first file is what it runs."""
     return _INTERPRETER.match(os.path.basename(word)) is not None
 
 

@@ -17,7 +17,8 @@ from trunkline.config.trust.shown import ShownLine, shown_lines
 from trunkline.config.trust.store import TrustStore, trust_key
 from trunkline.core.errors import NOT_TRUSTED, GatewayError, Severity
 
-_MOST_READS: Final = 10
+MOST_READS: Final = 10
+"""How often a file that changes all the time is read anew before it counts as changed."""
 State = Literal["trusted", "changed", "unknown"]
 
 
@@ -70,7 +71,7 @@ def verdict_on(file: Path, root: Node, environ: Mapping[str, str]) -> Verdict:
 def read_verdict(file: Path, environ: Mapping[str, str]) -> Verdict:
     """The verdict on a file as it is now. Raises GatewayError where it cannot be read at all."""
     verdict = _read_verdict(file, environ)
-    for _ in range(_MOST_READS):
+    for _ in range(MOST_READS):
         if verdict.state != "changed":
             break
         # `add` may have written the file and the list between our reading the one and the other

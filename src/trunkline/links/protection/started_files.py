@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
-from trunkline.config.trust.own_programs import code_named
+from trunkline.config.trust.own_programs import code_named, is_interpreter
 
-_INTERPRETER: Final = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ruby|perl|php|(?:ba|da|z|k)?sh|uv|go|java)[\d.]*\Z")
 _RUNS: Final = ("run", "tool", "script")
 
 
@@ -51,7 +49,7 @@ def lie_below(folders: Iterable[Path], paths: Iterable[str]) -> bool:
 def _files_of(command: str, args: Sequence[str], cwd: Path) -> Iterator[str]:
     if "/" in command:
         yield os.path.join(cwd, command)  # noqa: PTH118
-    if _INTERPRETER.match(command.rpartition("/")[2]):
+    if is_interpreter(command):
         words = [arg for arg in args if arg and not arg.startswith("-")]
         paths = [os.path.join(cwd, word) for word in words]  # noqa: PTH118
         first = next((path for path in paths if os.path.isfile(path) or os.path.basename(path) not in _RUNS), "")  # noqa: PTH113, PTH119

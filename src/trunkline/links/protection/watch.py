@@ -298,7 +298,7 @@ def _shared(before: Before, others: Sequence[Before]) -> Mounts:
         for path, identity in first.mounted.items()
         if before.covers(path)
         and all(other.mounted.get(path) == identity for other in others)
-        and _identity(path) == identity
+        and first.has_mounted(path)
     }
     pinned = {path for path in first.pinned if before.covers(path) and all(path in other.pinned for other in others)}
     ways = {base for other in others for base in other.bases}
