@@ -21,13 +21,13 @@ from tests.support.pairs import pairs
 from tests.support.servers import HttpFaults, StdioFaults, kill
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.gateway.gateway import Gateway
 from trunkline.sources import KINDS, load_kind
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.

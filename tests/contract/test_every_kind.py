@@ -17,12 +17,12 @@ from tests.contract.stage import over, play, problem, value
 from tests.support.gateway import write_config
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
 from trunkline.core.events import Events
+from trunkline.gateway.gateway import Gateway
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.sources import KINDS, section_kinds
 

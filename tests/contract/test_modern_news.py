@@ -14,14 +14,15 @@ import pytest
 from tests.contract.stage import both_loops, play
 from tests.support.gateway import write_config
 from tests.support.waiting import until
-from tests.unit.links.scripted_server import Peer, Scripted, http
+from tests.unit.runtime.scripted_server import Peer, Scripted, http
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.events import Events
-from trunkline.links.mcp.source import Tuning
-from trunkline.sources import KINDS, load_kind, mcp_http
+from trunkline.gateway.gateway import Gateway
+from trunkline.sources import KINDS, load_kind
+from trunkline.sources.mcp import http_kind
+from trunkline.sources.mcp.source import Tuning
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
@@ -127,7 +128,7 @@ def test_news_on_a_subscription_is_followed(tmp_path: Path, loop: str) -> None:
 def test_a_subscription_that_ends_is_renewed_and_nothing_in_between_is_missed(
     tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_http, "Tuning", partial(Tuning, probe_every_s=0.1))
+    monkeypatch.setattr(http_kind, "Tuning", partial(Tuning, probe_every_s=0.1))
 
     async def scene() -> None:
         agent = Newsagent()

@@ -10,10 +10,10 @@ from typing import Any
 from tests.contract.stage import both_loops, play
 from tests.contract.test_modern_news import HEAD, SUBSCRIPTION_ID, Newsagent, chunk, gateway_before
 from tests.support.waiting import until
-from tests.unit.links.scripted_server import Peer, http
+from tests.unit.runtime.scripted_server import Peer, http
 
-from trunkline.app import Gateway
 from trunkline.core.call import Caller, Outcome, Result
+from trunkline.gateway.gateway import Gateway
 
 
 class Library(Newsagent):

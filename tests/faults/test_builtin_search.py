@@ -17,14 +17,14 @@ from tests.support.pairs import IN_FULL
 from tests.support.searching import ENGINES, RIPGREP, SearchBench, needs_ripgrep
 from tests.support.waiting import at_most
 
-from trunkline.links.beneath import Beneath
-from trunkline.links.children import Children
-from trunkline.links.search import worker
-from trunkline.links.search.engines import RipgrepEngine
-from trunkline.links.search.ripgrep import Ripgrep, Search
-from trunkline.links.search.tree import Tree
+from trunkline.runtime.beneath import Beneath
+from trunkline.runtime.children import Children
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.grep import Grep
+from trunkline.sources.builtin.search import worker
+from trunkline.sources.builtin.search.engines import RipgrepEngine
+from trunkline.sources.builtin.search.ripgrep import Ripgrep, Search
+from trunkline.sources.builtin.search.tree import Tree
 from trunkline.sources.builtin.tool import ToolFault
 
 SECRET = "TOP-SECRET-CONTENT"

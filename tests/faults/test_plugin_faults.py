@@ -21,9 +21,9 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     SOURCE_PROTOCOL,
 )
-from trunkline.links import backoff
+from trunkline.protocol.plugin_v1 import Input, Operation, encode_operations
 from trunkline.router.status import server_statuses
-from trunkline.wire.plugin_v1 import Input, Operation, encode_operations
+from trunkline.runtime import backoff
 
 
 def b64(data: bytes) -> str:

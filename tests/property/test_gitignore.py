@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.support.waiting import at_most
 
-from trunkline.links.beneath import Beneath
-from trunkline.links.search.gitignore import Rules
-from trunkline.links.search.tree import Tree
-from trunkline.links.search.walk import walk
+from trunkline.runtime.beneath import Beneath
+from trunkline.sources.builtin.search.gitignore import Rules
+from trunkline.sources.builtin.search.tree import Tree
+from trunkline.sources.builtin.search.walk import walk
 
 NAMES = ("a", "b", "ab", "a.b", ".a", "a b", "[a]", "{a,b}", "A")
 PIECES = (

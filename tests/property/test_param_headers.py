@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.wire.mcp.param_headers import Mirror, check_param_headers, mirrors_of, param_headers
+from trunkline.protocol.mcp.param_headers import Mirror, check_param_headers, mirrors_of, param_headers
 
 ANNOTATED = {"string": st.text(), "integer": st.integers(), "boolean": st.booleans()}
 TOKENS = st.text("abcXYZ019-_.!", min_size=1, max_size=12)

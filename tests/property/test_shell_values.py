@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 from tests.support.waiting import at_most
 
-from trunkline.workflow.shell import in_shell
-from trunkline.workflow.template import parse_template
+from trunkline.agents.workflow.shell import in_shell
+from trunkline.agents.workflow.template import parse_template
 
 X = "{{.inputs.x}}"
 SHELLS = [path for path in ("/bin/sh", shutil.which("dash"), shutil.which("bash")) if path is not None]

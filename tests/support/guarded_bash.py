@@ -18,12 +18,12 @@ from tests.support.waiting import at_most, until
 from trunkline.config.protect import ProtectSettings
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure
-from trunkline.links.children import Children
-from trunkline.links.parts import Parts
-from trunkline.links.protection.places import protected_below
-from trunkline.links.protection.quarantine import FOLDER, Quarantine, Taken
-from trunkline.links.start_queue import StartQueue
+from trunkline.runtime.children import Children
+from trunkline.runtime.parts import Parts
+from trunkline.runtime.start_queue import StartQueue
 from trunkline.sources.builtin.bash import Bash
+from trunkline.sources.builtin.protection.places import protected_below
+from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, Taken
 from trunkline.sources.builtin.root import Root
 from trunkline.sources.builtin.source import BuiltinSource
 from trunkline.sources.builtin.tool import Workplace

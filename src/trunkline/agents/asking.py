@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from trunkline.core.errors import AGENT_SLOW, GatewayError, Problem
-from trunkline.links.children import Child, Children
-from trunkline.links.head_and_tail import HeadAndTail
-from trunkline.links.overdue import first_of
-from trunkline.links.pipes import PipeFeeding, PipeReading
-from trunkline.links.run_folder import RunFolder
+from trunkline.runtime.children import Child, Children
+from trunkline.runtime.head_and_tail import HeadAndTail
+from trunkline.runtime.overdue import first_of
+from trunkline.runtime.pipes import PipeFeeding, PipeReading
+from trunkline.runtime.run_folder import RunFolder
 
 _LARGEST_ANSWER_BYTES: Final = 16 << 20
 _TERM_S: Final = 0.5

@@ -15,9 +15,9 @@ from trunkline.agents.launchers import decides_alone, identity
 from trunkline.agents.precautions import absolute_path
 from trunkline.agents.provider import Provider
 from trunkline.core.errors import AGENT_NOT_FOUND, GatewayError, Problem
-from trunkline.links.child_output import end, harmless
-from trunkline.links.children import Children
-from trunkline.links.environment import child_environment
+from trunkline.runtime.child_output import end, harmless
+from trunkline.runtime.children import Children
+from trunkline.runtime.environment import child_environment
 
 _VERSION_S: Final = 120.0
 """A minute goes by where a large program of Node's starts on a machine that is busy."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
 from trunkline.core.hidden_text import reveal
-from trunkline.links.beneath import Beneath, Escape, refuse_kernel_files
+from trunkline.runtime.beneath import Beneath, Escape, refuse_kernel_files
 
 LARGEST_BYTES: Final = 64 << 10
 _HINT: Final = "correct the file, or turn instructions off (`instructions: false`, or `--no-instructions`)"

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from trunkline.links.child_output import StderrTail
-from trunkline.links.children import Child
-from trunkline.links.pipes import PipeFeeding, PipeReading
-from trunkline.wire.lines import LineFramer, LineTooLong
+from trunkline.protocol.lines import LineFramer, LineTooLong
+from trunkline.runtime.child_output import StderrTail
+from trunkline.runtime.children import Child
+from trunkline.runtime.pipes import PipeFeeding, PipeReading
 
 _LONGEST_LINE_BYTES: Final = 32 << 20
 """A line over this is skipped: an agent prints results of tools whole, pictures among them."""

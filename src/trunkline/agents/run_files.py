@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.plan import Plan
-from trunkline.config.state import make_private_folder
+from trunkline.runtime.private_files import make_private_folder
 
 _LARGEST_TEXT_BYTES: Final = 16 << 20
 

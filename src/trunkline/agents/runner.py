@@ -20,10 +20,10 @@ from trunkline.agents.run_files import entries, existing, read_texts, write_plan
 from trunkline.agents.said import Said
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
-from trunkline.links.child_output import exit_reason, harmless, stderr_hint
-from trunkline.links.children import Children
-from trunkline.links.environment import child_environment
-from trunkline.links.overdue import first_of
+from trunkline.runtime.child_output import exit_reason, harmless, stderr_hint
+from trunkline.runtime.children import Children
+from trunkline.runtime.environment import child_environment
+from trunkline.runtime.overdue import first_of
 from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0

@@ -15,10 +15,10 @@ from trunkline.agents import PROVIDERS
 from trunkline.cli.options import CONFIG, LOG_COMMANDS
 
 if TYPE_CHECKING:
+    from trunkline.agents.runs.agent_session import Prepared, SessionAsked
+    from trunkline.agents.runs.run_events import RunEvent
+    from trunkline.agents.runs.session import SessionEnd
     from trunkline.config.settings import Settings
-    from trunkline.runs.agent_session import Prepared, SessionAsked
-    from trunkline.runs.run_events import RunEvent
-    from trunkline.runs.session import SessionEnd
 
 Mode = Literal["intercept", "additive"]
 _MODES: Final[dict[Mode, str]] = {"intercept": "only these tools", "additive": "these tools beside its own"}
@@ -120,7 +120,7 @@ def _defaults() -> Settings:
 
 def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool) -> SessionAsked:
     from trunkline.agents.arguments import works_alone
-    from trunkline.runs.agent_session import SessionAsked
+    from trunkline.agents.runs.agent_session import SessionAsked
 
     with_person = sys.stdin.isatty() and sys.stdout.isatty()
     return SessionAsked(
@@ -137,9 +137,9 @@ def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings,
 
 
 def _run(asked: SessionAsked, log_file: Path | None) -> SessionEnd:
+    from trunkline.agents.runs.session import Audience, log_of, run_session
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-    from trunkline.runs.session import Audience, log_of, run_session
-    from trunkline.serve.loop import run as run_loop
+    from trunkline.gateway.serve.loop import run as run_loop
 
     try:
         log = log_file or log_of(asked.settings)
@@ -155,8 +155,8 @@ class _Screen:
     """Shows what is to be known before the agent has the terminal, and nothing after that."""
 
     def __init__(self, asked: SessionAsked, log: Path) -> None:
+        from trunkline.agents.runs.progress import Progress
         from trunkline.cli.ask.waiting import Waiting
-        from trunkline.runs.progress import Progress
         from trunkline.telemetry.redact import Redactor
 
         self._asked = asked

@@ -28,8 +28,8 @@ def demo(port: int) -> None:
     """Run the gateway with four small servers, to try it."""
     try:
         with _demo_settings(port) as settings:
-            from trunkline.serve.http import serve_http
-            from trunkline.serve.loop import run
+            from trunkline.gateway.serve.http import serve_http
+            from trunkline.gateway.serve.loop import run
 
             status = run(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
     except GatewayError as error:
@@ -66,8 +66,8 @@ def _findable(state: Path) -> Generator[None, None, None]:
     Where there can be none, the demo runs all the same; a second demo leaves the first one's alone.
     """
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.config.state import gateway_key, gateways_folder, make_private_folder
-    from trunkline.links.running import find_running
+    from trunkline.runtime.private_files import gateway_key, gateways_folder, make_private_folder
+    from trunkline.runtime.running import find_running
 
     target = gateways_folder(state) / gateway_key(CONFIG_FILE)
     link = gateways_folder(Path(STATE_DIR)) / target.name

@@ -254,8 +254,8 @@ def _what_happens(change: _Change) -> str:
         return "The file has errors, and no gateway takes it until they are solved: see `trunkline check`"
     if change.created:
         return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
-    from trunkline.config.state import gateway_folder
-    from trunkline.links.running import find_running
+    from trunkline.runtime.private_files import gateway_folder
+    from trunkline.runtime.running import find_running
 
     running = find_running(gateway_folder(settings))
     who = f"The gateway at {running.url}" if running is not None else "A running gateway"

@@ -13,11 +13,11 @@ import click
 from trunkline.cli.options import CONFIG, SHOW_COMMANDS
 
 if TYPE_CHECKING:
+    from trunkline.agents.runs.checking import Checked
+    from trunkline.agents.runs.run_events import RunEnded
     from trunkline.cli.aside import Aside
     from trunkline.cli.run_screen import Screen
     from trunkline.config.settings import Settings
-    from trunkline.runs.checking import Checked
-    from trunkline.runs.run_events import RunEnded
 
 _STATUS: Final = {"success": 0, "failure": 1, "interrupted": 130}
 _REFUSED: Final = 2
@@ -132,12 +132,12 @@ def _run_shown(
     *,
     as_json: bool,
 ) -> RunEnded:
+    from trunkline.agents.runs.run_events import Warned
+    from trunkline.agents.runs.workflow_run import RunPlace, run_workflow, secrets_of
+    from trunkline.agents.workflow.inputs import bind_inputs
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
-    from trunkline.runs.run_events import Warned
-    from trunkline.runs.workflow_run import RunPlace, run_workflow, secrets_of
-    from trunkline.serve.loop import run as run_loop
-    from trunkline.workflow.inputs import bind_inputs
+    from trunkline.gateway.serve.loop import run as run_loop
 
     workflow = checked.workflow
     assert workflow is not None

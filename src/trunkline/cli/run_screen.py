@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 import click
 
+from trunkline.agents.runs.progress import Progress
+from trunkline.agents.runs.run_events import RunEnded, RunEvent, StepEnded, ToolCallEnded, Warned, as_json
+from trunkline.agents.runs.summary import Summary
 from trunkline.cli.ask.waiting import Waiting
 from trunkline.cli.terminal import echo_data
-from trunkline.runs.progress import Progress
-from trunkline.runs.run_events import RunEnded, RunEvent, StepEnded, ToolCallEnded, Warned, as_json
-from trunkline.runs.summary import Summary
 
 _COLOURS: Final = {"success": "green", "failure": "red", "interrupted": "yellow"}
 

@@ -17,8 +17,8 @@ from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
 
 if TYPE_CHECKING:
-    from trunkline.links.http_client import Target
-    from trunkline.links.running import Running
+    from trunkline.runtime.http_client import Target
+    from trunkline.runtime.running import Running
 
 _SOCKET_URL: Final = "http://localhost/mcp"
 
@@ -49,9 +49,9 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
 
 def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
-    from trunkline.doors.relay.attach import attach
-    from trunkline.links.http_client import Target
-    from trunkline.serve.loop import run
+    from trunkline.frontends.relay.attach import attach
+    from trunkline.gateway.serve.loop import run
+    from trunkline.runtime.http_client import Target
 
     named = config is not None
     settings = load_or_exit(config) if named else _found_settings()
@@ -62,13 +62,13 @@ def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
 
 def _join_or_serve(settings: Settings, *, alone: bool) -> int:
     if not alone:
-        from trunkline.config.state import gateway_folder
-        from trunkline.links.running import find_running
+        from trunkline.runtime.private_files import gateway_folder
+        from trunkline.runtime.running import find_running
 
         running = find_running(gateway_folder(settings))
         if running is not None:
-            from trunkline.doors.relay.attach import attach
-            from trunkline.serve.loop import run
+            from trunkline.frontends.relay.attach import attach
+            from trunkline.gateway.serve.loop import run
 
             how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"
             return run(lambda: attach(_target(running), token=client_token(settings), settings=settings, how=how))
@@ -78,14 +78,14 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
 def serve_alone(settings: Settings) -> int:
     """With servers of our own, until the client leaves; the exit status."""
     tell_which(settings)
-    from trunkline.serve.loop import run
-    from trunkline.serve.stdio import serve_stdio
+    from trunkline.gateway.serve.loop import run
+    from trunkline.gateway.serve.stdio import serve_stdio
 
     return run(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
 
 
 def _target(running: Running) -> Target:
-    from trunkline.links.http_client import Target
+    from trunkline.runtime.http_client import Target
 
     by_socket = bool(running.socket) and Path(running.socket).is_socket()
     return Target(_SOCKET_URL, socket=running.socket) if by_socket else Target(running.url)

@@ -12,7 +12,7 @@ import click
 from trunkline.cli.options import CONFIG
 
 if TYPE_CHECKING:
-    from trunkline.runs.checking import Checked, Starting
+    from trunkline.agents.runs.checking import Checked, Starting
 
 _REFUSED: Final = 2
 
@@ -52,16 +52,16 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
 
 def read_workflow(workflow: Path, config: Path | None, folder: Path, *, only_look: bool = False) -> Checked:
     """The workflow with all that belongs to it, as far as files tell."""
-    from trunkline.runs.checking import read_files
+    from trunkline.agents.runs.checking import read_files
 
     return read_files(workflow, config, cwd=folder, home=Path.home(), environ=os.environ, only_look=only_look)
 
 
 def check_workflow(read: Checked, start: Starting = "trusted") -> Checked:
     """The same with what the outside says; where a signal comes first, the program ends."""
-    from trunkline.runs.checking import check_read
-    from trunkline.runs.interrupt import INTERRUPTED, unless_interrupted
-    from trunkline.serve.loop import run
+    from trunkline.agents.runs.checking import check_read
+    from trunkline.agents.runs.interrupt import INTERRUPTED, unless_interrupted
+    from trunkline.gateway.serve.loop import run
 
     checked = run(lambda: unless_interrupted(check_read(read, environ=os.environ, start=start)))
     if checked is None:

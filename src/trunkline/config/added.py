@@ -18,10 +18,10 @@ from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Report
 from trunkline.config.source_list import Kinds, SourceList
 from trunkline.config.sources import SourceSection
-from trunkline.config.state import make_private_folder, read_private, write_private
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CLIENT_ONLY_KEY, COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
+from trunkline.runtime.private_files import make_private_folder, read_private, write_private
 
 _BODY: Final = "request"
 _FILE: Final = "servers.json"

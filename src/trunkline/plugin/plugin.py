@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, overload
 
 from trunkline.plugin.signature import WrongInput, choices_of, inputs_of, read_inputs
-from trunkline.wire.plugin_v1 import Executed, Info, Input, Operation
+from trunkline.protocol.plugin_v1 import Executed, Info, Input, Operation
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,8 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.wire import plugin_v1 as wire
-from trunkline.wire.protobuf import Malformed
+from trunkline.protocol import plugin_v1 as wire
+from trunkline.protocol.protobuf import Malformed
 
 if TYPE_CHECKING:
     from trunkline.plugin.plugin import Plugin

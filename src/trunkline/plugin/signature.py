@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Union
 
-from trunkline.wire.plugin_v1 import Input
+from trunkline.protocol.plugin_v1 import Input
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from trunkline.wire.jsonrpc import BadMessage, Members, members_of
+from trunkline.protocol.jsonrpc import BadMessage, Members, members_of
 
 _NONE: Final[Members] = {}
 

@@ -13,12 +13,12 @@ from typing import Final
 from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.protocol.jsonrpc import encode, encode_members, members_of
+from trunkline.protocol.mcp.param_headers import BadAnnotation, Mirror, mirrors_of
 from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
 from trunkline.router.prompts import Prompts
 from trunkline.router.resources import Resources
-from trunkline.wire.jsonrpc import encode, encode_members, members_of
-from trunkline.wire.mcp.param_headers import BadAnnotation, Mirror, mirrors_of
 
 _HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
 

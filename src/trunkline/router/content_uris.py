@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
+from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
 
 Change = Callable[[str], str]
 _Rewrite = Callable[[msgspec.Raw, Change], bytes | None]

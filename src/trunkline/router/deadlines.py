@@ -8,7 +8,7 @@ from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import DEADLINE, Problem
-from trunkline.links.overdue import LATE_S, READ_FIRST_S
+from trunkline.runtime.overdue import LATE_S, READ_FIRST_S
 
 _TOOLS_CALL: Final = "tools/call"
 

@@ -18,7 +18,7 @@ from typing import Final, cast
 import msgspec
 
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.wire.jsonrpc import BadMessage, members_of
+from trunkline.protocol.jsonrpc import BadMessage, members_of
 
 _FORMAT: Final = 2
 _MOST_FILES: Final = 1000

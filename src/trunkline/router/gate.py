@@ -17,10 +17,10 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Source
-from trunkline.links.contained import bug_problem, report_bug
 from trunkline.router.call_bytes import LARGE_BYTES, CallBytes
 from trunkline.router.hiding import hide_in_problem
 from trunkline.router.options import SourceOptions
+from trunkline.runtime.contained import bug_problem, report_bug
 
 _RETRY_AFTER_MS: Final = 1000
 _REFUSING: Final[dict[str, Code]] = {

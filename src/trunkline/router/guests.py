@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import Evicted, Source
-from trunkline.links.contained import contained
 from trunkline.router.gate import Gate
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
+from trunkline.runtime.contained import contained
 
 if TYPE_CHECKING:
     from trunkline.router.roster import Roster, SourceSink

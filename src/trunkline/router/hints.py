@@ -13,8 +13,8 @@ from msgspec import UNSET, UnsetType
 
 from trunkline.core.call import Json
 from trunkline.core.tool import Tool
+from trunkline.protocol.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.router.options import CacheRules
-from trunkline.wire.jsonrpc import BadMessage, encode_members, members_of
 
 LARGEST_BYTES: Final = 1024 * 1024
 _LONGEST_TTL_MS: Final = 2.0**53

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from trunkline.core.call import Call
 from trunkline.core.unfinished import DEFAULT_BYTES
-from trunkline.wire.jsonrpc import Members
+from trunkline.protocol.jsonrpc import Members
 
 Redirect = Callable[[Call, str, Members], tuple[str, Members] | None]
 """Told of a call of a tool before anything else happens to it: which tool is really meant, and with what parameters.

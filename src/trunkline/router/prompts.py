@@ -8,8 +8,8 @@ from typing import Final
 
 from trunkline.core.errors import Problem
 from trunkline.core.tool import Item, Snapshot
+from trunkline.protocol.jsonrpc import encode, encode_members, members_of
 from trunkline.router.naming import Naming, give_names
-from trunkline.wire.jsonrpc import encode, encode_members, members_of
 
 _HINT: Final = "get it by its address, or set `prefix` for `{}`"
 

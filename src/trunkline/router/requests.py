@@ -21,6 +21,8 @@ from trunkline.core.errors import (
 )
 from trunkline.core.names import names_source, without_own_prefix
 from trunkline.core.tool import Snapshot
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
+from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.abilities import abilities
 from trunkline.router.answers import Answers
 from trunkline.router.checkpoint import Checkpoint
@@ -31,8 +33,6 @@ from trunkline.router.prompts import PromptEntry
 from trunkline.router.roster import Roster
 from trunkline.router.tasks import TASKS, Tasks, declares_tasks
 from trunkline.router.waiting import Waiting
-from trunkline.wire.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
-from trunkline.wire.mcp.versions import MODERN
 
 PROMPTS_GET: Final = "prompts/get"
 RESOURCES_READ: Final = "resources/read"

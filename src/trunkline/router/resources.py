@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from trunkline.core.errors import NAME_COLLISION, Problem
 from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import Item, Snapshot
+from trunkline.protocol.jsonrpc import encode, encode_members, members_of
+from trunkline.protocol.uri_template import Subject, UriTemplate
 from trunkline.router.abilities import abilities
-from trunkline.wire.jsonrpc import encode, encode_members, members_of
-from trunkline.wire.uri_template import Subject, UriTemplate
 
 SCHEME: Final = "trunkline://"
 _MATCHED_CHARACTERS: Final = 32 * 1024

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from trunkline.core.call import Cached, Call, Failure, Json, Result
 from trunkline.core.errors import CANCELLED, DEADLINE
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.protocol.jsonrpc import Members, encode_members
+from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.gate import Gate
 from trunkline.router.hints import LARGEST_BYTES, lasting_hints, use_of, with_ttl
 from trunkline.router.options import CacheRules
 from trunkline.router.roster import Roster
-from trunkline.wire.jsonrpc import Members, encode_members
-from trunkline.wire.mcp.versions import MODERN
 
 _OVERHEAD_BYTES: Final = 512
 """What keeping a result takes besides its bytes and those of its question."""

@@ -18,8 +18,6 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.question import Question
 from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
-from trunkline.links.contained import contained
-from trunkline.links.overdue import Deadline
 from trunkline.router.call_bytes import CallBytes
 from trunkline.router.catalog import Catalog
 from trunkline.router.changes import DefinitionChanges
@@ -32,6 +30,8 @@ from trunkline.router.hiding import hide_in_health, hide_in_snapshot
 from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.tasks import Tasks
 from trunkline.router.views import Views
+from trunkline.runtime.contained import contained
+from trunkline.runtime.overdue import Deadline
 
 SWAP_S: Final = 15.0
 """A successor that says nothing for this long takes over all the same, and calls wait for it."""

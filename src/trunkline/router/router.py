@@ -17,8 +17,10 @@ from trunkline.core.events import Events
 from trunkline.core.names import names_source, split_address, without_own_prefix
 from trunkline.core.question import Question
 from trunkline.core.tool import ListName
-from trunkline.links.contained import contained
-from trunkline.links.overdue import Deadline
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode, single_line
+from trunkline.protocol.mcp.capabilities import NOTHING
+from trunkline.protocol.mcp.param_headers import param_headers
+from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.answers import Answers
 from trunkline.router.catalog import Entry
 from trunkline.router.checkpoint import Checkpoint
@@ -35,10 +37,8 @@ from trunkline.router.task_watches import Settled, TaskNews, TaskWatches, Told
 from trunkline.router.tasks import declares_tasks
 from trunkline.router.waiting import Waiting
 from trunkline.router.watches import ResourceWatch, Watches
-from trunkline.wire.jsonrpc import BadMessage, Members, encode, single_line
-from trunkline.wire.mcp.capabilities import NOTHING
-from trunkline.wire.mcp.param_headers import param_headers
-from trunkline.wire.mcp.versions import MODERN
+from trunkline.runtime.contained import contained
+from trunkline.runtime.overdue import Deadline
 
 TOOLS_CALL: Final = "tools/call"
 _MAX_REPORTED: Final = 1000

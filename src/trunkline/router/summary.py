@@ -11,10 +11,10 @@ import msgspec
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Freshness, ListName, Snapshot
+from trunkline.protocol.mcp.versions import MODERN, WITH_LEGACY_TASKS
 from trunkline.router.abilities import LegacyTasks, abilities, announces_changes, extensions_of, tasks_of
 from trunkline.router.gate import Gate
 from trunkline.router.roster import Roster
-from trunkline.wire.mcp.versions import MODERN, WITH_LEGACY_TASKS
 
 INCOMPLETE: Final = "trunkline/incomplete"
 """The member of a list's `_meta` that says which servers it does not show as they are now."""

@@ -11,11 +11,11 @@ from functools import partial
 
 from trunkline.core.call import Caller, Json
 from trunkline.core.watch import TaskWatch
-from trunkline.links.contained import contained
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
 from trunkline.router.roster import Roster
 from trunkline.router.tasks import TaskPlace, Tasks, map_task_ids
+from trunkline.runtime.contained import contained
 
 Told = Callable[[str, str, Json], None]
 """Gets the server, the task's id as the client knows it, and how the task is."""

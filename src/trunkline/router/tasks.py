@@ -12,8 +12,8 @@ import msgspec
 
 from trunkline.core.call import Caller, Json
 from trunkline.core.seal import Sealer
-from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.wire.mcp.capabilities import NOTHING, TASKS, extensions
+from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
+from trunkline.protocol.mcp.capabilities import NOTHING, TASKS, extensions
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _MARK: Final = b"taskId"

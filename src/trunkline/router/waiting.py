@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trunkline.core.call import Call, Failure
-from trunkline.links.contained import handed_on
+from trunkline.protocol.jsonrpc import Members
 from trunkline.router.deadlines import Deadlines
 from trunkline.router.gate import Gate
 from trunkline.router.roster import Roster
-from trunkline.wire.jsonrpc import Members
+from trunkline.runtime.contained import handed_on
 
 _LEAST_BYTES: Final = 1024
 """What a call holds besides its parameters."""

@@ -13,15 +13,15 @@ from typing import Final
 from trunkline.core.call import Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INVALID_PARAMS, SOURCE_DOWN, UNKNOWN_METHOD, UNKNOWN_RESOURCE, Problem
 from trunkline.core.watch import Watch
-from trunkline.links.contained import bug_problem, contained
-from trunkline.links.overdue import Deadline
+from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
 from trunkline.router.gate import Gate
 from trunkline.router.links import Links
 from trunkline.router.requests import unknown_resource
 from trunkline.router.resources import Place
 from trunkline.router.roster import Roster
 from trunkline.router.waiting import Waiting
-from trunkline.wire.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
+from trunkline.runtime.contained import bug_problem, contained
+from trunkline.runtime.overdue import Deadline
 
 _AGAIN_S: Final = 5.0
 _FOR_GOOD: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)

@@ -11,10 +11,10 @@ import pytest
 from tests.support.child_trees import MARK, children_of, new_mark, survivors
 from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import START_WAIT_S, at_most, until
-from tests.unit.links.scripted_server import run_on
+from tests.unit.runtime.scripted_server import run_on
 
 from trunkline.agents.asking import Printed, ask_program
-from trunkline.links.children import Children
+from trunkline.runtime.children import Children
 
 HANGS = "import subprocess, sys, time; subprocess.Popen(['sleep', '1000']); print('up', flush=True); time.sleep(1000)"
 

@@ -17,7 +17,7 @@ from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
-from tests.unit.links.scripted_server import run_on
+from tests.unit.runtime.scripted_server import run_on
 
 from trunkline.agents.plan import Wants
 from trunkline.agents.runner import AgentResult, AgentRunner, Job
@@ -34,8 +34,8 @@ from trunkline.core.errors import (
     Code,
     GatewayError,
 )
-from trunkline.doors.private import CutOff
-from trunkline.links.children import Children
+from trunkline.frontends.stdio.private_socket import CutOff
+from trunkline.runtime.children import Children
 
 PRINT = "import json, sys, time, os, signal\ndef out(**event): print(json.dumps(event), flush=True)\n"
 HANG = PRINT + "out(say='up')\ntime.sleep(1000)"

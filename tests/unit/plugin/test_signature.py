@@ -10,7 +10,7 @@ import pytest
 
 from trunkline.plugin import Email, Url
 from trunkline.plugin.signature import WrongInput, inputs_of, read_inputs
-from trunkline.wire.plugin_v1 import Input
+from trunkline.protocol.plugin_v1 import Input
 
 
 class Point(TypedDict):

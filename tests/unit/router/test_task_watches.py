@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 from tests.support.waiting import until
-from tests.unit.links.mcp.test_task_watches import Server
 from tests.unit.router.fakes import Desk, FakeSource, offer
 from tests.unit.router.test_tasks import MODERN, answer, make_task, result
+from tests.unit.sources.mcp.test_task_watches import Server
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_DOWN, GatewayError, Problem
 from trunkline.core.source import Health, Source, State
 from trunkline.core.watch import TaskWatch
-from trunkline.links.backoff import Backoff
-from trunkline.links.mcp.handshake import Session
-from trunkline.links.mcp.source import McpSource, Tuning
+from trunkline.protocol.mcp.versions import Era
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.roster import SourceSink
 from trunkline.router.tasks import RELATED_TASK, TaskPlace
-from trunkline.wire.mcp.versions import Era
+from trunkline.runtime.backoff import Backoff
+from trunkline.sources.mcp.handshake import Session
+from trunkline.sources.mcp.source import McpSource, Tuning
 
 STRANGER = Caller("you", capabilities=MODERN.capabilities, version=MODERN.version)
 

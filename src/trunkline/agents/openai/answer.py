@@ -10,8 +10,8 @@ from trunkline.agents.json_lines import entries, mapping, text
 from trunkline.agents.openai.conversed import ModelTurn
 from trunkline.agents.openai.deltas import TurnPieces
 from trunkline.agents.openai.thoughts import LIMIT_CHARACTERS, Json, TooManyThoughts
-from trunkline.wire.pieces import Pieces
-from trunkline.wire.sse import SseEvent, SseParser, SseTooLarge
+from trunkline.protocol.pieces import Pieces
+from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 
 _DONE: Final = b"[DONE]"
 _WHITESPACE: Final = b" \t\r\n\xef\xbb\xbf"

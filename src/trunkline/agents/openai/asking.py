@@ -27,9 +27,9 @@ from trunkline.agents.openai.toolbox import ToolOffer
 from trunkline.agents.openai.wording import Wording, Wordings
 from trunkline.agents.said import Adapted, Retried, Said, Spent
 from trunkline.config.secret_values import secrets_in
-from trunkline.links.child_output import beginning, harmless
-from trunkline.links.http_client import HttpPool
-from trunkline.links.overdue import Within
+from trunkline.runtime.child_output import beginning, harmless
+from trunkline.runtime.http_client import HttpPool
+from trunkline.runtime.overdue import Within
 from trunkline.telemetry.redact import Redactor
 
 _KEPT_BYTES: Final = 16 * 1024

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 
-from trunkline.links.http_client import Exchange
-from trunkline.links.overdue import Within
+from trunkline.runtime.http_client import Exchange
+from trunkline.runtime.overdue import Within
 
 
 class Lost(Exception):

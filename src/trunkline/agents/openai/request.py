@@ -15,9 +15,9 @@ from trunkline.agents.openai.endpoint import Endpoint
 from trunkline.agents.openai.toolbox import ToolOffer
 from trunkline.agents.openai.wording import Wording
 from trunkline.core.errors import MODEL_REFUSED, GatewayError, Problem
-from trunkline.links.http_client import Target
+from trunkline.protocol.http1 import request_head
+from trunkline.runtime.http_client import Target
 from trunkline.version import __version__
-from trunkline.wire.http1 import request_head
 
 _PATH: Final = "/chat/completions"
 _NO_OUTPUT: Final = "(no output)"

@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, cast
 
 from trunkline.agents.trial.offers import tools_offered
-from trunkline.wire.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
+from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
 
 _LIMITS: Final = HttpLimits(header_bytes=65_536, body_bytes=16_777_216)
 _REFUSAL: Final = b'{"type":"error","error":{"type":"invalid_request_error","message":"this was a trial","code":400}}'

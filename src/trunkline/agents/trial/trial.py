@@ -12,7 +12,7 @@ from trunkline.agents.runner import AgentResult, AgentRunner, Job
 from trunkline.agents.said import Said
 from trunkline.agents.trial.model import TrialModel
 from trunkline.core.errors import GatewayError
-from trunkline.links.overdue import first_of
+from trunkline.runtime.overdue import first_of
 
 _TRIAL_S: Final = 120.0
 """Gemini CLI may take most of a minute to start where the machine is busy."""

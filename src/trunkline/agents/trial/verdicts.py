@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from trunkline.agents.trial.trial import Tried
-from trunkline.config.state import make_private_folder, read_private, write_private
+from trunkline.runtime.private_files import make_private_folder, read_private, write_private
 
 _FILE: Final = "agent_trials.json"
 _LARGEST_BYTES: Final = 1 << 20

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from trunkline.app import Gateway
 from trunkline.cli.ask.desk import Budget, Progress, Status
 from trunkline.cli.ask.matches import Match, Why
 from trunkline.cli.ask.readings import input_schema, progress_line
@@ -22,14 +21,15 @@ from trunkline.core.errors import DEFINITION_CHANGED
 from trunkline.core.events import Events, Note
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Tool
-from trunkline.discovery.answers import reasons
-from trunkline.discovery.budget import budget
-from trunkline.discovery.finder import Found
+from trunkline.gateway.gateway import Gateway
+from trunkline.protocol.jsonrpc import members_of, text_member
 from trunkline.router.catalog import PREFIXED, Entry, shown_definition
 from trunkline.router.status import server_statuses, status_json
 from trunkline.router.why import why_tool
+from trunkline.search.answers import reasons
+from trunkline.search.budget import budget
+from trunkline.search.finder import Found
 from trunkline.telemetry.redact import Redactor
-from trunkline.wire.jsonrpc import members_of, text_member
 
 _CALLER: Final = Caller(client="trunkline-cli")
 _LOOK_EVERY_S: Final = 0.05

@@ -24,10 +24,10 @@ from trunkline.config.found import ConfigFile, find_config
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.listen import is_loopback
 from trunkline.config.settings import Settings
-from trunkline.config.state import gateway_key, gateways_folder
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
-from trunkline.links.running import Running, all_running, find_running
-from trunkline.serve.operator_token import read_operator_token
+from trunkline.gateway.serve.operator_token import read_operator_token
+from trunkline.runtime.private_files import gateway_key, gateways_folder
+from trunkline.runtime.running import Running, all_running, find_running
 
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
 _HTTP_PORT: Final = 80

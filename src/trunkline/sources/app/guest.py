@@ -22,12 +22,12 @@ from trunkline.core.errors import (
 )
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
+from trunkline.protocol.app_lines import Register, refused
+from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.app.allowance import Allowance
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 from trunkline.sources.app.offer import Offer, make_offer
-from trunkline.wire.dialin import Register, refused
-from trunkline.wire.jsonrpc import encode
 
 _GONE: Final = "the app disconnected"
 _TAKEN_OVER: Final = "another connection of the same app took its place"

@@ -16,16 +16,16 @@ from trunkline.core.names import slug
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
 from trunkline.core.unfinished import UnfinishedBytes
-from trunkline.links.backoff import Backoff
-from trunkline.links.descriptors import most_connections
-from trunkline.links.listener import Listener
-from trunkline.links.overdue import Deadline
+from trunkline.protocol.app_lines import BadRegister, Register, refused, registered
+from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.descriptors import most_connections
+from trunkline.runtime.listener import Listener
+from trunkline.runtime.overdue import Deadline
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.doorway import Doorway
 from trunkline.sources.app.guest import Guest
 from trunkline.sources.app.link import AppLink
 from trunkline.sources.app.section import AppSection
-from trunkline.wire.dialin import BadRegister, Register, refused, registered
 
 _ABSENT_S: Final = 600.0
 """How long an app that left is still known by name."""

@@ -17,9 +17,7 @@ from typing import Final, Protocol, cast
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
 from trunkline.core.unfinished import UnfinishedBytes
-from trunkline.links.turns import Turns
-from trunkline.sources.app.complaints import Complaints
-from trunkline.wire.dialin import (
+from trunkline.protocol.app_lines import (
     BadLine,
     BadRegister,
     Incoming,
@@ -31,7 +29,9 @@ from trunkline.wire.dialin import (
     read_line,
     readable_id,
 )
-from trunkline.wire.lines import LineFramer, LineTooLong
+from trunkline.protocol.lines import LineFramer, LineTooLong
+from trunkline.runtime.turns import Turns
+from trunkline.sources.app.complaints import Complaints
 
 _correlation_ids: Final = itertools.count(1)
 """For all apps of this process: an answer that comes after its app has dialled again can be nobody else's."""

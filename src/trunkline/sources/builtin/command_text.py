@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from trunkline.core.text_size import first_units, last_units, units
-from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runtime.head_and_tail import HeadAndTail
 
 MOST_CHARACTERS: Final = 30_000
 MOST_LINES: Final = 1_800

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.links.search.globs import split_globs
-from trunkline.links.search.types import TYPES
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.root import shown
+from trunkline.sources.builtin.search.globs import split_globs
+from trunkline.sources.builtin.search.types import TYPES
 from trunkline.sources.builtin.searching import MOST_NAMES, OFFSET, Searching, Start, in_words, limit_of
 from trunkline.sources.builtin.tool import MOST_LINES, Job, ToolFault, Workplace, text
 

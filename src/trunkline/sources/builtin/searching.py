@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trunkline.links.environment import child_environment
-from trunkline.links.search.asking import Searches, SearchFailed
+from trunkline.runtime.environment import child_environment
 from trunkline.sources.builtin.arguments import Parameter
 from trunkline.sources.builtin.programs import find_program
 from trunkline.sources.builtin.root import Root, shown
+from trunkline.sources.builtin.search.asking import Searches, SearchFailed
 from trunkline.sources.builtin.tool import MOST_CHARACTERS, Job, ToolFault, Workplace
 
 PAGE: Final = 250

@@ -13,13 +13,13 @@ from trunkline.core.call import SENT, Call, Failure, Request, Result
 from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, GatewayError, Phase, Problem
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.links.overdue import Within
+from trunkline.protocol.jsonrpc import encode
+from trunkline.runtime.overdue import Within
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.root import Root, RootMissing
 from trunkline.sources.builtin.threads import Threads
 from trunkline.sources.builtin.tool import Builtin, Equipped, Job, Note, ToolFault, fault
 from trunkline.version import __version__
-from trunkline.wire.jsonrpc import encode
 
 _LOOK_S: Final = 5.0
 """How often somebody looks whether the root folder is there, and how long that may take."""

@@ -9,11 +9,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from trunkline.core.call import PROGRESS, Call
-from trunkline.wire.jsonrpc import encode
+from trunkline.protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from trunkline.config.sandbox import SandboxSettings
-    from trunkline.links.parts import Parts
+    from trunkline.runtime.parts import Parts
     from trunkline.sources.builtin.arguments import Parameter
     from trunkline.sources.builtin.root import Root
     from trunkline.sources.builtin.threads import Threads

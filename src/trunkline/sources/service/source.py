@@ -25,17 +25,17 @@ from trunkline.core.errors import (
 )
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.links.backoff import Backoff
-from trunkline.links.http_client import HttpPool, Target
-from trunkline.links.http_reply import NoReply, Reply, ask
-from trunkline.links.parts import Parts
-from trunkline.links.vitals import Vitals
+from trunkline.protocol.http1 import request_head
+from trunkline.protocol.jsonrpc import encode, members_of
+from trunkline.protocol.service import EXECUTE, TOOLS, BadAnswer, execute_body, read_tools, usable_tools
+from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.http_client import HttpPool, Target
+from trunkline.runtime.http_reply import NoReply, Reply, ask
+from trunkline.runtime.parts import Parts
+from trunkline.runtime.vitals import Vitals
 from trunkline.sources.service.post import Post, said_in
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
 from trunkline.sources.service.tokens import Tokens
-from trunkline.wire.http1 import request_head
-from trunkline.wire.jsonrpc import encode, members_of
-from trunkline.wire.service import EXECUTE, TOOLS, BadAnswer, execute_body, read_tools, usable_tools
 
 ASK_EVERY_S: Final = 30.0
 _ASK_S: Final = 10.0

@@ -39,7 +39,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.links import http_client
+from trunkline.runtime import http_client
 
 KEY = "sk-never-to-be-seen"
 QUICK = Patience(first_retry_s=0.01, first_byte_s=START_WAIT_S, quiet_s=START_WAIT_S)

@@ -15,7 +15,7 @@ from trunkline.agents.plan import Asked, Plan
 from trunkline.agents.runner import AgentRunner, Job
 from trunkline.agents.trial import trial
 from trunkline.agents.trial.trial import Tried, try_out
-from trunkline.links.children import Children
+from trunkline.runtime.children import Children
 
 ASK = """
 import json, os, socket, sys, time, urllib.error, urllib.request

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from trunkline.core.text_size import units
-from trunkline.links.head_and_tail import HeadAndTail
+from trunkline.runtime.head_and_tail import HeadAndTail
 from trunkline.sources.builtin.command_text import MOST_CHARACTERS, MOST_LINES, text_of
 
 

@@ -13,7 +13,6 @@ from tests.support.gateway import write_config
 from tests.support.services import TOKEN, ServiceProcess
 from tests.support.waiting import at_most, until
 
-from trunkline.app import Gateway
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Failure, Result
@@ -27,6 +26,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.events import Events
+from trunkline.gateway.gateway import Gateway
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.sources import section_kinds
 from trunkline.sources.service import source as source_module

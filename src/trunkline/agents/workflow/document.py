@@ -1,0 +1,123 @@
+"""A workflow that was read and found good: plain data for whoever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from trunkline.agents.workflow.condition import Condition
+from trunkline.agents.workflow.input_rules import NO_RULES, Rules
+from trunkline.agents.workflow.shell import ShellTemplate
+from trunkline.agents.workflow.template import Template
+from trunkline.config.sandbox import SandboxSettings
+
+InputType = Literal["string", "integer", "number", "boolean"]
+InputValue = str | int | float | bool
+NO_SANDBOX: Final = SandboxSettings(mode="off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    name: str
+    type: InputType = "string"
+    required: bool = False
+    default: InputValue | None = None
+    rules: Rules = NO_RULES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginTools:
+    """Operations of one plugin that become tools of a step, each under `<plugin>_<operation>`."""
+
+    plugin: str
+    expose: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """An enabled `mcp_proxy` block."""
+
+    intercept_builtins: bool = True
+    plugin_tools: tuple[PluginTools, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Sources of the configuration, with all tools that it lets them show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`options` of an agent. All but the first two are for `openai_compatible` alone."""
+
+    model: Template | None = None
+    instructions: bool = True
+    """Whether an agent without tools of its own is told what the project tells every agent."""
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    """The key itself, which its reference in the file stood for."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    max_turns: int = 50
+    max_tokens: int | None = None
+    temperature: float | None = None
+    lacking: tuple[str, ...] = ()
+    """What must be there before the step can be run, and is not: sentences, such as that a variable is not set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """Where a step leads if a condition holds; without one, in any case."""
+
+    when: Condition | None = None
+    goto: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    name: str
+    provider: str
+    """`claude`, `codex`, `gemini`, `opencode` or `openai_compatible`."""
+    prompt: Template
+    options: Options = Options()
+    timeout_s: float
+    proxy: Proxy | None = None
+    """None where the block is absent, empty or not enabled: the agent is run as it is."""
+    dir: Template | None = None
+    transitions: tuple[Transition, ...] = ()
+    """The first that applies is taken, however the step ended; where none does, one of the two below."""
+    on_success: str = ""
+    on_failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandState:
+    name: str
+    command: ShellTemplate
+    shell: Literal["sh", "bash"] = "sh"
+    env: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    stdin: Template | None = None
+    dir: Template | None = None
+    timeout_s: float
+    sandbox: SandboxSettings = field(default_factory=lambda: NO_SANDBOX)
+    transitions: tuple[Transition, ...] = ()
+    on_success: str = ""
+    on_failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalState:
+    name: str
+    success: bool = True
+    message: Template | None = None
+
+
+State = AgentState | CommandState | TerminalState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    path: Path
+    name: str
+    version: str
+    inputs: tuple[Input, ...]
+    initial: str
+    states: Mapping[str, State]

@@ -1,0 +1,38 @@
+"""The operator's token where the configuration gives none: made at every start, and only its owner can read it."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from trunkline.core.events import Events
+from trunkline.runtime.private_files import make_private_folder, read_private, write_private
+
+_FILE: Final = "operator_token"
+_BYTES: Final = 4096
+
+
+def token_file(folder: Path, own_name: str = "") -> Path:
+    """`own_name` tells apart the gateways that run for one configuration file, beyond the first."""
+    return folder / (f"{_FILE}-{own_name}" if own_name else _FILE)
+
+
+def make_operator_token(folder: Path, events: Events, own_name: str = "") -> str:
+    """A new token, written down for whoever may read our files. Where it cannot be, nobody is the operator."""
+    path, token = token_file(folder, own_name), secrets.token_urlsafe(32)
+    try:
+        make_private_folder(folder)
+        write_private(path, token.encode())
+    except OSError as error:
+        message = f"Without `gateway.operator_token` there is no operator: `{path}`: {error.strerror or error}"
+        events.note("warning", "operator", message)
+        return ""
+    events.note("info", "operator", f"The operator's token is in `{path}`")
+    return token
+
+
+def read_operator_token(folder: Path) -> str:
+    """The token of the gateway that runs for this folder; empty where there is none to read."""
+    data = read_private(token_file(folder), _BYTES)
+    return "" if data is None else data.decode("ascii", "replace").strip()

@@ -1,0 +1,257 @@
+"""The sources that run: started, replaced, adjusted and ended so that what the configuration says becomes true.
+
+A source whose way to its server is the same keeps its process and its calls, whatever else about it changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from trunkline.config.settings import secrets_of
+from trunkline.config.sources import SourceSection, Unready
+from trunkline.core.call import Call, Failure
+from trunkline.core.errors import SOURCE_DOWN, Problem
+from trunkline.core.events import Events
+from trunkline.core.source import Health, Sink, Source, ToolsOnly
+from trunkline.router.definitions import fingerprint
+from trunkline.router.gate import Gate
+from trunkline.router.hiding import Redact
+from trunkline.router.options import CacheRules, NameRules, SourceOptions
+from trunkline.router.roster import Roster, SourceSink
+from trunkline.runtime.parts import Parts
+from trunkline.sources import load_kind
+from trunkline.telemetry.redact import Redactor
+
+DRAIN_S: Final = 30.0
+"""How long the calls in flight of a source that leaves may take to end."""
+_STOP_S: Final = 20.0
+_FILE: Final = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of each source. `adjusted` ones got other rules and kept their processes."""
+
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    adjusted: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = [
+            (word, names) for word in ("added", "replaced", "adjusted", "removed") if (names := getattr(self, word))
+        ]
+        said = [f"{word} {', '.join(names)}" for word, names in named]
+        return "; ".join([*said, f"{len(self.unchanged)} unchanged"])
+
+
+class _RunningSource:
+    """One source and the task that is its life; none while it is switched off."""
+
+    __slots__ = ("origin", "section", "task")
+
+    def __init__(self, section: SourceSection, origin: str) -> None:
+        self.section = section
+        self.origin = origin
+        self.task: asyncio.Task[None] | None = None
+
+
+class SourceReconciler:
+    def __init__(self, roster: Roster, parts: Parts, events: Events) -> None:
+        self._roster = roster
+        self._parts = parts
+        self._events = events
+        self._ships: dict[str, _RunningSource] = {}
+        self._gates: dict[Gate, _RunningSource] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        roster.on_left.append(self._left)
+
+    def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
+        """What sources that are made from now on leave alone. Says what of it is new, and what no longer counts."""
+        before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
+        return {*before.protected_files, *before.roots} ^ {*files, *roots}
+
+    def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
+        """Make these the sources, in this order. Nothing waits: servers start, and others end, in their own time."""
+        removed = tuple(name for name in self._ships if name not in sections)
+        for name in removed:
+            del self._ships[name]
+            self._roster.remove(name)
+        done: dict[str, list[str]] = {"added": [], "replaced": [], "adjusted": [], "unchanged": []}
+        for name, section in sections.items():
+            origin = "api" if name in from_api else _FILE
+            done[self._settle(name, section, origin)].append(name)
+        self._roster.reorder(sections)
+        return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
+
+    def reconnect(self, name: str) -> None:
+        """A fresh start for one source: another process or session, while calls in flight end on the old one."""
+        ship = self._ships[name]
+        self._replace(name, _RunningSource(ship.section, ship.origin))
+
+    def _settle(self, name: str, section: SourceSection, origin: str) -> str:
+        ship = self._ships.get(name)
+        if ship is None:
+            ship = self._ships[name] = _RunningSource(section, origin)
+            self._launch(name, ship, self._roster.add)
+            return "added"
+        if ship.section == section and ship.origin == origin:
+            return "unchanged"
+        if not section.same_connection(ship.section):
+            self._replace(name, _RunningSource(section, origin))
+            return "replaced"
+        ship.section, ship.origin = section, origin
+        self._roster.update(name, source_options(name, section, origin, self._redact_for(ship)))
+        return "adjusted"
+
+    def _replace(self, name: str, ship: _RunningSource) -> None:
+        self._ships[name] = ship
+        self._launch(name, ship, self._roster.replace)
+
+    def _launch(
+        self, name: str, ship: _RunningSource, join: Callable[[str, Source, SourceOptions], SourceSink]
+    ) -> None:
+        section, redact = ship.section, self._redact_for(ship)
+        source = self._build(name, section, redact)
+        sink = join(name, source, source_options(name, section, ship.origin, redact))
+        self._gates[sink.gate] = ship
+        if section.enabled:
+            ship.task = self._own(self._live(name, source, sink), name)
+
+    def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
+        """One that cannot even be built is down like any other that fails; all others come and go as they should."""
+        if isinstance(section, Unready):
+            return _Waiting(section.obstacles)
+        try:
+            return load_kind(section.kind).build(name, section, replace(self._parts, redact=redact))
+        except Exception as error:
+            return _Unbuilt(error)
+
+    def _redact_for(self, ship: _RunningSource) -> Redact:
+        """Services come over the API with ever new secrets: those are known for as long as the service is there."""
+        of_all = self._parts.redact
+        if ship.origin == _FILE:
+            return of_all
+        own = Redactor(secrets_of(ship.section))
+        return lambda text: own(of_all(text))
+
+    async def _live(self, name: str, source: Source, sink: Sink) -> None:
+        """A source's whole life. A bug in it takes down that source and nothing else."""
+        try:
+            await source.run(sink)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._died(name, sink, error)  # nobody ended it: it took the end of something else for its own
+        except Exception as error:
+            self._died(name, sink, error)
+
+    def _died(self, name: str, sink: Sink, error: BaseException) -> None:
+        reason = f"internal error: {type(error).__name__}: {error}"
+        self._events.note("error", "internal", reason, source=name)
+        sink.health(Health(state="down", reason=reason, since=time.time(), last_error=reason))
+
+    # -- leaving --------------------------------------------------------------------------------------------------
+
+    def _left(self, gate: Gate) -> None:
+        if gate in self._gates:  # guests are seen off by their host
+            self._own(self._see_off(self._gates.pop(gate), gate), f"{gate.name} leaves")
+
+    async def _see_off(self, ship: _RunningSource, gate: Gate) -> None:
+        """Calls in flight end where they began; then the server goes."""
+        try:
+            end = asyncio.get_running_loop().time() + DRAIN_S
+            while self._roster.busy(gate) and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(0.02)
+        finally:
+            if ship.task is not None:
+                self._end(ship.task)
+                await asyncio.wait([ship.task], timeout=_STOP_S)
+            self._roster.let_go(gate)
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def _own(self, life: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(life, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ending.discard(task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Once: a second time would take it out of its own clearing up.
+
+        Not by `task.cancelling()`: that is also true while a timeout inside the task is about to be noticed.
+        """
+        if task not in self._ending and not task.done():
+            self._ending.add(task)
+            task.cancel()
+
+    async def close(self) -> None:
+        """End every source, those that are leaving too."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            self._end(task)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_S)
+
+
+class _Unbuilt(ToolsOnly):
+    """In place of a source that could not be built: its life is to say why."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def run(self, sink: Sink) -> None:
+        raise self._error
+
+    def submit(self, call: Call) -> None:
+        call.finish(Failure(Problem(code=SOURCE_DOWN, message=f"Server {call.source} is down", source=call.source)))
+
+
+class _Waiting(_Unbuilt):
+    """In place of a source that lacks something: it is down until the configuration is read anew and has it."""
+
+    def __init__(self, obstacles: Sequence[str]) -> None:
+        self._reason = "; ".join(obstacles)
+
+    async def run(self, sink: Sink) -> None:
+        hint = "`trunkline check` shows the place; a variable that is set now counts from the gateway's next start"
+        health = Health(state="down", reason=self._reason, since=time.time(), last_error=self._reason, hint=hint)
+        sink.health(health)
+
+
+def source_options(name: str, section: SourceSection, origin: str, redact: Redact) -> SourceOptions:
+    tools = section.tools
+    return SourceOptions(
+        rules=NameRules(prefix=section.prefix, allow=tools.allow, deny=tools.deny, rename=tools.rename),
+        timeout_s=section.timeout,
+        grace_s=section.grace,
+        timeouts_s={**section.default_timeouts, **tools.timeouts},
+        fingerprint=fingerprint(name, section.connection()),
+        enabled=section.enabled,
+        kind=section.of_kind if isinstance(section, Unready) else section.kind,
+        origin=origin,
+        cache=_cache_rules(section),
+        guards_paths=section.guard.path_traversal,
+        redact=redact,
+        withheld=section.only_by_name.difference(tools.allow),
+    )
+
+
+def _cache_rules(section: SourceSection) -> CacheRules | None:
+    cache = section.cache
+    if not (cache.tools or cache.vouched):
+        return None
+    per_client = section.sessions == "per_client"
+    return CacheRules(tools=cache.tools, vouched=cache.vouched, ttl_s=cache.ttl, server_per_client=per_client)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from trunkline.sources.builtin.search.page import Page, cut, printable
+
+
+def filled(count: int, *, offset: int = 0, limit: int = 10, characters: int = 1000) -> Page:
+    page = Page(offset=offset, limit=limit, most_characters=characters)
+    for number in range(count):
+        page.add(f"{number:03}")
+    return page
+
+
+def test_a_page_has_what_was_asked_for_and_counts_the_rest() -> None:
+    page = filled(25, offset=5, limit=10)
+    assert (page.lines[0], page.lines[-1], page.left) == ("005", "014", 10)
+
+
+def test_once_a_line_did_not_fit_no_later_one_is_taken() -> None:
+    page = Page(offset=0, limit=10, most_characters=10)
+    for line in ("abc", "much too long", "x"):
+        page.add(line)
+    assert (page.lines, page.left) == (["abc"], 2)
+
+
+def test_enough_is_known_when_many_are_left() -> None:
+    assert not filled(509).enough
+    assert filled(510).enough
+
+
+def test_a_long_line_is_cut_around_the_match() -> None:
+    assert cut("x" * 500, 499) == "x" * 500
+    start = cut("ab" + "x" * 1000, 0)
+    assert start.startswith("abx")
+    assert start.endswith("… [line of 1,002 characters, cut]")
+    end = cut("x" * 1000 + "ab", 1000)
+    assert end.startswith("…x")
+    assert "xab [line" in end
+
+
+def test_names_stay_in_one_line() -> None:
+    assert printable("a b é") == "a b é"
+    assert printable("a\nb\x1b\udcff") == "a\\nb\\x1b\ufffd"
