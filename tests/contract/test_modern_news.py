@@ -21,7 +21,7 @@ from trunkline.config.load import load_config
 from trunkline.core.events import Events
 from trunkline.gateway.gateway import Gateway
 from trunkline.sources import KINDS, load_kind
-from trunkline.sources.mcp import http_kind
+from trunkline.sources.mcp import http as http_kind
 from trunkline.sources.mcp.source import Tuning
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -14,8 +14,8 @@ import click
 from trunkline.cli.connect_lines import CLIENTS, TOKEN, Endpoint, Step, program_path, steps
 from trunkline.cli.options import CONFIG
 from trunkline.cli.stdio import mcp_url
-from trunkline.config.listen import Listen
 from trunkline.core.errors import GatewayError
+from trunkline.core.listen import Listen
 
 _PROBE_S: Final = 2.0
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -123,7 +123,7 @@ def _found(config: Path | None) -> tuple[str, bool]:
     if file is None:
         return _only_running() or _DEFAULT, False
     from trunkline.cli.configuration import settings_of
-    from trunkline.runtime.private_files import gateway_folder
+    from trunkline.config.settings import gateway_folder
     from trunkline.runtime.running import find_running
 
     settings = settings_of(file)

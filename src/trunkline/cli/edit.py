@@ -254,7 +254,7 @@ def _what_happens(change: _Change) -> str:
         return "The file has errors, and no gateway takes it until they are solved: see `trunkline check`"
     if change.created:
         return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
-    from trunkline.runtime.private_files import gateway_folder
+    from trunkline.config.settings import gateway_folder
     from trunkline.runtime.running import find_running
 
     running = find_running(gateway_folder(settings))

@@ -62,7 +62,7 @@ def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
 
 def _join_or_serve(settings: Settings, *, alone: bool) -> int:
     if not alone:
-        from trunkline.runtime.private_files import gateway_folder
+        from trunkline.config.settings import gateway_folder
         from trunkline.runtime.running import find_running
 
         running = find_running(gateway_folder(settings))

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, cast
 
 from trunkline.config.clients import read_clients
 from trunkline.config.json_text import read_json
-from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Report
 from trunkline.config.source_list import Kinds, SourceList
 from trunkline.config.sources import SourceSection
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CLIENT_ONLY_KEY, COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
+from trunkline.core.listen import Listen
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
 from trunkline.runtime.private_files import make_private_folder, read_private, write_private
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from trunkline.config.clients import read_clients
 from trunkline.config.dialects import OUR_KEYS, OUR_STEM, ClientFile, is_known_name, load_dialect
-from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.source_list import SourceList
 from trunkline.config.suggest import nearest
 from trunkline.config.tree import Table
 from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
+from trunkline.core.listen import Listen
 
 _IN_PROJECT: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})
 _FOLDER_IN_PROJECT: Final = frozenset({".vscode", ".cursor", ".windsurf", ".codex", ".gemini", ".opencode"})

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from trunkline.config.client_entry import OURS, TRANSPORT_OF, ClientEntry, Given, Spelling, under, usual_keys
-from trunkline.config.listen import Listen
 from trunkline.config.own_entry import is_own_entry
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid
@@ -26,6 +25,7 @@ from trunkline.core.errors import (
     NAME_CHANGED,
     OWN_ENTRY_SKIPPED,
 )
+from trunkline.core.listen import Listen
 from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
 
 _STDIO_ONLY: Final = ("command", "args", "env", "envFile", "cwd", "inherit_env")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from trunkline.config.listen import MAX_PORT, Listen, ListenAddress
 from trunkline.config.section import Inner, Places, Section, key
-from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Text
+from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
+from trunkline.core.listen import MAX_PORT, Listen
 from trunkline.core.unfinished import DEFAULT_BYTES
 
 STATE_DIR: Final = "~/.local/state/trunkline"

@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
-from trunkline.config.listen import Listen
 from trunkline.config.reader import Reader
 from trunkline.config.tree import Items, Table
+from trunkline.core.listen import Listen
 
 _OWN: Final = "trunkline"
 _RUNNERS: Final = frozenset({"uvx", "uv", "pipx"})

@@ -18,7 +18,6 @@ from trunkline.config.added import AddedServer, keep_added, load_added, read_add
 from trunkline.config.found import plugins_file
 from trunkline.config.gateway import GatewaySettings, needs_token
 from trunkline.config.leased import read_leased
-from trunkline.config.listen import Listen
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
@@ -37,6 +36,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
+from trunkline.core.listen import Listen
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.gateway.gateway import Gateway
 from trunkline.gateway.leases import Leases

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.listen import Listen
 from trunkline.core.errors import LISTEN_FAILED, GatewayError, Problem
+from trunkline.core.listen import Listen
 from trunkline.runtime.unix_socket import UnixSocket
 
 _BACKLOG: Final = 1024

@@ -13,16 +13,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.settings import Settings
-
 GATEWAYS: Final = "gateways"
 _KEY_LENGTH: Final = 16
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
-def gateway_folder(settings: Settings) -> Path:
-    """Where the gateway of this configuration file keeps its state. The folder may not exist yet."""
-    return gateways_folder(settings.gateway.state_dir) / gateway_key(settings.path)
 
 
 def gateways_folder(state_dir: Path) -> Path:

@@ -9,8 +9,8 @@ import pytest
 from tests.support.config_files import KINDS
 
 from trunkline.config.added import keep_added, load_added, read_added
-from trunkline.config.listen import Listen
 from trunkline.core.errors import GatewayError
+from trunkline.core.listen import Listen
 
 FILE = "servers.json"
 

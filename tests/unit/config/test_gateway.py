@@ -8,8 +8,8 @@ import pytest
 from tests.support.config_files import codes, found, load_text, settings_of
 
 from trunkline.config.gateway import GatewaySettings, with_listen
-from trunkline.config.listen import Listen
 from trunkline.core.errors import GatewayError
+from trunkline.core.listen import Listen
 
 
 def test_every_key_can_be_set() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.listen import Listen, ListenAddress, is_loopback
 from trunkline.config.report import Invalid
+from trunkline.config.shapes import ListenAddress
+from trunkline.core.listen import Listen, is_loopback
 
 
 def test_addresses_are_taken_apart_and_put_together() -> None:

@@ -14,9 +14,8 @@ from tests.support.servers import StdioFaults
 from tests.support.waiting import until
 
 from trunkline.config.found import ConfigFile
-from trunkline.config.listen import Listen
 from trunkline.config.load import load_config
-from trunkline.config.settings import Settings
+from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.errors import (
     COMMAND_NOT_ALLOWED,
     DRAINING,
@@ -33,10 +32,10 @@ from trunkline.core.errors import (
     GatewayError,
 )
 from trunkline.core.events import Events, Note
+from trunkline.core.listen import Listen
 from trunkline.gateway.gateway import Gateway
 from trunkline.gateway.operations import Operations
 from trunkline.runtime import session_tokens
-from trunkline.runtime.private_files import gateway_folder
 from trunkline.sources import section_kinds
 
 NOWHERE = "http://127.0.0.1:9/mcp"

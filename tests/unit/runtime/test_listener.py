@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.listen import Listen
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
+from trunkline.core.listen import Listen
 from trunkline.runtime.listener import Listener
 
 KEY = "sources.desktop.listen"

@@ -17,11 +17,11 @@ from trunkline.agents.runs.interrupt import INTERRUPTED
 from trunkline.agents.runs.run_events import Tell
 from trunkline.agents.runs.run_telemetry import RunTelemetry
 from trunkline.agents.runs.session_signals import SessionSignals, interrupted, listening_beside
-from trunkline.config.settings import Settings
+from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.errors import BAD_VALUE, TOOLS_NOT_LISTED, GatewayError, Problem
 from trunkline.frontends.stdio.private_socket import CutOff
 from trunkline.runtime.children import Children
-from trunkline.runtime.private_files import gateway_folder, make_private_folder
+from trunkline.runtime.private_files import make_private_folder
 from trunkline.telemetry.redact import Redactor
 
 _CLOSE_S: Final = 10.0

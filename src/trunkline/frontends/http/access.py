@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from trunkline.config.listen import is_loopback
 from trunkline.core.errors import (
     HOST_REFUSED,
     ORIGIN_REFUSED,
@@ -19,6 +18,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
+from trunkline.core.listen import is_loopback
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.http1_message import content_length
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from trunkline.config.listen import Listen
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
+from trunkline.core.listen import Listen
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi

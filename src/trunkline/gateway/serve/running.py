@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.config.found import plugins_file
-from trunkline.config.settings import Settings
+from trunkline.config.settings import Settings, gateway_folder
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.events import Events, Level
 from trunkline.frontends.mcp.server import McpServer
@@ -20,7 +20,6 @@ from trunkline.gateway.gateway import Gateway
 from trunkline.gateway.operations import Load, Operations
 from trunkline.runtime.allocator import keep_large_buffers
 from trunkline.runtime.heeded import heeded
-from trunkline.runtime.private_files import gateway_folder
 from trunkline.sources.builtin.protection.watch import may_be_planted
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from trunkline.config.gateway import needs_token
-from trunkline.config.listen import Listen, ListenAddress
 from trunkline.config.reader import Reader
 from trunkline.config.section import Places, key
-from trunkline.config.shapes import Integer, JsonSchema, Seconds, Shape, Text
+from trunkline.config.shapes import Integer, JsonSchema, ListenAddress, Seconds, Shape, Text
 from trunkline.config.sources import ONE_DAY_S, SourceSection
 from trunkline.config.tree import Node
 from trunkline.core.errors import TOKEN_REQUIRED
+from trunkline.core.listen import Listen
 
 _LONGEST_TOKEN: Final = 1024
 _TOKEN_MESSAGE: Final = "Listening for apps beyond this machine needs a `token`"

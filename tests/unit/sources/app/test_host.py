@@ -12,8 +12,8 @@ from tests.support.app_peer_stage import HOST, AppStage, app_stage, ended, probl
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-from trunkline.config.listen import Listen
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
+from trunkline.core.listen import Listen
 from trunkline.sources.app import host, link
 from trunkline.sources.app.host import server_name
 

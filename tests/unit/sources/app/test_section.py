@@ -9,8 +9,8 @@ import pytest
 from tests.support.gateway import write_config
 
 from trunkline.config.found import ConfigFile
-from trunkline.config.listen import Listen
 from trunkline.config.load import Loaded, load_config
+from trunkline.core.listen import Listen
 from trunkline.sources import section_kinds
 from trunkline.sources.app.section import AppSection
 

@@ -1,16 +1,10 @@
-"""Addresses to listen on: `host:port`, and which of them only this machine can reach."""
+"""An address to listen on, `host:port`, and whether only this machine can reach it."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from trunkline.config.reader import Reader
-from trunkline.config.shapes import JsonSchema, Shape, Text
-from trunkline.config.tree import Node
-from trunkline.core.errors import BAD_VALUE
-
-_ADDRESS: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})\Z")
 _LOOPBACK_IPV4: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}\Z")
 _ONE_OF_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _ANY: Final = frozenset(_ONE_OF_ANY)
@@ -18,7 +12,7 @@ MAX_PORT: Final = 65_535
 
 
 class Listen(NamedTuple):
-    """Where the gateway's HTTP door is. Port 0 takes any free one."""
+    """A host and a port to listen on. Port 0 takes any free one."""
 
     host: str
     port: int
@@ -46,21 +40,3 @@ class Listen(NamedTuple):
 def is_loopback(host: str) -> bool:
     """Only what is certain counts: any other spelling is treated as reachable by others."""
     return host.lower() in ("localhost", "::1") or _LOOPBACK_IPV4.match(host) is not None
-
-
-class ListenAddress(Shape[Listen]):
-    def read(self, node: Node, reader: Reader) -> Listen:
-        match = _ADDRESS.match(Text().read(node, reader))
-        if match is None or int(match["port"]) > MAX_PORT:
-            raise reader.error(BAD_VALUE, node, "Expected an address like `127.0.0.1:4747` or `[::1]:4747`")
-        host: str | None = match["ipv6"] or match["host"]
-        if not host:
-            hint = f"write `127.0.0.1:{match['port']}`, or `0.0.0.0:{match['port']}` for every network"
-            raise reader.error(BAD_VALUE, node, "The address names no host", hint)
-        return Listen(host, int(match["port"]))
-
-    def schema(self) -> JsonSchema:
-        return {"type": "string", "minLength": 1}
-
-    def example(self, value: Listen) -> Any:
-        return str(value)
