@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 from trunkline.core.call import Call, Caller, NeedsInput
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 
 VARIANTS = (
     Variant("stdio", "stdio"),

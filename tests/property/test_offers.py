@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import Item, Snapshot
-from trunkline.router.catalog import Catalog
-from trunkline.router.links import Links
+from trunkline.router.catalog import Catalog, Views
 from trunkline.router.options import NameRules
-from trunkline.router.views import Views
+from trunkline.router.result_rewriting import Links
 
 SOURCES = ("a", "b", "A", "a_b")
 uris = st.sampled_from(

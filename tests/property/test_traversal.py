@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from trunkline.core.call import Call, Caller
 from trunkline.core.traversal import climbs_out
-from trunkline.router.guard import traversal_problem
+from trunkline.router.path_guard import traversal_problem
 
 PART = st.text("abcxyz0189_-", min_size=1, max_size=6)
 SLASH = st.sampled_from("/\\")

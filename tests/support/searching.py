@@ -64,8 +64,8 @@ def make_parts(children: Children, path: str) -> Parts:
         children=children,
         environ={"PATH": path},
         message_bytes=1 << 20,
-        lanes_per_source=1,
-        lane_idle_s=1.0,
+        sessions_per_source=1,
+        session_idle_s=1.0,
         starts=StartQueue(1),
         redact=lambda text: text,
     )

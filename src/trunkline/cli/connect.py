@@ -15,7 +15,7 @@ from trunkline.cli.connect_lines import CLIENTS, TOKEN, Endpoint, Step, program_
 from trunkline.cli.options import CONFIG
 from trunkline.cli.stdio import mcp_url
 from trunkline.core.errors import GatewayError
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 
 _PROBE_S: Final = 2.0
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}

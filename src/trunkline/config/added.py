@@ -19,7 +19,7 @@ from trunkline.config.source_list import Kinds, SourceList
 from trunkline.config.sources import SourceSection
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CLIENT_ONLY_KEY, COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
 from trunkline.runtime.private_files import make_private_folder, read_private, write_private
 

@@ -12,7 +12,7 @@ from trunkline.config.source_list import SourceList
 from trunkline.config.suggest import nearest
 from trunkline.config.tree import Table
 from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 
 _IN_PROJECT: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})
 _FOLDER_IN_PROJECT: Final = frozenset({".vscode", ".cursor", ".windsurf", ".codex", ".gemini", ".opencode"})

@@ -25,7 +25,7 @@ from trunkline.core.errors import (
     NAME_CHANGED,
     OWN_ENTRY_SKIPPED,
 )
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
 
 _STDIO_ONLY: Final = ("command", "args", "env", "envFile", "cwd", "inherit_env")

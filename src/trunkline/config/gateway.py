@@ -11,8 +11,8 @@ from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
-from trunkline.core.listen import MAX_PORT, Listen
-from trunkline.core.unfinished import DEFAULT_BYTES
+from trunkline.core.listen_address import MAX_PORT, Listen
+from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 
 STATE_DIR: Final = "~/.local/state/trunkline"
 _TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
@@ -123,21 +123,28 @@ class LimitSettings(Section):
     session_idle: float = key(
         Seconds(maximum=30 * ONE_DAY_S), default=1800.0, doc="Seconds after which an unused session ends"
     )
-    lanes_per_source: int = key(
-        Integer(minimum=1), default=32, doc="Clients that may have a server of their own at once, for each source"
+    sessions_per_source: int = key(
+        Integer(minimum=1),
+        default=32,
+        doc="Clients that may have a server of their own at once, for each source",
+        formerly="lanes_per_source",
     )
-    lane_idle: float = key(
-        Seconds(maximum=30 * ONE_DAY_S), default=1800.0, doc="Seconds after which an unused server of a client ends"
+    source_session_idle: float = key(
+        Seconds(maximum=30 * ONE_DAY_S),
+        default=1800.0,
+        doc="Seconds after which an unused server of a client ends",
+        formerly="lane_idle",
     )
     call_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
         default=900.0,
         doc="Seconds a call may take at most, even while it shows progress; what its client takes to answer is extra",
     )
-    question_seconds: float = key(
+    server_request_seconds: float = key(
         Seconds(maximum=ONE_DAY_S),
         default=600.0,
         doc="Seconds a client and its user may take to answer what a server asks during a call",
+        formerly="question_seconds",
     )
     cache_bytes: int = key(
         Integer(minimum=1024, maximum=_GIB), default=67_108_864, doc="Memory for kept results, of all sources together"

@@ -9,7 +9,7 @@ from typing import Final
 
 from trunkline.config.reader import Reader
 from trunkline.config.tree import Items, Table
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 
 _OWN: Final = "trunkline"
 _RUNNERS: Final = frozenset({"uvx", "uv", "pipx"})

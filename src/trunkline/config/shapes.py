@@ -15,7 +15,7 @@ from trunkline.config.report import Invalid
 from trunkline.config.suggest import listed, nearest
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.core.errors import BAD_VALUE, WRONG_TYPE
-from trunkline.core.listen import MAX_PORT, Listen
+from trunkline.core.listen_address import MAX_PORT, Listen
 
 T = TypeVar("T")
 JsonSchema = dict[str, Any]

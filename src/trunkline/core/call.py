@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from trunkline.core.errors import CANCELLED, Executed, Phase, Problem
 
 if TYPE_CHECKING:
-    from trunkline.core.question import Question
+    from trunkline.core.server_request import Question
 
 Json = bytes | memoryview
 """JSON text. Results travel as the bytes their server wrote."""

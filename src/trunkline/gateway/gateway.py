@@ -13,7 +13,7 @@ from trunkline.config.trust.store import TrustStore
 from trunkline.core.call import Call
 from trunkline.core.events import Events
 from trunkline.core.source import Level
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.gateway.source_reconciler import DRAIN_S, Changes, SourceReconciler
 from trunkline.router.definitions import Definitions
 from trunkline.router.options import RouterOptions
@@ -61,8 +61,8 @@ class Gateway:
             children=self.children,
             environ=environ,
             message_bytes=gateway.limits.message_bytes,
-            lanes_per_source=gateway.limits.lanes_per_source,
-            lane_idle_s=gateway.limits.lane_idle,
+            sessions_per_source=gateway.limits.sessions_per_source,
+            session_idle_s=gateway.limits.source_session_idle,
             starts=StartQueue(),
             redact=redact,
             unfinished=self.unfinished,

@@ -36,7 +36,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.gateway.gateway import Gateway
 from trunkline.gateway.leases import Leases

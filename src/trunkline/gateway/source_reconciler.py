@@ -17,11 +17,11 @@ from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health, Sink, Source, ToolsOnly
+from trunkline.router.admission import Gate
 from trunkline.router.definitions import fingerprint
-from trunkline.router.gate import Gate
-from trunkline.router.hiding import Redact
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.router.roster import Roster, SourceSink
+from trunkline.router.registry import Roster, SourceSink
+from trunkline.router.sanitizing import Redact
 from trunkline.runtime.parts import Parts
 from trunkline.sources import load_kind
 from trunkline.telemetry.redact import Redactor
@@ -251,7 +251,9 @@ def source_options(name: str, section: SourceSection, origin: str, redact: Redac
 
 def _cache_rules(section: SourceSection) -> CacheRules | None:
     cache = section.cache
-    if not (cache.tools or cache.vouched):
+    if not (cache.tools or cache.assume_read_only):
         return None
     per_client = section.sessions == "per_client"
-    return CacheRules(tools=cache.tools, vouched=cache.vouched, ttl_s=cache.ttl, server_per_client=per_client)
+    return CacheRules(
+        tools=cache.tools, assume_read_only=cache.assume_read_only, ttl_s=cache.ttl, server_per_client=per_client
+    )

@@ -6,18 +6,18 @@ together cost one rebuild. Looking up and listing are then a dictionary access a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
+from trunkline.core.call import Caller
 from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
-from trunkline.core.tool import Snapshot, Tool
+from trunkline.core.tool import Item, Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
 from trunkline.protocol.mcp.param_headers import BadAnnotation, Mirror, mirrors_of
 from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
-from trunkline.router.prompts import Prompts
 from trunkline.router.resources import Resources
 
 _HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
@@ -260,3 +260,119 @@ def _mirrors(tool: Tool) -> tuple[Mirror, ...] | None:
         return mirrors_of(tool.definition) or None
     except BadAnnotation:  # lists of servers that are called over HTTP leave such a tool out
         return None
+
+
+# The prompts of all servers under the names that callers see: the same rules as for tools.
+
+_PROMPTS_HINT: Final = "get it by its address, or set `prefix` for `{}`"
+
+
+@dataclass(slots=True)
+class PromptEntry:
+    """One prompt as callers see it."""
+
+    item: Item
+    exposed: str | None = None
+
+    @property
+    def source(self) -> str:
+        return self.item.source
+
+    @property
+    def name(self) -> str:
+        return self.item.key
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        return ()
+
+
+class Prompts:
+    """What one version of the catalog has in prompts."""
+
+    def __init__(self, naming: Naming, snapshots: Mapping[str, Snapshot], hidden: Set[str]) -> None:
+        self._entries = [
+            PromptEntry(item) for source in naming.rules if source in snapshots for item in snapshots[source].prompts
+        ]
+        self._names = give_names(naming, self._entries, _own_name, _PROMPTS_HINT)
+        self.listing = b"[%b]" % b",".join(self._definitions(hidden))
+        """`prompts/list`'s array: every exposed definition, in the order of the file and of each server."""
+
+    @property
+    def collisions(self) -> tuple[Problem, ...]:
+        return self._names.collisions
+
+    def find(self, name: str) -> PromptEntry | None:
+        """The prompt that a caller means, however it writes the name. Those of servers that are away are found too."""
+        return self._names.find(name)
+
+    def addresses_of(self, bare_name: str) -> list[str]:
+        """Where prompts of this name are, for a caller who must choose."""
+        return [f"{entry.source}.{entry.name}" for entry in self._entries if entry.name == bare_name]
+
+    def _definitions(self, hidden: Set[str]) -> Iterable[bytes]:
+        for entry in self._entries:
+            if entry.exposed is not None and entry.source not in hidden:
+                yield _renamed(entry.item, entry.exposed)
+
+
+def _own_name(entry: PromptEntry) -> str:
+    return entry.name
+
+
+def _renamed(item: Item, exposed: str) -> bytes:
+    """The server's definition under our name; everything else byte for byte."""
+    if item.key == exposed:
+        return item.definition
+    return encode_members({**members_of(item.definition, "prompt"), "name": encode(exposed)})
+
+
+# What one caller sees: the catalog, or the catalog with what a server offers to that caller's session alone.
+#
+# A server with a lane of its own for each client may change its tools for one of them, after a login say.
+
+
+class _View:
+    __slots__ = ("base_version", "catalog", "snapshots")
+
+    def __init__(self) -> None:
+        self.snapshots: dict[str, Snapshot] = {}
+        self.catalog: Catalog | None = None
+        self.base_version = -1
+
+
+class Views:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._views: dict[str, _View] = {}
+
+    def of(self, caller: Caller) -> Catalog:
+        if not self._views or caller.session is None:
+            return self._catalog
+        view = self._views.get(caller.session)
+        if view is None:
+            return self._catalog
+        if view.catalog is None or view.base_version != self._catalog.version:
+            view.base_version = self._catalog.version
+            view.catalog = self._catalog.overlaid(view.snapshots)
+        return view.catalog
+
+    def overlay(self, session: str, source: str, snapshot: Snapshot | None) -> None:
+        view = self._views.setdefault(session, _View())
+        if snapshot is None or snapshot == self._catalog.snapshot(source):
+            view.snapshots.pop(source, None)
+        else:
+            view.snapshots[source] = snapshot
+        view.catalog = None
+        if not view.snapshots:
+            del self._views[session]
+
+    def forget(self, session: str) -> None:
+        self._views.pop(session, None)
+
+    def drop_source(self, source: str) -> bool:
+        """A source is gone or was replaced: what it offered to some clients alone is void. Whether it was to any."""
+        sessions = [session for session, view in self._views.items() if source in view.snapshots]
+        for session in sessions:
+            self.overlay(session, source, None)
+        return bool(sessions)

@@ -13,8 +13,8 @@ from trunkline.core.errors import NAME_COLLISION, Problem
 from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import Item, Snapshot
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
+from trunkline.protocol.mcp.capabilities import server_capabilities
 from trunkline.protocol.uri_template import Subject, UriTemplate
-from trunkline.router.abilities import abilities
 
 SCHEME: Final = "trunkline://"
 _MATCHED_CHARACTERS: Final = 32 * 1024
@@ -119,7 +119,7 @@ class Resources:
 
 
 def _has_resources(offer: Snapshot) -> bool:
-    return bool(offer.resources or offer.templates) or "resources" in abilities(offer.capabilities)
+    return bool(offer.resources or offer.templates) or "resources" in server_capabilities(offer.capabilities)
 
 
 def _collision(source: str, uri: str) -> Problem:

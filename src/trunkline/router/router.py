@@ -15,28 +15,25 @@ from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Request
 from trunkline.core.errors import UNKNOWN_TOOL, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import names_source, split_address, without_own_prefix
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.core.tool import ListName
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, single_line
 from trunkline.protocol.mcp.capabilities import NOTHING
 from trunkline.protocol.mcp.param_headers import param_headers
 from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.answers import Answers
+from trunkline.router.admission import Deadlines, Gate
+from trunkline.router.aggregation import refresh_lists
 from trunkline.router.catalog import Entry
-from trunkline.router.checkpoint import Checkpoint
-from trunkline.router.deadlines import Deadlines
 from trunkline.router.definitions import Definitions
-from trunkline.router.gate import Gate
-from trunkline.router.links import Links
 from trunkline.router.options import Redirect, RouterOptions
-from trunkline.router.requests import Requests
+from trunkline.router.path_guard import Checkpoint
+from trunkline.router.pending_calls import Waiting
+from trunkline.router.registry import Roster
+from trunkline.router.request_router import Requests
 from trunkline.router.result_cache import ResultCache
-from trunkline.router.roster import Roster
-from trunkline.router.summary import refresh_lists
-from trunkline.router.task_watches import Settled, TaskNews, TaskWatches, Told
-from trunkline.router.tasks import declares_tasks
-from trunkline.router.waiting import Waiting
-from trunkline.router.watches import ResourceWatch, Watches
+from trunkline.router.result_rewriting import Answers, Links
+from trunkline.router.subscriptions import ResourceWatch, Settled, TaskNews, TaskWatches, Told, Watches
+from trunkline.router.task_ids import declares_tasks
 from trunkline.runtime.contained import contained
 from trunkline.runtime.overdue import Deadline
 

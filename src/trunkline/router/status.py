@@ -9,8 +9,8 @@ import msgspec
 
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Snapshot
+from trunkline.router.admission import Gate
 from trunkline.router.catalog import Catalog
-from trunkline.router.gate import Gate
 from trunkline.router.router import Router
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError, Problem
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.runtime.unix_socket import UnixSocket
 
 _BACKLOG: Final = 1024

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trunkline.core.source import Level
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.runtime.children import Children
 from trunkline.runtime.session_tokens import SessionTokens
 from trunkline.runtime.start_queue import StartQueue
@@ -18,8 +18,8 @@ class Parts:
     children: Children
     environ: Mapping[str, str]
     message_bytes: int
-    lanes_per_source: int
-    lane_idle_s: float
+    sessions_per_source: int
+    session_idle_s: float
     starts: StartQueue
     redact: Callable[[str], str]
     """Takes configured secrets out of text that a server wrote, before anyone sees it."""

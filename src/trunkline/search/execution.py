@@ -26,7 +26,7 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import Members
 from trunkline.protocol.nesting import LESS_ROOM
 from trunkline.router.catalog import Entry
-from trunkline.router.hints import says_read_only
+from trunkline.router.result_cache import says_read_only
 from trunkline.router.router import Router
 from trunkline.search.arguments import BadArgument, Execute, read
 from trunkline.search.disclosure import Disclosure

@@ -15,7 +15,7 @@ from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
 from trunkline.router.catalog import Catalog
 from trunkline.router.options import NameRules, SourceOptions
-from trunkline.router.roster import SourceSink
+from trunkline.router.registry import SourceSink
 from trunkline.router.router import Router
 from trunkline.search import answers
 from trunkline.search.answers import Answer

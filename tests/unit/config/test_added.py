@@ -10,7 +10,7 @@ from tests.support.config_files import KINDS
 
 from trunkline.config.added import keep_added, load_added, read_added
 from trunkline.core.errors import GatewayError
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 
 FILE = "servers.json"
 

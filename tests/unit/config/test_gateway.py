@@ -8,8 +8,8 @@ import pytest
 from tests.support.config_files import codes, found, load_text, settings_of
 
 from trunkline.config.gateway import GatewaySettings, with_listen
-from trunkline.core.errors import GatewayError
-from trunkline.core.listen import Listen
+from trunkline.core.errors import UNKNOWN_KEY, GatewayError
+from trunkline.core.listen_address import Listen
 
 
 def test_every_key_can_be_set() -> None:
@@ -42,8 +42,8 @@ gateway:
     queue_per_source: 1
     sessions: 1
     session_idle: 1
-    lanes_per_source: 1
-    lane_idle: 1
+    sessions_per_source: 1
+    source_session_idle: 1
     call_seconds: 1
     cache_bytes: 1024
 """,
@@ -138,3 +138,18 @@ def test_a_command_line_can_move_the_door() -> None:
 )
 def test_where_traces_go_is_checked(telemetry: str, problems: list[str]) -> None:
     assert codes(load_text(f"gateway: {{telemetry: {telemetry}}}")) == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("gateway: {limits: {lanes_per_source: 4}}", "sessions_per_source"),
+        ("gateway: {limits: {lane_idle: 4}}", "source_session_idle"),
+        ("gateway: {limits: {question_seconds: 4}}", "server_request_seconds"),
+        ("sources: {a: {kind: mcp_stdio, command: x, cache: {vouched: [b]}}}", "assume_read_only"),
+    ],
+)
+def test_a_key_with_an_old_name_is_told_the_new_one(text: str, name: str) -> None:
+    (problem,) = load_text(text).problems
+    assert problem.code is UNKNOWN_KEY
+    assert f"now called `{name}`" in problem.message

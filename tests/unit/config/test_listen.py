@@ -7,7 +7,7 @@ from tests.support.config_files import node_of, reader_for
 
 from trunkline.config.report import Invalid
 from trunkline.config.shapes import ListenAddress
-from trunkline.core.listen import Listen, is_loopback
+from trunkline.core.listen_address import Listen, is_loopback
 
 
 def test_addresses_are_taken_apart_and_put_together() -> None:

@@ -6,7 +6,7 @@ from tests.support.config_files import node_of, reader_for
 
 from trunkline.config.own_entry import is_own_entry
 from trunkline.config.tree import Table
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 
 USUAL = Listen("127.0.0.1", 4747)
 

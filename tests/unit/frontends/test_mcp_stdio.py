@@ -17,7 +17,7 @@ from tests.unit.frontends.rig import House, Loop, at_pipe, both_loops, run_on, w
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.frontends.stdio.stdio import StdioDoor
 
 LIMIT = 10_000

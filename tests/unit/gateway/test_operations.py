@@ -32,7 +32,7 @@ from trunkline.core.errors import (
     GatewayError,
 )
 from trunkline.core.events import Events, Note
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.gateway.gateway import Gateway
 from trunkline.gateway.operations import Operations
 from trunkline.runtime import session_tokens

@@ -12,12 +12,11 @@ import msgspec
 from trunkline.core.call import Call, Caller, Failure, Json, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
-from trunkline.core.source import Health, Sink, State
+from trunkline.core.source import Health, Sink, State, TaskWatch, Watch
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.core.watch import TaskWatch, Watch
 from trunkline.router.definitions import Definitions
 from trunkline.router.options import NameRules, RouterOptions, SourceOptions
-from trunkline.router.roster import SourceSink
+from trunkline.router.registry import SourceSink
 from trunkline.router.router import Notice, Router
 
 OK = Result(b'{"content":[]}')

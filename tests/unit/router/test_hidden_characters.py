@@ -12,9 +12,9 @@ from tests.unit.router.fakes import Desk, whole_offer
 from trunkline.core.call import Caller
 from trunkline.core.hidden_text import reveal
 from trunkline.core.tool import Item, Snapshot, Tool
-from trunkline.router.hidden_characters import reveal_json, revealed
+from trunkline.router.aggregation import joined_instructions
+from trunkline.router.sanitizing import reveal_json, revealed
 from trunkline.router.status import server_statuses
-from trunkline.router.summary import joined_instructions
 
 POISON = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
 

@@ -20,11 +20,11 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     Problem,
 )
-from trunkline.core.question import ROOTS, Question
+from trunkline.core.server_request import ROOTS, Question
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.hints import LARGEST_BYTES
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
+from trunkline.router.result_cache import LARGEST_BYTES
 
 ALL = CacheRules(tools=("*",))
 ALICE, BOB = Caller("alice"), Caller("bob")
@@ -116,15 +116,15 @@ async def test_the_second_equal_call_is_answered_without_the_server(tmp_path: Pa
     [
         ({"readOnlyHint": True}, CacheRules(tools=("th*",)), True),
         ({"readOnlyHint": True}, CacheRules(tools=("other", "s_thing")), False),
-        ({"readOnlyHint": True}, CacheRules(vouched=("other",)), False),
+        ({"readOnlyHint": True}, CacheRules(assume_read_only=("other",)), False),
         ({"readOnlyHint": False}, ALL, False),
         ({"readOnlyHint": "true"}, ALL, False),
         ({"readOnlyHint": None}, ALL, False),
         ({"idempotentHint": True}, ALL, False),
         ("readOnlyHint", ALL, False),
         (None, ALL, False),
-        (None, CacheRules(vouched=("thing",)), True),
-        ({"readOnlyHint": False}, CacheRules(vouched=("th?ng",)), True),
+        (None, CacheRules(assume_read_only=("thing",)), True),
+        ({"readOnlyHint": False}, CacheRules(assume_read_only=("th?ng",)), True),
     ],
 )
 async def test_a_tool_is_named_and_says_that_it_only_reads_or_is_vouched_for(
@@ -427,7 +427,7 @@ async def test_a_call_that_may_change_something_drops_what_is_kept_for_everybody
 
 
 async def test_a_call_that_only_reads_drops_nothing_whether_it_is_kept_or_not(tmp_path: Path) -> None:
-    server = Server(tmp_path, CacheRules(tools=("read",), vouched=("write",)))
+    server = Server(tmp_path, CacheRules(tools=("read",), assume_read_only=("write",)))
     server.call()
     server.call("s_look")
     server.call("s_write")

@@ -18,7 +18,7 @@ from trunkline.core.errors import SOURCE_LOST, Problem
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.router.roster import SourceSink
+from trunkline.router.registry import SourceSink
 
 PLAYS = 100
 TTL_S = 10.0

@@ -6,9 +6,8 @@ import pytest
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.catalog import Catalog
+from trunkline.router.catalog import Catalog, Views
 from trunkline.router.options import NameRules
-from trunkline.router.views import Views
 
 ANNA, BEN, NOBODY = Caller(session="anna"), Caller(session="ben"), Caller()
 

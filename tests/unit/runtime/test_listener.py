@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.runtime.listener import Listener
 
 KEY = "sources.desktop.listen"

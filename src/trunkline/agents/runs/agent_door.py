@@ -33,7 +33,7 @@ class AgentDoor:
             caller=gateway.caller,
             limit_bytes=limits.request_bytes,
             max_calls=limits.in_flight_per_client,
-            question_s=limits.question_seconds,
+            question_s=limits.server_request_seconds,
             result_chars=result_chars,
         )
 

@@ -24,7 +24,7 @@ from trunkline.core.errors import (
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.gateway.gateway import Gateway
-from trunkline.router.gate import Gate
+from trunkline.router.admission import Gate
 from trunkline.runtime.overdue import Within
 from trunkline.search.answers import offered
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from trunkline.core.listen import is_loopback
+from trunkline.core.listen_address import is_loopback
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 BASE_URL: Final = "OPENAI_BASE_URL"

@@ -24,8 +24,8 @@ from trunkline.core.tool import Tool
 from trunkline.gateway.gateway import Gateway
 from trunkline.protocol.jsonrpc import members_of, text_member
 from trunkline.router.catalog import PREFIXED, Entry, shown_definition
+from trunkline.router.diagnosis import why_tool
 from trunkline.router.status import server_statuses, status_json
-from trunkline.router.why import why_tool
 from trunkline.search.answers import reasons
 from trunkline.search.budget import budget
 from trunkline.search.finder import Found

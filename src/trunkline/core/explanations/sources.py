@@ -63,7 +63,7 @@ SOURCES: Final = {
         ("many clients at once", "clients that come and go without closing their sessions"),
         (
             "set `sessions: shared` for the server if it keeps no state between calls",
-            "raise `gateway.limits.lanes_per_source`, or lower `lane_idle`",
+            "raise `gateway.limits.sessions_per_source`, or lower `source_session_idle`",
         ),
     ),
     "TL207": Explanation(

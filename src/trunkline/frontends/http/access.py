@@ -18,7 +18,7 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.core.listen import is_loopback
+from trunkline.core.listen_address import is_loopback
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.http1_message import content_length
 

@@ -15,9 +15,9 @@ from trunkline.core.names import is_source_name
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.rest.rest import Visit
 from trunkline.protocol.http1 import HttpRequest
+from trunkline.router.diagnosis import why_tool
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses, status_json
-from trunkline.router.why import why_tool
 
 PERSIST: Final = "persist"
 _SWITCH: Final = {"1": True, "0": False}

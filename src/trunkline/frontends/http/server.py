@@ -18,7 +18,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.events import Events
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.frontends.http.access import STRANGER, Access, Denied
 from trunkline.frontends.http.call_answers import answer_problem
 from trunkline.frontends.http.connection import Connection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Call, Caller, Json, NeedsInput
 from trunkline.core.errors import INTERNAL, SOURCE_PROTOCOL, Problem
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.frontends.mcp.answer import Answer, refuse
 from trunkline.frontends.mcp.asked import Asked
 from trunkline.frontends.mcp.client_calls import ClientCalls

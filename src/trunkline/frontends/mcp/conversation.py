@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trunkline.core.call import Caller, Json
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.frontends.mcp.client_calls import ClientCalls
 from trunkline.frontends.mcp.questions import ClientQuestions
 

@@ -18,8 +18,8 @@ from trunkline.protocol.mcp.capabilities import askable, declared_by_legacy
 from trunkline.protocol.mcp.legacy import initialize_result
 from trunkline.protocol.mcp.modern import SERVER_INFO
 from trunkline.protocol.mcp.versions import SUPPORTED, WITH_LEGACY_TASKS, negotiate
+from trunkline.router.aggregation import joined_extensions, joined_instructions, joined_tasks, searching_instructions
 from trunkline.router.router import Router
-from trunkline.router.summary import joined_extensions, joined_instructions, joined_tasks, searching_instructions
 from trunkline.search.disclosure import Disclosure
 from trunkline.version import __version__
 

@@ -12,8 +12,8 @@ from trunkline.core.call import Caller
 from trunkline.core.tool import ListName
 from trunkline.frontends.mcp.hello import OUR_INFO
 from trunkline.protocol.jsonrpc import encode
+from trunkline.router.aggregation import INCOMPLETE, incomplete, list_hints
 from trunkline.router.router import Router
-from trunkline.router.summary import INCOMPLETE, incomplete, list_hints
 
 _REFRESH_S: Final = 1.0
 """How often at most lists make us look for servers whose last word on them is old."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Call, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
-from trunkline.core.question import ELICITATION, Question
 from trunkline.core.seal import Sealer
+from trunkline.core.server_request import ELICITATION, Question
 from trunkline.frontends.mcp.answer import refuse, result_of_ours
 from trunkline.frontends.mcp.questions import MAX_OPEN, Rules, why_not
 from trunkline.frontends.mcp.request_state import StateSeal, answers_in, is_for_legacy, without_round

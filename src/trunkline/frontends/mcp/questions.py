@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import PROGRESS, Caller, Json
-from trunkline.core.question import ELICITATION, NOBODY, Question
+from trunkline.core.server_request import ELICITATION, NOBODY, Question
 from trunkline.frontends.mcp.logs import is_log_message, wants_log_message
 from trunkline.protocol.jsonrpc import (
     BadMessage,

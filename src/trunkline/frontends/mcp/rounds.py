@@ -15,7 +15,7 @@ import msgspec
 
 from trunkline.core.call import Json
 from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
-from trunkline.core.question import ELICITATION, Ending, Question
+from trunkline.core.server_request import ELICITATION, Ending, Question
 from trunkline.frontends.mcp.answer import refuse
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of
 from trunkline.protocol.mcp.error_codes import message_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi

@@ -62,7 +62,7 @@ class Running:
             self.gateway.discovery,
             max_calls_per_client=limits.in_flight_per_client,
             max_calls=limits.in_flight,
-            question_s=limits.question_seconds,
+            question_s=limits.server_request_seconds,
         )
         self.stopping: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watches: list[FileWatch] = []

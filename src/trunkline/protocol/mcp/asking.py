@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trunkline.core.question import ELICITATION, ROOTS, SAMPLING
+from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, text_member
 
 METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'

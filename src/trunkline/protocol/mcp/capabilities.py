@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from trunkline.protocol.jsonrpc import BadMessage, encode_members, members_of
+from trunkline.protocol.jsonrpc import BadMessage, Members, encode_members, members_of
 from trunkline.protocol.mcp.versions import LEGACY
 
 NOTHING: Final = b"{}"
@@ -57,3 +58,46 @@ def extensions(capabilities: bytes) -> frozenset[str]:
         return frozenset(members_of(members_of(capabilities, "`capabilities`")["extensions"], "`extensions`"))
     except (BadMessage, KeyError):
         return frozenset()
+
+
+# What a server can do, read from the capabilities that it declared. Whatever cannot be read was not declared.
+
+_NONE: Final[Members] = {}
+
+
+@lru_cache(maxsize=1024)
+def server_capabilities(capabilities: bytes) -> Mapping[str, msgspec.Raw]:
+    """The members of a server's `capabilities`, each value raw."""
+    return _members(capabilities)
+
+
+@lru_cache(maxsize=1024)
+def announces_changes(capabilities: bytes, ability: str) -> bool:
+    """Whether the server says by itself when its list of this changes."""
+    return bytes(_members(server_capabilities(capabilities).get(ability, b"{}")).get("listChanged", b"")) == b"true"
+
+
+@lru_cache(maxsize=1024)
+def server_extensions(capabilities: bytes) -> Mapping[str, msgspec.Raw]:
+    return _members(server_capabilities(capabilities).get("extensions", b"{}"))
+
+
+class LegacyTasks(NamedTuple):
+    """What a server of 2025-11-25 says of tasks: whether tools can be run as such, and whether those can be stopped."""
+
+    run_tools: bool
+    cancel: bool
+
+
+@lru_cache(maxsize=1024)
+def legacy_tasks(capabilities: bytes) -> LegacyTasks:
+    tasks = _members(server_capabilities(capabilities).get("tasks", b"{}"))
+    tools = _members(_members(tasks.get("requests", b"{}")).get("tools", b"{}"))
+    return LegacyTasks(run_tools="call" in tools, cancel="cancel" in tasks)
+
+
+def _members(raw: bytes | msgspec.Raw) -> Members:
+    try:
+        return members_of(raw, "capabilities")
+    except BadMessage:
+        return _NONE

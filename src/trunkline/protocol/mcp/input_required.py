@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_REQUEST
-from trunkline.core.question import ELICITATION
+from trunkline.core.server_request import ELICITATION
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,

@@ -15,7 +15,7 @@ from trunkline.core.errors import APP_REFUSED, SOURCE_LOST, UNKNOWN_TOOL, Gatewa
 from trunkline.core.names import slug
 from trunkline.core.source import Health, Sink, ToolsOnly
 from trunkline.core.tool import Snapshot
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.protocol.app_lines import BadRegister, Register, refused, registered
 from trunkline.runtime.backoff import Backoff
 from trunkline.runtime.descriptors import most_connections

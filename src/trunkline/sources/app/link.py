@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.protocol.app_lines import (
     BadLine,
     BadRegister,

@@ -13,7 +13,7 @@ from trunkline.config.shapes import Integer, JsonSchema, ListenAddress, Seconds,
 from trunkline.config.sources import ONE_DAY_S, SourceSection
 from trunkline.config.tree import Node
 from trunkline.core.errors import TOKEN_REQUIRED
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 
 _LONGEST_TOKEN: Final = 1024
 _TOKEN_MESSAGE: Final = "Listening for apps beyond this machine needs a `token`"

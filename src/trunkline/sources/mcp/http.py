@@ -79,8 +79,8 @@ class _Dialer:
 def build(name: str, section: McpHttpSection, parts: Parts) -> Source:
     tuning = Tuning(
         shared=section.sessions == "shared",
-        max_lanes=parts.lanes_per_source,
-        lane_idle_s=parts.lane_idle_s,
+        max_sessions=parts.sessions_per_source,
+        session_idle_s=parts.session_idle_s,
     )
     return McpSource(name, _Dialer(name, section, parts).open, tuning)
 

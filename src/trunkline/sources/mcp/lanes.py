@@ -90,7 +90,7 @@ class ClientLanes:
         source: str,
         open_session: Callable[[bytes], Awaitable[Session]],
         *,
-        max_lanes: int,
+        max_sessions: int,
         idle_s: float,
         on_opened: Callable[[LaneKey, Session], None] | None = None,
         on_closed: Callable[[LaneKey], None] | None = None,
@@ -103,7 +103,7 @@ class ClientLanes:
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._on_change = on_change
-        self._max_lanes = max_lanes
+        self._max_lanes = max_sessions
         self._idle_s = idle_s
         self._slots: dict[LaneKey, _Slot] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -136,7 +136,7 @@ class ClientLanes:
             self._refuse(call, SOURCE_START_FAILED, reason, retry_after_s=wait_s)
             return None
         if len(self._slots) >= self._max_lanes and not self._make_room():
-            reason = f"{self._max_lanes} clients already hold a server of their own (`limits.lanes_per_source`)"
+            reason = f"{self._max_lanes} clients already hold a server of their own (`limits.sessions_per_source`)"
             self._refuse(call, TOO_MANY_LANES, reason, hint="set `sessions: shared` if the server keeps no state")
             return None
         slot = self._slots[key] = _Slot()

@@ -12,7 +12,7 @@ from typing import Final
 
 from trunkline.core.call import QUEUED, Call, Caller, Request
 from trunkline.core.errors import Phase
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.protocol.mcp.capabilities import askable
 from trunkline.sources.mcp.lanes import ClientLanes, LaneKey
 

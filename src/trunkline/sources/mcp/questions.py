@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import PROGRESS, Call, Json, Request
-from trunkline.core.question import METHODS, NOBODY, Ending, Question
+from trunkline.core.server_request import METHODS, NOBODY, Ending, Question
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     MessageId,

@@ -13,9 +13,8 @@ from typing import Final
 
 from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.source import Health, Sink
+from trunkline.core.source import Health, Sink, TaskWatch, Watch
 from trunkline.core.tool import Snapshot
-from trunkline.core.watch import TaskWatch, Watch
 from trunkline.protocol.mcp.capabilities import NOTHING, askable
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.backoff import Backoff
@@ -47,8 +46,8 @@ Opener = Callable[[Era | None, bytes, Callable[[str], None]], Awaitable[Session]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     shared: bool
-    max_lanes: int
-    lane_idle_s: float
+    max_sessions: int
+    session_idle_s: float
     probe_every_s: float = PROBE_EVERY_S
 
 
@@ -165,8 +164,8 @@ class McpSource:
         self._lanes = lanes = ClientLanes(
             self.name,
             self._open_for_client,
-            max_lanes=self._tuning.max_lanes,
-            idle_s=self._tuning.lane_idle_s,
+            max_sessions=self._tuning.max_sessions,
+            idle_s=self._tuning.session_idle_s,
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
             on_change=self._vitals.look_again,

@@ -41,8 +41,8 @@ def build(name: str, section: McpStdioSection, parts: Parts) -> Source:
 
     tuning = Tuning(
         shared=section.sessions == "shared",
-        max_lanes=parts.lanes_per_source,
-        lane_idle_s=parts.lane_idle_s,
+        max_sessions=parts.sessions_per_source,
+        session_idle_s=parts.session_idle_s,
     )
     return McpSource(name, open_session, tuning)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from trunkline.core.call import Failure, Json, Outcome, Request, Result
 from trunkline.core.errors import DEADLINE
-from trunkline.core.watch import TaskWatch
+from trunkline.core.source import TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.protocol.mcp.updates import TASK_TOLD

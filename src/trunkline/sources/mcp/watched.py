@@ -10,7 +10,7 @@ import msgspec
 
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.errors import Problem
-from trunkline.core.watch import Watch
+from trunkline.core.source import Watch
 from trunkline.protocol.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.backoff import Backoff

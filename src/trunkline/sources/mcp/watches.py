@@ -14,7 +14,7 @@ import msgspec
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
-from trunkline.core.watch import Watch
+from trunkline.core.source import Watch
 from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.incoming import CANCELLED as TOLD_CANCELLED
 from trunkline.protocol.mcp.incoming import RESOURCE_UPDATED

@@ -13,7 +13,7 @@ from tests.unit.frontends.rig import House, house
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Result
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.frontends.http.exchange import HttpExchange
 
 STREAM = {"Accept": "text/event-stream, application/json"}

@@ -17,7 +17,7 @@ from tests.unit.frontends.rig import House, at_pipe, house
 from tests.unit.router.fakes import OK, offer
 
 from trunkline.core.call import Call, Json
-from trunkline.core.question import ELICITATION, Ending, Question
+from trunkline.core.server_request import ELICITATION, Ending, Question
 
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 FORM = {"message": "Who?", "requestedSchema": {"type": "object"}}

@@ -12,8 +12,8 @@ from tests.unit.frontends.mcp.talks import EVERYTHING, FORM, YES, Asking, Modern
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import NeedsInput, RemoteError, Result
-from trunkline.core.question import ELICITATION, ROOTS, SAMPLING
 from trunkline.core.seal import Sealer
+from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.frontends.mcp.questions import MAX_OPEN
 from trunkline.protocol.jsonrpc import parse_message
 

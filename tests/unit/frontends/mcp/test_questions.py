@@ -12,7 +12,7 @@ from tests.unit.frontends.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
 from tests.unit.frontends.rig import house, wait_for_last_answers
 from tests.unit.router.fakes import OK
 
-from trunkline.core.question import ELICITATION, ROOTS, SAMPLING
+from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.frontends.mcp.questions import MAX_OPEN
 
 URL = {"mode": "url", "message": "Log in", "url": "https://e.example/", "elicitationId": "e1"}

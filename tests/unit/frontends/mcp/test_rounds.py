@@ -14,7 +14,7 @@ from tests.unit.frontends.rig import wait_for_last_answers
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, NeedsInput
-from trunkline.core.question import ELICITATION, ROOTS, SAMPLING
+from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.frontends.mcp.rounds import MAX_ROUNDS
 
 ASK = {"a": {"method": ELICITATION, "params": FORM}}

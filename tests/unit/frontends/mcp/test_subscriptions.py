@@ -13,7 +13,7 @@ from tests.unit.frontends.rig import House, house
 
 from trunkline.core.call import Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, Problem
-from trunkline.core.watch import Watch
+from trunkline.core.source import Watch
 from trunkline.frontends.mcp import listen as one_listen
 from trunkline.frontends.mcp import subscriptions
 

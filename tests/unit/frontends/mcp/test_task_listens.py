@@ -12,10 +12,10 @@ from tests.unit.frontends.mcp.listening import Heard, opened
 from tests.unit.frontends.rig import House, house
 
 from trunkline.core.call import Caller
-from trunkline.core.watch import TaskWatch
+from trunkline.core.source import TaskWatch
 from trunkline.frontends.mcp import listen as one_listen
 from trunkline.frontends.mcp import subscriptions
-from trunkline.router.tasks import TaskPlace
+from trunkline.router.task_ids import TaskPlace
 
 CAPABILITIES = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 

@@ -13,7 +13,7 @@ from tests.unit.frontends.relay.test_relay import stage
 from tests.unit.frontends.rig import House, echo, house
 from tests.unit.router.fakes import OK
 
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.frontends.http.exchange import HttpExchange
 

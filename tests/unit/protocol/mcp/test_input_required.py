@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trunkline.core.question import ELICITATION, ROOTS
+from trunkline.core.server_request import ELICITATION, ROOTS
 from trunkline.protocol.jsonrpc import BadMessage, encode_members
 from trunkline.protocol.mcp.input_required import (
     Asking,

@@ -13,7 +13,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.sources.app import host, link
 from trunkline.sources.app.host import server_name
 

@@ -10,7 +10,7 @@ from tests.support.gateway import write_config
 
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import Loaded, load_config
-from trunkline.core.listen import Listen
+from trunkline.core.listen_address import Listen
 from trunkline.sources import section_kinds
 from trunkline.sources.app.section import AppSection
 

@@ -51,8 +51,8 @@ class Shell:
             children=Children(),  # not used: commands have a supervisor of their own
             environ=environ,
             message_bytes=1 << 24,
-            lanes_per_source=1,
-            lane_idle_s=1.0,
+            sessions_per_source=1,
+            session_idle_s=1.0,
             starts=StartQueue(),
             redact=str,
         )

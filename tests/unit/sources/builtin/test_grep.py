@@ -9,8 +9,8 @@ from tests.support.builtin_tools import Workbench
 from tests.support.pairs import IN_FULL
 from tests.support.searching import ENGINES, SearchBench, lasting, needs_ripgrep
 
-from trunkline.core.text_size import units
 from trunkline.sources.builtin.grep import Grep
+from trunkline.sources.builtin.text_size import units
 from trunkline.sources.builtin.tool import ToolFault
 
 

@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import HELLO, MemoryLane, session_on
 
 from trunkline.core.call import Call, Json, Result
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.versions import Era
@@ -114,7 +114,7 @@ class Book:
 @contextlib.asynccontextmanager
 async def living(server: Connects, **tuning: Any) -> AsyncIterator[tuple[McpSource, Book]]:
     """A source at work; afterwards nothing of it is left."""
-    defaults: dict[str, Any] = {"shared": False, "max_lanes": 4, "lane_idle_s": 1000.0}
+    defaults: dict[str, Any] = {"shared": False, "max_sessions": 4, "session_idle_s": 1000.0}
     source = McpSource("s", server.open, Tuning(**{**defaults, **tuning}))
     book = Book()
     before = asyncio.all_tasks()

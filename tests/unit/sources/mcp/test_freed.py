@@ -57,7 +57,7 @@ class Opener:
 
 @contextlib.asynccontextmanager
 async def at_work(opener: Opener) -> AsyncIterator[McpSource]:
-    source, book = McpSource("s", opener.open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000.0)), Book()
+    source, book = McpSource("s", opener.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0)), Book()
     life = asyncio.get_running_loop().create_task(source.run(book))
     try:
         await ready(book)

@@ -61,7 +61,7 @@ class Opener:
 
 @contextlib.asynccontextmanager
 async def lanes_with(opener: Opener, **options: Any) -> AsyncIterator[ClientLanes]:
-    lanes = ClientLanes("s", opener, **{"max_lanes": 3, "idle_s": 1000.0, **options})
+    lanes = ClientLanes("s", opener, **{"max_sessions": 3, "idle_s": 1000.0, **options})
     try:
         yield lanes
     finally:
@@ -248,7 +248,7 @@ async def test_a_call_right_after_the_loss_is_not_sent_to_the_dead_lane() -> Non
 async def test_the_lane_silent_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes_module, "_SILENT_S", 0.0)
     opener = Opener()
-    async with lanes_with(opener, max_lanes=2) as lanes:
+    async with lanes_with(opener, max_sessions=2) as lanes:
         for number, session in enumerate(("one", "two"), 1):
             submit(lanes, new_call(session))
             await opened(opener, number)
@@ -264,7 +264,7 @@ async def test_the_lane_silent_for_longest_makes_room(monkeypatch: pytest.Monkey
 
 async def test_a_client_that_was_heard_of_lately_keeps_its_lane() -> None:
     opener = Opener()
-    async with lanes_with(opener, max_lanes=1) as lanes:
+    async with lanes_with(opener, max_sessions=1) as lanes:
         submit(lanes, new_call("one"))
         (lane,) = await opened(opener)
         lane.answer({"id": 1}, {})
@@ -329,7 +329,7 @@ async def test_forgetting_a_session_whose_lane_is_opening_answers_its_calls_and_
 
 async def test_closing_waits_for_what_is_opening_and_what_is_ending() -> None:
     opener = Opener()
-    lanes = ClientLanes("s", opener, max_lanes=3, idle_s=1000)
+    lanes = ClientLanes("s", opener, max_sessions=3, idle_s=1000)
     open_call = submit(lanes, new_call("open"))
     (lane,) = await opened(opener)
     opener.gate.clear()

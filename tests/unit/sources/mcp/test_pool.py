@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes
@@ -52,7 +52,7 @@ async def pool_with(opener: Opener, **options: Any) -> AsyncIterator[Pool]:
     lanes = ClientLanes(
         "s",
         opener,
-        **{"max_lanes": 16, "idle_s": 1000.0, **options},
+        **{"max_sessions": 16, "idle_s": 1000.0, **options},
         on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
     )
     pool = Pool(lanes)
@@ -148,7 +148,7 @@ async def test_a_seat_whose_process_keeps_crashing_is_passed_by_while_there_are_
 
 async def test_a_seat_that_nobody_uses_makes_room_at_once() -> None:
     opener = Opener()
-    async with pool_with(opener, max_lanes=2) as pool:
+    async with pool_with(opener, max_sessions=2) as pool:
         first, second = submit(pool, "a"), submit(pool, "a")
         await sent(opener, first, second)
         answer(opener, first)
@@ -201,7 +201,7 @@ async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> No
 
 async def test_the_number_of_all_lanes_holds_here_too() -> None:
     opener = Opener()
-    async with pool_with(opener, max_lanes=2) as pool:
+    async with pool_with(opener, max_sessions=2) as pool:
         first, second = submit(pool), submit(pool)
         await sent(opener, first, second)
         third, stranger = submit(pool), submit(pool, "stranger")
@@ -260,7 +260,7 @@ async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_i
     lanes = ClientLanes(
         "s",
         eager,
-        max_lanes=4,
+        max_sessions=4,
         idle_s=1000.0,
         on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
     )

@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Request
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.runtime.http_client import MAX_WAITING, HttpPool, Target
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.questions import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody

@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.sources.mcp import settling
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes, lane_key
@@ -41,7 +41,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def lanes_of(server: Server) -> AsyncIterator[ClientLanes]:
-    lanes = ClientLanes("s", server.open, max_lanes=3, idle_s=1000.0)
+    lanes = ClientLanes("s", server.open, max_sessions=3, idle_s=1000.0)
     try:
         yield lanes
     finally:

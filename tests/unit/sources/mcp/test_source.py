@@ -16,7 +16,7 @@ from trunkline.core.errors import (
     SOURCE_START_FAILED,
     Problem,
 )
-from trunkline.core.question import Question
+from trunkline.core.server_request import Question
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp import source as source_module

@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.source_rig import ready_source
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.core.watch import TaskWatch
+from trunkline.core.source import TaskWatch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp import task_watches

@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 
 from trunkline.core.call import Caller, Outcome, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.watch import Watch
+from trunkline.core.source import Watch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource

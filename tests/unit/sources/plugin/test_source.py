@@ -31,8 +31,8 @@ async def living(plugin: FaultyPlugin, probe_every_s: float) -> AsyncIterator[Le
         children=children,
         environ=os.environ,
         message_bytes=1 << 20,
-        lanes_per_source=1,
-        lane_idle_s=1,
+        sessions_per_source=1,
+        session_idle_s=1,
         starts=StartQueue(),
         redact=str,
     )

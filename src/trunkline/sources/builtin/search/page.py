@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.core.text_size import units
+from trunkline.sources.builtin.text_size import units
 
 _LOOK_AHEAD = 500
 _CUT_CHARACTERS = 500

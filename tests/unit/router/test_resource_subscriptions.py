@@ -10,8 +10,8 @@ from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_RESOURCE, Problem
-from trunkline.router.requests import unknown_resource
-from trunkline.router.watches import ResourceWatch
+from trunkline.router.request_router import unknown_resource
+from trunkline.router.subscriptions import ResourceWatch
 
 HOLDS = Result(b"{}")
 

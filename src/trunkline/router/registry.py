@@ -9,27 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from trunkline.core.call import Call, Failure, Json
+from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.core.question import Question
+from trunkline.core.server_request import NOBODY, Question
 from trunkline.core.source import Evicted, Health, Level, Source
 from trunkline.core.tool import Snapshot
-from trunkline.router.call_bytes import CallBytes
-from trunkline.router.catalog import Catalog
-from trunkline.router.changes import DefinitionChanges
-from trunkline.router.clients import Clients
-from trunkline.router.definitions import Definitions
-from trunkline.router.gate import Gate
-from trunkline.router.guests import Guests
-from trunkline.router.hidden_characters import revealed
-from trunkline.router.hiding import hide_in_health, hide_in_snapshot
+from trunkline.router.admission import CallBytes, Gate
+from trunkline.router.catalog import Catalog, Views
+from trunkline.router.connected_apps import Guests
+from trunkline.router.definitions import DefinitionChanges, Definitions
 from trunkline.router.options import RouterOptions, SourceOptions
-from trunkline.router.tasks import Tasks
-from trunkline.router.views import Views
+from trunkline.router.sanitizing import hide_in_health, hide_in_snapshot, revealed
+from trunkline.router.task_ids import Tasks
 from trunkline.runtime.contained import contained
 from trunkline.runtime.overdue import Deadline
 
@@ -379,3 +374,38 @@ class SourceSink:
 
     def count(self, counter: str, amount: int = 1) -> None:
         self._roster.events.count(counter, self._gate.name, amount)
+
+
+# The clients that hold a session, by its name: where a server's questions and news go that belong to no call.
+
+
+class Client(Protocol):
+    caller: Caller
+
+    def ask(self, question: Question, /) -> None: ...
+    def tell(self, source: str, method: str, params: Json, /) -> None: ...
+
+
+class Clients:
+    def __init__(self, tasks: Tasks) -> None:
+        self._clients: dict[str, Client] = {}
+        self._tasks = tasks
+
+    def join(self, session: str, client: Client) -> None:
+        self._clients[session] = client
+
+    def leave(self, session: str) -> None:
+        self._clients.pop(session, None)
+
+    def ask(self, session: str, question: Question) -> None:
+        client = self._clients.get(session)
+        if client is None:
+            question.refuse(NOBODY)
+        else:
+            question.params = self._tasks.to_caller(client.caller, question.source, question.params)
+            client.ask(question)
+
+    def tell(self, session: str, source: str, method: str, params: Json) -> None:
+        client = self._clients.get(session)
+        if client is not None:
+            client.tell(source, method, self._tasks.to_caller(client.caller, source, params))

@@ -7,9 +7,8 @@ from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.protocol.jsonrpc import Members
-from trunkline.router.deadlines import Deadlines
-from trunkline.router.gate import Gate
-from trunkline.router.roster import Roster
+from trunkline.router.admission import Deadlines, Gate
+from trunkline.router.registry import Roster
 from trunkline.runtime.contained import handed_on
 
 _LEAST_BYTES: Final = 1024

@@ -12,9 +12,9 @@ from tests.unit.router.virtual_clock import run_with_clock
 from trunkline.core.call import Caller, Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
 from trunkline.core.source import Health
-from trunkline.router.gate import Gate
+from trunkline.router.admission import Gate
 from trunkline.router.options import NameRules, SourceOptions
-from trunkline.router.roster import SWAP_S, SourceSink
+from trunkline.router.registry import SWAP_S, SourceSink
 
 
 class Town(Desk):

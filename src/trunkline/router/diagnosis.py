@@ -9,8 +9,8 @@ from typing import Final
 
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Snapshot
+from trunkline.router.admission import Gate
 from trunkline.router.catalog import Entry
-from trunkline.router.gate import Gate
 from trunkline.router.router import Router
 
 _WELL: Final = ("ready", "degraded")

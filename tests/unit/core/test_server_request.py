@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.call import Call, Caller
-from trunkline.core.question import ROOTS, Ending, Question
+from trunkline.core.server_request import ROOTS, Ending, Question
 
 
 def open_call() -> Call:

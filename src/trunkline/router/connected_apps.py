@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import Evicted, Source
-from trunkline.router.gate import Gate
+from trunkline.router.admission import Gate
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.runtime.contained import contained
 
 if TYPE_CHECKING:
-    from trunkline.router.roster import Roster, SourceSink
+    from trunkline.router.registry import Roster, SourceSink
 
 ORIGIN: Final = "app"
 _ALL_TOOLS: Final = "*"
@@ -133,8 +133,8 @@ def guest_options(host: Gate, guest: str, arrival: int) -> SourceOptions:
 
 
 def _cache_rules(cache: CacheRules, guest: str) -> CacheRules:
-    tools, vouched = tuple(_patterns(cache.tools, guest)), tuple(_patterns(cache.vouched, guest))
-    return replace(cache, tools=tools, vouched=vouched)
+    tools, assume_read_only = tuple(_patterns(cache.tools, guest)), tuple(_patterns(cache.assume_read_only, guest))
+    return replace(cache, tools=tools, assume_read_only=assume_read_only)
 
 
 def _prefix(host: str, prefix: str, guest: str) -> str:

@@ -9,8 +9,8 @@ from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import CAPABILITY_MISSING, UNKNOWN_METHOD, UNKNOWN_TASK
-from trunkline.core.question import Question
-from trunkline.router.tasks import RELATED_TASK, TaskPlace, Tasks
+from trunkline.core.server_request import Question
+from trunkline.router.task_ids import RELATED_TASK, TaskPlace, Tasks
 
 TASKS = "io.modelcontextprotocol/tasks"
 MODERN = Caller("me", capabilities=json.dumps({"extensions": {TASKS: {}}}).encode(), version="2026-07-28")

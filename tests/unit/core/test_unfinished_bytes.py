@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trunkline.core.unfinished import UnfinishedBytes
+from trunkline.core.unfinished_bytes import UnfinishedBytes
 
 
 class Holder:

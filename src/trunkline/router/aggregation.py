@@ -11,10 +11,16 @@ import msgspec
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Freshness, ListName, Snapshot
+from trunkline.protocol.mcp.capabilities import (
+    LegacyTasks,
+    announces_changes,
+    legacy_tasks,
+    server_capabilities,
+    server_extensions,
+)
 from trunkline.protocol.mcp.versions import MODERN, WITH_LEGACY_TASKS
-from trunkline.router.abilities import LegacyTasks, abilities, announces_changes, extensions_of, tasks_of
-from trunkline.router.gate import Gate
-from trunkline.router.roster import Roster
+from trunkline.router.admission import Gate
+from trunkline.router.registry import Roster
 
 INCOMPLETE: Final = "trunkline/incomplete"
 """The member of a list's `_meta` that says which servers it does not show as they are now."""
@@ -85,7 +91,7 @@ def joined_extensions(roster: Roster, caller: Caller) -> dict[str, msgspec.Raw]:
     joined: dict[str, msgspec.Raw] = {}
     for _, offer in _shown(roster, caller):
         if offer.protocol_version in MODERN:
-            for name, settings in extensions_of(offer.capabilities).items():
+            for name, settings in server_extensions(offer.capabilities).items():
                 joined.setdefault(name, settings)
     return joined
 
@@ -94,7 +100,7 @@ def joined_tasks(roster: Roster, caller: Caller) -> dict[str, object]:
     """The tasks of 2025-11-25, where a server runs tools that way, or may yet say so; empty where none does. Nobody
     lists them: whose they are is in their ids, and only their clients have those."""
     offers = [offer for _, offer in _shown(roster, caller) if offer.protocol_version == WITH_LEGACY_TASKS]
-    running = [tasks for tasks in (tasks_of(offer.capabilities) for offer in offers) if tasks.run_tools]
+    running = [tasks for tasks in (legacy_tasks(offer.capabilities) for offer in offers) if tasks.run_tools]
     if _may_still_say(roster):
         running.append(LegacyTasks(run_tools=True, cancel=True))
     if not running:
@@ -135,7 +141,7 @@ def list_hints(roster: Roster, caller: Caller, kind: ListName) -> ListHints:
 
 
 def _has(offer: Snapshot, kind: ListName) -> bool:
-    return bool(getattr(offer, kind)) or _ABILITY[kind] in abilities(offer.capabilities)
+    return bool(getattr(offer, kind)) or _ABILITY[kind] in server_capabilities(offer.capabilities)
 
 
 def incomplete(roster: Roster) -> list[dict[str, object]]:

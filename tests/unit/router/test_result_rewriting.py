@@ -101,8 +101,8 @@ async def test_a_result_without_links_is_the_very_object_of_the_server(tmp_path:
 
 
 async def test_memory_is_bounded_for_each_principal_and_in_all(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("trunkline.router.links._MOST_URIS", 3)
-    monkeypatch.setattr("trunkline.router.links._MOST_PRINCIPALS", 2)
+    monkeypatch.setattr("trunkline.router.result_rewriting._MOST_URIS", 3)
+    monkeypatch.setattr("trunkline.router.result_rewriting._MOST_PRINCIPALS", 2)
     desk = two_servers(tmp_path)
     gives(desk, "b", *[f"m://{number}" for number in range(5)])
     resolve = desk.router.links.resolve
@@ -128,7 +128,7 @@ async def test_what_a_server_gave_is_void_once_it_is_gone(tmp_path: Path) -> Non
 
 async def test_a_kept_result_is_adapted_for_each_who_gets_it(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
-    rules = CacheRules(tools=("t",), vouched=("t",))
+    rules = CacheRules(tools=("t",), assume_read_only=("t",))
     desk.router.roster.update("b", _options(desk, "b", rules))
     first = desk.call("b_t", {"arguments": {}}, caller=ME)
     first.finish(link_to("x://listed"))

@@ -22,17 +22,15 @@ from trunkline.core.errors import (
 from trunkline.core.names import names_source, without_own_prefix
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
+from trunkline.protocol.mcp.capabilities import server_capabilities
 from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.abilities import abilities
-from trunkline.router.answers import Answers
-from trunkline.router.checkpoint import Checkpoint
-from trunkline.router.deadlines import Deadlines
-from trunkline.router.gate import Gate
-from trunkline.router.links import Links
-from trunkline.router.prompts import PromptEntry
-from trunkline.router.roster import Roster
-from trunkline.router.tasks import TASKS, Tasks, declares_tasks
-from trunkline.router.waiting import Waiting
+from trunkline.router.admission import Deadlines, Gate
+from trunkline.router.catalog import PromptEntry
+from trunkline.router.path_guard import Checkpoint
+from trunkline.router.pending_calls import Waiting
+from trunkline.router.registry import Roster
+from trunkline.router.result_rewriting import Answers, Links
+from trunkline.router.task_ids import TASKS, Tasks, declares_tasks
 
 PROMPTS_GET: Final = "prompts/get"
 RESOURCES_READ: Final = "resources/read"
@@ -195,7 +193,7 @@ class Requests:
 
 
 def _may_complete(offer: Snapshot) -> bool:
-    return offer.protocol_version == _BEFORE_COMPLETIONS or "completions" in abilities(offer.capabilities)
+    return offer.protocol_version == _BEFORE_COMPLETIONS or "completions" in server_capabilities(offer.capabilities)
 
 
 def unknown_prompt(message: str) -> Problem:

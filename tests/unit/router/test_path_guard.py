@@ -10,7 +10,7 @@ from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller
 from trunkline.core.errors import PATH_TRAVERSAL
-from trunkline.router.guard import traversal_problem
+from trunkline.router.path_guard import traversal_problem
 
 
 def raw_call(arguments: str) -> Call:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import deque
+from time import monotonic
 from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import (
+    DEADLINE,
     DRAINING,
     QUEUE_FULL,
     SOURCE_AUTH_REQUIRED,
@@ -17,10 +20,11 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.source import Health, Source
-from trunkline.router.call_bytes import LARGE_BYTES, CallBytes
-from trunkline.router.hiding import hide_in_problem
+from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.router.options import SourceOptions
+from trunkline.router.sanitizing import hide_in_problem
 from trunkline.runtime.contained import bug_problem, report_bug
+from trunkline.runtime.overdue import LATE_S, READ_FIRST_S
 
 _RETRY_AFTER_MS: Final = 1000
 _REFUSING: Final[dict[str, Code]] = {
@@ -169,3 +173,100 @@ class Gate:
             for call in waiting:
                 if not call.done:
                     self._hold(call)
+
+
+# One bound over what large calls hold while they wait and run, whichever source they are for.
+#
+# How many calls there may be is bounded elsewhere; a thousand of them with megabytes each would still be too much.
+
+LARGE_BYTES: Final = 16 * 1024
+"""Smaller calls are not counted: their number bounds them, and every call would pay for the counting."""
+_COPIES: Final = 2
+"""What the client wrote is kept beside what its server gets."""
+
+
+class CallBytes:
+    __slots__ = ("_held", "_limit_bytes", "total_bytes")
+
+    def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self.total_bytes = 0
+        self._held: dict[Call, int] = {}
+
+    def refusal(self, call: Call, size_bytes: int) -> Problem | None:
+        """Count a call until it is released; why it cannot go on where others hold too much already. One alone always
+        may: the limit of a request bounds it."""
+        if call in self._held:
+            return None
+        size_bytes *= _COPIES
+        if self._held and self.total_bytes + size_bytes > self._limit_bytes:
+            message = f"Calls in flight hold {self.total_bytes:,} bytes already (`limits.unfinished_bytes`)"
+            return Problem(
+                code=QUEUE_FULL,
+                message=message,
+                source=call.source,
+                tool=call.tool,
+                retryable=True,
+                retry_after_ms=_RETRY_AFTER_MS,
+            )
+        self._held[call] = size_bytes
+        self.total_bytes += size_bytes
+        return None
+
+    def release(self, call: Call) -> None:
+        self.total_bytes -= self._held.pop(call, 0)
+
+
+# When a call has waited long enough: its deadline, what buys more time, and what stops the clock.
+
+_TOOLS_CALL: Final = "tools/call"
+
+
+class Deadlines:
+    def __init__(self, loop: asyncio.AbstractEventLoop, longest_s: float) -> None:
+        self._loop = loop
+        self.longest_s = longest_s
+        """What no call may take, however much progress it shows; what its client took to answer is not counted."""
+
+    def set(self, call: Call, timeout_s: float) -> None:
+        """Give the call this long from its start; it may have ended when this returns."""
+        call.timeout = left_s = timeout_s
+        if call.timer is not None:  # it waited until its server told what it offers, and that time counts
+            call.timer.cancel()
+            left_s -= monotonic() - call.started_at
+            if left_s <= 0:
+                self._expired(call)
+                return
+        call.timer = self._loop.call_later(left_s, self._due, call, call.started_at + timeout_s)
+
+    def _due(self, call: Call, due: float) -> None:
+        """Where the process was stopped, the answer may be there for long and nobody has read it."""
+        if monotonic() - due > LATE_S:
+            call.timer = self._loop.call_later(READ_FIRST_S, self._expired, call)
+        else:
+            self._expired(call)
+
+    def _expired(self, call: Call) -> None:
+        """Progress buys more time, up to the absolute maximum of a call; a question to the client stops the clock."""
+        now = monotonic()
+        if call.questions:  # each has a deadline of its own
+            call.timer = self._loop.call_later(call.timeout, self._due, call, now + call.timeout)
+            return
+        end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s + call.rested_s)
+        if call.progressed_at and end > now:
+            call.timer = self._loop.call_later(end - now, self._due, call, end)
+            return
+        seconds = round(now - call.started_at) if call.progressed_at else call.timeout
+        phase = call.phase
+        what = "Tool execution" if call.method == _TOOLS_CALL else f"`{call.method}`"
+        problem = Problem(
+            code=DEADLINE,
+            message=f"{what} timed out after {seconds:g} seconds",
+            source=call.source,
+            tool=call.tool,
+            phase=phase,
+            executed="no" if phase == "queued" else "unknown",
+            retryable=phase == "queued",
+            hint="raise `timeout` of the server, or `tools.timeouts` of the tool, if it needs longer",
+        )
+        call.give_up(Failure(problem))

@@ -11,7 +11,7 @@ from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import LISTS, Freshness
-from trunkline.router.summary import incomplete, joined_extensions, joined_instructions, joined_tasks, list_hints
+from trunkline.router.aggregation import incomplete, joined_extensions, joined_instructions, joined_tasks, list_hints
 
 ME = Caller()
 

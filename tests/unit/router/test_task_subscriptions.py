@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 from tests.unit.router.fakes import Desk, FakeSource, offer
-from tests.unit.router.test_tasks import MODERN, answer, make_task, result
+from tests.unit.router.test_task_ids import MODERN, answer, make_task, result
 from tests.unit.sources.mcp.test_task_watches import Server
 
 from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_DOWN, GatewayError, Problem
-from trunkline.core.source import Health, Source, State
-from trunkline.core.watch import TaskWatch
+from trunkline.core.source import Health, Source, State, TaskWatch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.router.options import NameRules, SourceOptions
-from trunkline.router.roster import SourceSink
-from trunkline.router.tasks import RELATED_TASK, TaskPlace
+from trunkline.router.registry import SourceSink
+from trunkline.router.task_ids import RELATED_TASK, TaskPlace
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource, Tuning
@@ -237,7 +236,7 @@ async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keep
     desk, a, _ = desk_of_two(tmp_path)
     listener, _ = promised(desk, a)
     server = FailsFirst()
-    source = McpSource("a", server.open, Tuning(shared=False, max_lanes=4, lane_idle_s=1000.0))
+    source = McpSource("a", server.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0))
     life = asyncio.get_running_loop().create_task(source.run(replaced(desk, source)))
     try:
         await until(lambda: desk.router.gates["a"].health.state == "down", "it took over, and is down")

@@ -10,7 +10,7 @@ from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.router.roster import SourceSink
+from trunkline.router.registry import SourceSink
 
 
 class Inn(Desk):
@@ -215,10 +215,10 @@ async def test_a_guest_that_loses_its_name_to_the_configuration_is_told(tmp_path
 
 async def test_rules_may_name_an_app_as_it_calls_itself(tmp_path: Path) -> None:
     rules = NameRules(prefix="desktop", deny=("My App*:erase",))
-    cache = CacheRules(tools=("My App 2.0:draw", "Web:open"), vouched=("look",))
+    cache = CacheRules(tools=("My App 2.0:draw", "Web:open"), assume_read_only=("look",))
     inn = Inn(tmp_path, rules=rules, timeouts_s={"My App 2.0:draw": 2.0}, cache=cache)
     inn.guest("My_App_2_0", "draw", "erase")
     assert inn.names == ["My_App_2_0_draw"]
     options = guest_gate(inn, "My_App_2_0")
     assert options.timeouts_s == {"draw": 2.0}
-    assert options.cache == CacheRules(tools=("draw",), vouched=("look",))
+    assert options.cache == CacheRules(tools=("draw",), assume_read_only=("look",))

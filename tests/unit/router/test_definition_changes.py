@@ -12,8 +12,7 @@ from tests.unit.router.virtual_clock import run_with_clock
 from trunkline.core.events import Note
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.changes import EVERY_S
-from trunkline.router.definitions import Definitions
+from trunkline.router.definitions import EVERY_S, Definitions
 from trunkline.router.status import server_statuses, status_json
 
 

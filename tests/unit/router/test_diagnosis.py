@@ -8,8 +8,8 @@ from tests.unit.router.fakes import Desk, offer
 
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
+from trunkline.router.diagnosis import why_tool
 from trunkline.router.options import NameRules
-from trunkline.router.why import why_tool
 
 
 def told(desk: Desk, name: str) -> dict[str, Any]:
