@@ -7,10 +7,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # the one of `typing`, without importing it
 if TYPE_CHECKING:
-    from trunkline.gateway.library.errors import CallError, ConfigurationError, ServerError, TrunklineError
     from trunkline.gateway.library.gateway import Gateway
-    from trunkline.gateway.library.progress import Progress
-    from trunkline.gateway.library.results import CallResult, Tool
+    from trunkline.gateway.library.results import (
+        CallError,
+        CallResult,
+        ConfigurationError,
+        Progress,
+        ServerError,
+        Tool,
+        TrunklineError,
+    )
     from trunkline.router.status import ServerStatus
     from trunkline.version import __version__
 
@@ -28,15 +34,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CallError": "trunkline.gateway.library.errors",
+    "CallError": "trunkline.gateway.library.results",
     "CallResult": "trunkline.gateway.library.results",
-    "ConfigurationError": "trunkline.gateway.library.errors",
+    "ConfigurationError": "trunkline.gateway.library.results",
     "Gateway": "trunkline.gateway.library.gateway",
-    "Progress": "trunkline.gateway.library.progress",
-    "ServerError": "trunkline.gateway.library.errors",
+    "Progress": "trunkline.gateway.library.results",
+    "ServerError": "trunkline.gateway.library.results",
     "ServerStatus": "trunkline.router.status",
     "Tool": "trunkline.gateway.library.results",
-    "TrunklineError": "trunkline.gateway.library.errors",
+    "TrunklineError": "trunkline.gateway.library.results",
     "__version__": "trunkline.version",
 }
 

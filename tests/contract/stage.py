@@ -27,7 +27,7 @@ from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import KINDS, load_kind
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
@@ -107,7 +107,7 @@ class Stage:
         self._keys = {**variant.keys, **keys}
         self._folder = folder
         self.healths: list[Health] = []
-        self.gateway: Gateway
+        self.gateway: GatewayRuntime
 
     def open(self) -> None:
         path = write_config(self._folder, self.server.entry(**self._keys))
@@ -116,7 +116,7 @@ class Stage:
         assert loaded.settings is not None, loaded.problems
         events = Events()
         events.health.append(lambda _, health: self.healths.append(health))
-        self.gateway = Gateway(loaded.settings, events)
+        self.gateway = GatewayRuntime(loaded.settings, events)
         self.gateway.start()
 
     def start_server(self) -> None:

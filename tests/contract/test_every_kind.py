@@ -22,7 +22,7 @@ from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL
 from trunkline.core.events import Events
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.sources import KINDS, section_kinds
 
@@ -40,7 +40,7 @@ class Scene:
             ConfigFile.named(write_config(rig.folder, rig.entry(**keys))), environ={}, kinds=section_kinds()
         )
         assert loaded.settings is not None, loaded.problems
-        self.gateway = Gateway(loaded.settings, Events())
+        self.gateway = GatewayRuntime(loaded.settings, Events())
 
     @property
     def router(self) -> Any:

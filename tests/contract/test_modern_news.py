@@ -19,7 +19,7 @@ from tests.unit.runtime.scripted_server import Peer, Scripted, http
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.events import Events
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import KINDS, load_kind
 from trunkline.sources.mcp import http as http_kind
 from trunkline.sources.mcp.source import Tuning
@@ -84,13 +84,13 @@ class Newsagent(Scripted):
 
 
 @contextlib.asynccontextmanager
-async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[Gateway]:
+async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[GatewayRuntime]:
     await agent.start()
     path = write_config(folder, {"x": {"kind": "mcp_http", "url": agent.url}})
     kinds = {name: (lambda name=name: load_kind(name).section) for name in KINDS}
     loaded = load_config(ConfigFile.named(path), environ={}, kinds=kinds)
     assert loaded.settings is not None
-    gateway = Gateway(loaded.settings, Events())
+    gateway = GatewayRuntime(loaded.settings, Events())
     gateway.start()
     try:
         yield gateway
@@ -100,7 +100,7 @@ async def gateway_before(agent: Newsagent, folder: Path) -> AsyncIterator[Gatewa
     assert not agent.failures, agent.failures
 
 
-def listed(gateway: Gateway) -> list[str]:
+def listed(gateway: GatewayRuntime) -> list[str]:
     return [tool["name"].removeprefix("x_") for tool in json.loads(gateway.router.catalog.listing)]
 
 

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 from tests.unit.runtime.scripted_server import Peer, http
 
 from trunkline.core.call import Caller, Outcome, Result
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 
 
 class Library(Newsagent):
@@ -58,7 +58,7 @@ class Library(Newsagent):
 
 
 class Reader:
-    def __init__(self, gateway: Gateway, uri: str, session: str) -> None:
+    def __init__(self, gateway: GatewayRuntime, uri: str, session: str) -> None:
         self.heard: list[Any] = []
         self.settled: list[Outcome] = []
         told = lambda params: self.heard.append(json.loads(bytes(params)))  # noqa: E731

@@ -11,9 +11,8 @@ from tests.support.chunks import cuts, steady
 from tests.support.models.chat import STYLES, stream
 from tests.support.models.script import Turn, Use
 
-from trunkline.agents.openai.answer import AnswerReader
-from trunkline.agents.openai.conversed import ModelTurn
-from trunkline.agents.openai.deltas import TurnPieces
+from trunkline.agents.providers.openai.request import ModelTurn
+from trunkline.agents.providers.openai.response import AnswerReader, TurnPieces
 
 texts = st.text(max_size=12)
 arguments = st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_size=3), max_size=3)

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
 
-from trunkline.agents.workflow.duration import parse_duration
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow_text
+from trunkline.agents.workflow.shapes import parse_duration
 from trunkline.agents.workflow.template import Reference, Template, escape, parse_template
 from trunkline.config.render import render, render_json
 from trunkline.config.tree import LINE_BREAK

@@ -20,7 +20,7 @@ from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import section_kinds
 
 HOST = "desktop"
@@ -46,7 +46,7 @@ class AppStage:
         events.health.append(lambda name, health: self.healths.append((name, health)))
         events.noted.append(lambda note: self.notes.append(note.message))
         events.counted.append(self._count)
-        self.gateway = Gateway(loaded.settings, events)
+        self.gateway = GatewayRuntime(loaded.settings, events)
 
     def _count(self, counter: str, source: str, amount: int) -> None:
         self.counts[source, counter] = self.counts.get((source, counter), 0) + amount

@@ -21,7 +21,7 @@ from trunkline.core.call import Call, Caller, Failure, Outcome, Result
 from trunkline.core.errors import Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.sources import section_kinds
 
 JOBS = str(Path(__file__).with_name("plugin_jobs.py"))
@@ -60,7 +60,7 @@ class House:
         self.events.noted.append(lambda note: self.notes.append(f"{note.level}: {note.message}"))
         self.counts: dict[str, int] = {}
         self.events.counted.append(self._counted)
-        self.gateway = Gateway(loaded.settings, self.events)
+        self.gateway = GatewayRuntime(loaded.settings, self.events)
 
     def _counted(self, counter: str, source: str, amount: int) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + amount

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trunkline.agents.openai.toolbox import ToolAnswer, ToolOffer
+from trunkline.agents.providers.openai.request import ToolAnswer, ToolOffer
 
 Tool = Callable[[dict[str, Any]], Awaitable[str]]
 SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {"n": {}}}

@@ -3,27 +3,28 @@ which our tools were not asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-from trunkline.agents.asking import ask_program, too_slow
-from trunkline.agents.hearing import Hearing, not_listed, tools_lost
-from trunkline.agents.installed import Installed
-from trunkline.agents.last_words import not_an_answer
-from trunkline.agents.plan import Asked, Home, Mode, Plan, ToolServer
-from trunkline.agents.process import AgentProcess
-from trunkline.agents.provider import Provider
-from trunkline.agents.run_files import entries, existing, read_texts, write_plan
-from trunkline.agents.said import Said
+from trunkline.agents.events import Said
+from trunkline.agents.final_answer import not_an_answer
+from trunkline.agents.installed import Installed, ask_program, too_slow
+from trunkline.agents.output_monitor import Hearing, not_listed, tools_lost
+from trunkline.agents.providers.provider import Asked, Home, Mode, Plan, Provider, ToolServer
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
-from trunkline.runtime.child_output import exit_reason, harmless, stderr_hint
-from trunkline.runtime.children import Children
+from trunkline.protocol.lines import LineFramer, LineTooLong
+from trunkline.runtime.child_output import StderrTail, exit_reason, harmless, stderr_hint
+from trunkline.runtime.children import Child, Children
 from trunkline.runtime.environment import child_environment
 from trunkline.runtime.overdue import first_of
+from trunkline.runtime.pipes import PipeFeeding, PipeReading
+from trunkline.runtime.private_files import make_private_folder
 from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0
@@ -283,3 +284,149 @@ def _after(reason: str) -> str:
 
 def started_in(plan: Plan, job: Job) -> Path:
     return job.run / plan.cwd if plan.cwd else job.project
+
+
+# One agent's process: fed, heard line by line, and ended with everything that it started.
+
+_LONGEST_LINE_BYTES: Final = 32 << 20
+"""A line over this is skipped: an agent prints results of tools whole, pictures among them."""
+_TERM_S: Final = 2.0
+_GONE_S: Final = 2.0  # after SIGKILL; what is not gone by then hangs in the kernel
+LONGEST_END_S: Final = _TERM_S + _GONE_S
+"""The longest that ending it takes."""
+
+
+class AgentProcess:
+    """Takes over the pipes of a child. `on_line` gets each line of its stdout."""
+
+    def __init__(
+        self,
+        child: Child,
+        *,
+        stdin: str,
+        on_line: Callable[[str], None],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._child = child
+        self._on_line = on_line
+        self._framer = LineFramer(_LONGEST_LINE_BYTES)
+        self.stderr = StderrTail(redact)
+        self._reading = (PipeReading(child.stdout, self._printed), PipeReading(child.stderr, self.stderr.add))
+        self._feeding = PipeFeeding(child.stdin, stdin.encode(errors="replace"))
+
+    @property
+    def exited(self) -> asyncio.Future[int]:
+        return self._child.exited
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody knows how it ended, because its supervisor was killed."""
+        return self._child.lost
+
+    async def end(self) -> None:
+        """SIGTERM, then SIGKILL, for it and all it started. Where it has ended by itself, only what it left is ended.
+
+        Afterwards every line that it wrote has been heard. Cancelling this kills what is left at once.
+        """
+        try:
+            if not self.exited.done():
+                self._child.terminate(term_s=_TERM_S)
+            await asyncio.wait([self._child.gone], timeout=LONGEST_END_S)
+        finally:
+            if not self._child.gone.done():
+                self._child.kill()
+            self._close()
+
+    def _close(self) -> None:
+        self._feeding.close()
+        for reading in self._reading:
+            reading.close()
+        self._printed(b"\n")  # the last line may lack its end
+
+    def _printed(self, data: bytes) -> None:
+        while True:
+            try:
+                lines = self._framer.feed(data)
+            except LineTooLong as error:
+                self._heard(error.lines)
+                data = b""
+            else:
+                self._heard(lines)
+                return
+
+    def _heard(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._on_line(line.decode(errors="replace"))
+
+
+# The files of one run: what a plan says is written into the run's folder, and what a plan depends on is read.
+
+_LARGEST_TEXT_BYTES: Final = 16 << 20
+
+
+def write_plan(plan: Plan, run: Path) -> None:
+    """Files (0600), folders (0700) and links, all below `run`. Raises OSError."""
+    for name in plan.folders:
+        make_private_folder(_place(run, name))
+    for name, text in plan.files.items():
+        _write(_place(run, name), text)
+    for name, target in plan.links.items():
+        link = _place(run, name)
+        make_private_folder(link.parent)
+        link.symlink_to(target)
+
+
+def read_texts(files: Mapping[str, Path]) -> dict[str, str]:
+    """What files of the user say; those that are not there, or are no text, are left out."""
+    found = ((name, _read(path)) for name, path in files.items())
+    return {name: text for name, text in found if text is not None}
+
+
+def existing(paths: Iterable[Path]) -> frozenset[Path]:
+    return frozenset(path for path in paths if os.path.exists(path))  # noqa: PTH110  (never raises)
+
+
+def entries(folders: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
+    """What is in each of these folders; those that are not there, or cannot be read, are left out."""
+    found = ((folder, _names(folder)) for folder in folders)
+    return {folder: names for folder, names in found if names is not None}
+
+
+def _names(folder: Path) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208  (names, not paths)
+    except OSError:
+        return None
+
+
+def _place(run: Path, name: str) -> Path:
+    place = run / name
+    assert not Path(name).is_absolute(), name
+    assert ".." not in place.parts, name
+    return place
+
+
+def _write(path: Path, text: str) -> None:
+    make_private_folder(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Also a named pipe, where one would otherwise wait for somebody to write into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            data = file.read(_LARGEST_TEXT_BYTES + 1) or b""  # None where a pipe has nothing yet
+    except (OSError, ValueError):
+        return None
+    if len(data) > _LARGEST_TEXT_BYTES:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from trunkline.agents import PROVIDERS
+from trunkline.agents.providers import PROVIDERS
 from trunkline.cli.options import CONFIG, LOG_COMMANDS
 
 if TYPE_CHECKING:
-    from trunkline.agents.runs.agent_session import Prepared, SessionAsked
     from trunkline.agents.runs.run_events import RunEvent
-    from trunkline.agents.runs.session import SessionEnd
+    from trunkline.agents.runs.session import Prepared, SessionAsked, SessionEnd
     from trunkline.config.settings import Settings
 
 Mode = Literal["intercept", "additive"]
@@ -87,7 +86,7 @@ def agent(
 
 
 def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
-    from trunkline.agents.arguments import undone_by
+    from trunkline.agents.providers.arguments import undone_by
 
     undoing = undone_by(provider, args) if mode == "intercept" else ""
     if undoing:
@@ -119,8 +118,8 @@ def _defaults() -> Settings:
 
 
 def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings, *, instructions: bool) -> SessionAsked:
-    from trunkline.agents.arguments import works_alone
-    from trunkline.agents.runs.agent_session import SessionAsked
+    from trunkline.agents.providers.arguments import works_alone
+    from trunkline.agents.runs.session import SessionAsked
 
     with_person = sys.stdin.isatty() and sys.stdout.isatty()
     return SessionAsked(
@@ -139,7 +138,7 @@ def _asked(provider: str, args: tuple[str, ...], mode: Mode, settings: Settings,
 def _run(asked: SessionAsked, log_file: Path | None) -> SessionEnd:
     from trunkline.agents.runs.session import Audience, log_of, run_session
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-    from trunkline.gateway.serve.loop import run as run_loop
+    from trunkline.runtime.event_loop import run as run_loop
 
     try:
         log = log_file or log_of(asked.settings)

@@ -28,8 +28,8 @@ def demo(port: int) -> None:
     """Run the gateway with four small servers, to try it."""
     try:
         with _demo_settings(port) as settings:
-            from trunkline.gateway.serve.http import serve_http
-            from trunkline.gateway.serve.loop import run
+            from trunkline.gateway.serving_http import serve_http
+            from trunkline.runtime.event_loop import run
 
             status = run(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
     except GatewayError as error:

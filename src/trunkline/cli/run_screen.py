@@ -14,9 +14,8 @@ from typing import Final, Protocol
 
 import click
 
-from trunkline.agents.runs.progress import Progress
+from trunkline.agents.runs.progress import Progress, Summary
 from trunkline.agents.runs.run_events import RunEnded, RunEvent, StepEnded, ToolCallEnded, Warned, as_json
-from trunkline.agents.runs.summary import Summary
 from trunkline.cli.ask.waiting import Waiting
 from trunkline.cli.terminal import echo_data
 

@@ -50,7 +50,7 @@ def stdio(config: Path | None, url: str | None, socket: Path | None, alone: bool
 def _join(url: str | None, socket: Path | None, config: Path | None) -> int:
     """The gateway that was named. A configuration file is not needed for that; one that is named is read."""
     from trunkline.frontends.relay.attach import attach
-    from trunkline.gateway.serve.loop import run
+    from trunkline.runtime.event_loop import run
     from trunkline.runtime.http_client import Target
 
     named = config is not None
@@ -68,7 +68,7 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
         running = find_running(gateway_folder(settings))
         if running is not None:
             from trunkline.frontends.relay.attach import attach
-            from trunkline.gateway.serve.loop import run
+            from trunkline.runtime.event_loop import run
 
             how = f", which runs for the same file as process {running.pid} (`--alone` starts servers of our own)"
             return run(lambda: attach(_target(running), token=client_token(settings), settings=settings, how=how))
@@ -78,8 +78,8 @@ def _join_or_serve(settings: Settings, *, alone: bool) -> int:
 def serve_alone(settings: Settings) -> int:
     """With servers of our own, until the client leaves; the exit status."""
     tell_which(settings)
-    from trunkline.gateway.serve.loop import run
-    from trunkline.gateway.serve.stdio import serve_stdio
+    from trunkline.gateway.serving import serve_stdio
+    from trunkline.runtime.event_loop import run
 
     return run(lambda: serve_stdio(settings, reloader(settings, lambda same: same)))
 

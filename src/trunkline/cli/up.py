@@ -32,8 +32,8 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
 
     try:
         settings = as_asked(settings)
-        from trunkline.gateway.serve.http import serve_http
-        from trunkline.gateway.serve.loop import run
+        from trunkline.gateway.serving_http import serve_http
+        from trunkline.runtime.event_loop import run
 
         status = run(lambda: serve_http(settings, reloader(settings, as_asked), _announce))
     except GatewayError as error:

@@ -60,8 +60,8 @@ def read_workflow(workflow: Path, config: Path | None, folder: Path, *, only_loo
 def check_workflow(read: Checked, start: Starting = "trusted") -> Checked:
     """The same with what the outside says; where a signal comes first, the program ends."""
     from trunkline.agents.runs.checking import check_read
-    from trunkline.agents.runs.interrupt import INTERRUPTED, unless_interrupted
-    from trunkline.gateway.serve.loop import run
+    from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
+    from trunkline.runtime.event_loop import run
 
     checked = run(lambda: unless_interrupted(check_read(read, environ=os.environ, start=start)))
     if checked is None:

@@ -1,7 +1,7 @@
-"""Notices that the configuration file was changed, however an editor or a deployment does it.
+"""Notices that a configuration file has changed, by a `stat` every second.
 
-It looks at the file once a second. That works everywhere (network file systems, mounted volumes, renamed files and
-links that are pointed elsewhere), and costs nothing to speak of.
+Polling works where change notifications do not: on network file systems, on mounted volumes, and where a file is renamed
+or a link is pointed elsewhere.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ _Signature = tuple[int, int, int, int]
 
 
 class FileWatch:
-    """`read_before` says that the file was read a moment ago: what changed it lately may have come after that, so it
-    counts as a change. None counts for as long as it is to be `put_off`."""
+    """Calls `on_change` when the file has changed, but not while `put_off` says so.
+
+    With `read_before` the file was read a moment ago: a very recent change may have come after that, so it counts.
+    """
 
     def __init__(
         self,

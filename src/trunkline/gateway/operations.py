@@ -1,7 +1,7 @@
-"""What an operator does to a running gateway: a changed file taken over, servers added, removed and reconnected,
-services registered, and tokens handed in.
+"""An operator's changes to a running gateway: reloads, servers that are added, removed and reconnected, services that
+register, and tokens for sessions.
 
-A change is taken over as a whole or not at all: a file with errors leaves everything as it is, and says so.
+A change takes effect as a whole or not at all: a file with errors leaves everything as it is.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -38,10 +39,10 @@ from trunkline.core.errors import (
 )
 from trunkline.core.listen_address import Listen
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.gateway.gateway import Gateway
-from trunkline.gateway.leases import Leases
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.source_reconciler import Changes
 from trunkline.router.status import server_statuses
+from trunkline.runtime.overdue import Deadline
 from trunkline.runtime.session_tokens import is_token
 from trunkline.sources import section_kinds
 
@@ -56,9 +57,9 @@ _EVERYBODY: Final = "*"
 
 
 class Operations:
-    """`folder` is where this gateway keeps what must outlive a restart."""
+    """Changes a running gateway. `folder` holds what must survive a restart."""
 
-    def __init__(self, gateway: Gateway, load: Load, folder: Path) -> None:
+    def __init__(self, gateway: GatewayRuntime, load: Load, folder: Path) -> None:
         self.on_settings: list[Callable[[Settings], None]] = []
         """Called before a configuration is put to use, with what it says."""
         self.put_off: Callable[[], bool] = lambda: False
@@ -81,7 +82,7 @@ class Operations:
         self._leases.close()
 
     def start(self) -> None:
-        """Start all servers, those that were added for good too."""
+        """Start all servers, including those that were added permanently over the API."""
         self._bring_back()
         self._apply()
 
@@ -101,7 +102,7 @@ class Operations:
     # -- the file -------------------------------------------------------------------------------------------------
 
     def reload(self, *, because: str = "operator") -> dict[str, object]:
-        """Take the file over as it is now. Raises GatewayError where it has errors; then nothing has changed."""
+        """Apply the configuration file as it is now. Raises GatewayError where it has errors; nothing has changed then."""
         self._must_go_on()
         if because == "operator" and self.put_off():
             message = "The configuration has changed while a command runs that may have done so; the old one stays live"
@@ -351,3 +352,42 @@ def _told(changes: Changes) -> dict[str, object]:
         "removed": list(changes.removed),
         "unchanged": len(changes.unchanged),
     }
+
+
+class Leases:
+    """Services that registered over the API: each is removed when its lease ends, unless it is renewed before."""
+
+    def __init__(self, on_ended: Callable[[str], None]) -> None:
+        self._on_ended = on_ended
+        self._sections: dict[str, SourceSection] = {}
+        self._timers: dict[str, Deadline] = {}
+
+    @property
+    def sections(self) -> Mapping[str, SourceSection]:
+        return self._sections
+
+    def hold(self, name: str, section: SourceSection, lease_s: float) -> bool:
+        """Add a service or renew its lease. Returns whether it is new."""
+        is_new = name not in self._sections
+        self._cancel(name)
+        self._sections[name] = section
+        self._timers[name] = Deadline(lease_s, partial(self._ended, name))
+        return is_new
+
+    def release(self, name: str) -> bool:
+        """Remove a service. Returns whether there was one."""
+        self._cancel(name)
+        return self._sections.pop(name, None) is not None
+
+    def close(self) -> None:
+        for name in list(self._sections):
+            self.release(name)
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _ended(self, name: str) -> None:
+        if self.release(name):
+            self._on_ended(name)

@@ -1,6 +1,6 @@
-"""The sources that run: started, replaced, adjusted and ended so that what the configuration says becomes true.
+"""Starts, replaces, adjusts and ends sources until they are those that the configuration names.
 
-A source whose way to its server is the same keeps its process and its calls, whatever else about it changed.
+A source whose connection settings are unchanged keeps its process and its calls, whatever else about it changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of each source. `adjusted` ones got other rules and kept their processes."""
+    """What was done with each source. Those `adjusted` got new rules and kept their processes."""
 
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Changes:
 
 
 class _RunningSource:
-    """One source and the task that is its life; none while it is switched off."""
+    """One source and the task that runs it; no task while it is disabled."""
 
     __slots__ = ("origin", "section", "task")
 
@@ -73,12 +73,12 @@ class SourceReconciler:
         roster.on_left.append(self._left)
 
     def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
-        """What sources that are made from now on leave alone. Says what of it is new, and what no longer counts."""
+        """Set the files and roots that sources made from now on protect. Returns those that are new or no longer protected."""
         before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
         return {*before.protected_files, *before.roots} ^ {*files, *roots}
 
     def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
-        """Make these the sources, in this order. Nothing waits: servers start, and others end, in their own time."""
+        """Make these the sources, in this order. Returns at once: servers start and end in the background."""
         removed = tuple(name for name in self._ships if name not in sections)
         for name in removed:
             del self._ships[name]
@@ -91,7 +91,7 @@ class SourceReconciler:
         return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
 
     def reconnect(self, name: str) -> None:
-        """A fresh start for one source: another process or session, while calls in flight end on the old one."""
+        """Start one source anew, with another process or session; calls in flight end on the old one."""
         ship = self._ships[name]
         self._replace(name, _RunningSource(ship.section, ship.origin))
 
@@ -125,7 +125,7 @@ class SourceReconciler:
             ship.task = self._own(self._live(name, source, sink), name)
 
     def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
-        """One that cannot even be built is down like any other that fails; all others come and go as they should."""
+        """Build a source. One that cannot be built is replaced by a source that is down and says why."""
         if isinstance(section, Unready):
             return _Waiting(section.obstacles)
         try:
@@ -134,7 +134,7 @@ class SourceReconciler:
             return _Unbuilt(error)
 
     def _redact_for(self, ship: _RunningSource) -> Redact:
-        """Services come over the API with ever new secrets: those are known for as long as the service is there."""
+        """What hides secrets in a source's text. A service that registered has secrets of its own, known while it is there."""
         of_all = self._parts.redact
         if ship.origin == _FILE:
             return of_all
@@ -142,7 +142,7 @@ class SourceReconciler:
         return lambda text: own(of_all(text))
 
     async def _live(self, name: str, source: Source, sink: Sink) -> None:
-        """A source's whole life. A bug in it takes down that source and nothing else."""
+        """Run a source until it is cancelled. A bug in it takes down that source and nothing else."""
         try:
             await source.run(sink)
         except asyncio.CancelledError as error:
@@ -165,7 +165,7 @@ class SourceReconciler:
             self._own(self._see_off(self._gates.pop(gate), gate), f"{gate.name} leaves")
 
     async def _see_off(self, ship: _RunningSource, gate: Gate) -> None:
-        """Calls in flight end where they began; then the server goes."""
+        """Let the calls in flight end, then end the source."""
         try:
             end = asyncio.get_running_loop().time() + DRAIN_S
             while self._roster.busy(gate) and asyncio.get_running_loop().time() < end:
@@ -189,16 +189,16 @@ class SourceReconciler:
         self._ending.discard(task)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        """Once: a second time would take it out of its own clearing up.
+        """Cancel a task once: a second cancellation would interrupt its clean-up.
 
-        Not by `task.cancelling()`: that is also true while a timeout inside the task is about to be noticed.
+        `task.cancelling()` cannot tell: it is also true while a timeout inside the task is about to fire.
         """
         if task not in self._ending and not task.done():
             self._ending.add(task)
             task.cancel()
 
     async def close(self) -> None:
-        """End every source, those that are leaving too."""
+        """End every source, including those that are draining."""
         tasks = list(self._tasks)
         for task in tasks:
             self._end(task)
@@ -207,7 +207,7 @@ class SourceReconciler:
 
 
 class _Unbuilt(ToolsOnly):
-    """In place of a source that could not be built: its life is to say why."""
+    """Stands in for a source that could not be built; it is down and says why."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -220,13 +220,13 @@ class _Unbuilt(ToolsOnly):
 
 
 class _Waiting(_Unbuilt):
-    """In place of a source that lacks something: it is down until the configuration is read anew and has it."""
+    """Stands in for a source whose settings lack something, such as a variable; it is down until a reload has it."""
 
     def __init__(self, obstacles: Sequence[str]) -> None:
         self._reason = "; ".join(obstacles)
 
     async def run(self, sink: Sink) -> None:
-        hint = "`trunkline check` shows the place; a variable that is set now counts from the gateway's next start"
+        hint = "`trunkline check` shows the place; the gateway sees a newly set variable after a restart"
         health = Health(state="down", reason=self._reason, since=time.time(), last_error=self._reason, hint=hint)
         sink.health(health)
 

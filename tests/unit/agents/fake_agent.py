@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trunkline.agents.events import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
 from trunkline.agents.installed import Installed
-from trunkline.agents.plan import Asked, Plan, Wants
-from trunkline.agents.said import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
+from trunkline.agents.providers.provider import Asked, Plan, Wants
 
 PYTHON = Installed(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'

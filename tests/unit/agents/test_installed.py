@@ -12,9 +12,7 @@ from tests.support.cases import case
 from tests.support.child_trees import children_of
 from tests.unit.agents.fake_agent import FakeAgent
 
-from trunkline.agents.installed import Installed, find_installed
-from trunkline.agents.known_versions import KnownVersions
-from trunkline.agents.launchers import decides_alone
+from trunkline.agents.installed import Installed, KnownVersions, decides_alone, find_installed
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.agents.precautions import precautions
+from trunkline.agents.providers.isolation import precautions
 
 
 @pytest.mark.law

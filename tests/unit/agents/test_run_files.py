@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.agents.plan import Plan
-from trunkline.agents.run_files import entries, existing, read_texts, write_plan
+from trunkline.agents.providers.provider import Plan
+from trunkline.agents.runner import entries, existing, read_texts, write_plan
 
 
 def test_only_what_is_there_and_is_text_of_a_sane_size_is_read(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
 from tests.unit.runtime.scripted_server import run_on
 
-from trunkline.agents.plan import Wants
+from trunkline.agents.events import Offered, Said, Spoke
+from trunkline.agents.providers.provider import Wants
 from trunkline.agents.runner import AgentResult, AgentRunner, Job
-from trunkline.agents.said import Offered, Said, Spoke
 from trunkline.core.errors import (
     AGENT_FAILED,
     AGENT_SLOW,

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.config.sources import SourceSection
-from trunkline.gateway.leases import Leases
+from trunkline.gateway.operations import Leases
 
 SECTION = SourceSection()
 

@@ -33,7 +33,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.events import Events, Note
 from trunkline.core.listen_address import Listen
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.operations import Operations
 from trunkline.runtime import session_tokens
 from trunkline.sources import section_kinds
@@ -55,7 +55,7 @@ class House:
         assert loaded is not None
         events = Events()
         events.noted.append(self.notes.append)
-        self.gateway = Gateway(loaded, events)
+        self.gateway = GatewayRuntime(loaded, events)
         operations = Operations(self.gateway, self.load, gateway_folder(loaded))
         operations.on_settings.append(self.seen.append)
         operations.start()

@@ -13,13 +13,13 @@ from tests.support.client import HttpClient, ModernClient
 from tests.support.http_wire import fetch
 from tests.support.servers import StdioFaults
 from tests.support.waiting import at_most, until
-from tests.unit.gateway.test_gateway import settings_of
+from tests.unit.gateway.test_composition import settings_of
 
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
-from trunkline.gateway.gateway import Gateway
-from trunkline.gateway.serve.http import serve_http
-from trunkline.gateway.serve.loop import run
+from trunkline.gateway.composition import GatewayRuntime
+from trunkline.gateway.serving_http import serve_http
+from trunkline.runtime.event_loop import run
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
 uvloop.new_event_loop().close()
@@ -36,8 +36,8 @@ def handlers_are_restored() -> Iterator[None]:
 
 @pytest.fixture
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    drain = Gateway.drain
-    monkeypatch.setattr(Gateway, "drain", lambda self: drain(self, 0.3))
+    drain = GatewayRuntime.drain
+    monkeypatch.setattr(GatewayRuntime, "drain", lambda self: drain(self, 0.3))
 
 
 def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from trunkline.agents.runs.command_place import CommandPlaces
-from trunkline.agents.runs.step_result import StepResult, Values
+from trunkline.agents.runs.step import StepResult, Values
 from trunkline.agents.workflow.document import CommandState
+from trunkline.config.found import plugins_file
+from trunkline.config.protect import most_protected
 from trunkline.config.settings import Settings
-from trunkline.core.errors import COMMAND_FAILED, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.config.trust.store import TrustStore
+from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, STEP_TIMEOUT, GatewayError, Problem
+from trunkline.core.source import Level
 from trunkline.runtime.child_output import end
 from trunkline.runtime.commands import Command, Commands, Ended
 from trunkline.runtime.environment import child_environment
 from trunkline.runtime.head_and_tail import HeadAndTail
+from trunkline.sources.builtin.no_sandbox import no_sandbox
+from trunkline.sources.builtin.place_guard import PlaceGuard
 from trunkline.sources.builtin.programs import find_program
+from trunkline.sources.builtin.protection.git_environment import as_variables, overridden, read_list
+from trunkline.sources.builtin.protection.git_folders import HiddenKeys, repository_above
+from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below
+from trunkline.sources.builtin.protection.started_files import roots_of, started_files
+from trunkline.sources.builtin.protection.tree import Tree
+from trunkline.sources.builtin.sandbox import Sandbox
+from trunkline.sources.builtin.sandbox_choice import SandboxChoice
+from trunkline.sources.builtin.section import BuiltinSection
+from trunkline.sources.builtin.tool import ToolFault
 
 _SHELL: Final = "/bin/sh"
 _GIT: Final = "GIT_CONFIG"
@@ -105,3 +121,146 @@ def _quoted(output: str) -> str:
 
 def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
     return Problem(code=COMMAND_FAILED, message=message, where=state.name, hint=hint)
+
+
+# Where a step's command runs: what git leaves alone there, and the sandbox that the workflow asks for.
+
+T = TypeVar("T")
+
+_MOST_FOLDERS: Final = 5_000
+"""In which repositories are looked for below a step's folder, the upper ones first."""
+_ASKING_S: Final = 10.0
+_ASKING: Final = 'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
+"""Neither of the two is the repository's. Which of the user's files count may depend on the folder."""
+
+
+class CommandPlaces:
+    """`environ` is what every command gets, and `protected` are files that none in a sandbox may change besides the
+    protected places. `warn` hears of steps that should have a sandbox and have none, and of what was undone."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        commands: Commands,
+        settings: Settings,
+        warn: Callable[[str, Problem], None],
+        protected: Sequence[str] = (),
+    ) -> None:
+        self._environ = environ
+        self._commands = commands
+        self._settings = settings
+        self._trusted = TrustStore(environ)
+        self._hidden = [str(settings.gateway.state_dir), str(self._trusted.folder)]
+        if settings.gateway.socket is not None:
+            self._hidden.append(str(settings.gateway.socket))
+        self._fixed = (str(settings.path.absolute()), str(plugins_file(settings.path)))
+        self._protected = (*self._fixed, *started_files(settings), *protected)
+        self._warn = warn
+        self._sandboxes: dict[tuple[str, str, str], SandboxChoice] = {}  # by step, folder and mode
+        self._guards: dict[tuple[str, str], PlaceGuard] = {}  # by step and folder
+        self._trees: dict[str, Tree] = {}
+
+    async def run(
+        self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[Command], Command]
+    ) -> Ended:
+        """Run this for a step. `finished` gives the command what is the step's own. Raises GatewayError where it needs
+        a sandbox and there is none, or cannot be started."""
+        git = await self._about_git(folder)
+        env = {**self._environ, **git}
+        around = await self._around(state, str(folder))
+        if around is None:
+            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            return await self._commands.run(finished(command))
+        guarded = await _or_failure(self._guard(state, str(folder)).begin())
+        try:
+            mounts = guarded.mounts
+            argv = await asyncio.to_thread(
+                partial(around.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
+            )
+            env = {**around.environment(), **git}
+            command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
+            return await self._commands.run(finished(command), on_launch=guarded.launched)
+        finally:
+            await guarded.end()
+
+    async def close(self) -> None:
+        """No command runs any more."""
+        for guard in self._guards.values():
+            await guard.close()
+        for choice in self._sandboxes.values():
+            await choice.close()
+
+    async def _around(self, state: CommandState, folder: str) -> Sandbox | None:
+        key = state.name, folder, state.sandbox.mode
+        if key not in self._sandboxes:
+            self._trusted.keep_below([Path(folder)])
+            whose = f"Step `{state.name}`"
+            self._sandboxes[key] = SandboxChoice(
+                state.sandbox,
+                folder,
+                self._environ,
+                self._commands,
+                hidden=self._hidden,
+                fixed=self._fixed,
+                started=self._protected,
+                whose=whose,
+            )
+        choice = self._sandboxes[key]
+        around = await _or_failure(choice.get())
+        if around is None and choice.obstacle:
+            message = f"The command of step `{state.name}` runs without a sandbox: {choice.obstacle}"
+            hint = no_sandbox(state.sandbox.mode, choice.obstacle, choice.hint).hint
+            self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
+        return around
+
+    def _guard(self, state: CommandState, folder: str) -> PlaceGuard:
+        key = state.name, folder
+        if key not in self._guards:
+            sections = self._settings.sources.values()
+            protect = most_protected(section.protect for section in sections if isinstance(section, BuiltinSection))
+            places = protected_below(folder, protect, self._protected, roots_of(self._settings))
+            note = partial(self._note, state.name)
+            self._guards[key] = PlaceGuard(
+                folder, places, self._settings.gateway.state_dir, note, self._environ.get("HOME", "")
+            )
+        return self._guards[key]
+
+    def _note(self, step: str, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
+        self._warn(step, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
+
+    async def _about_git(self, folder: Path) -> dict[str, str]:
+        """The variables that keep git from what only its repository says is to be run."""
+        try:
+            settings = await asyncio.to_thread(lambda: overridden(self._repositories(folder)))
+        except HiddenKeys as error:
+            message = f"Git might run programs that only a repository names: {error}"
+            hint = "look at that file, and remove it or what it does not need"
+            raise GatewayError(Problem(code=COMMAND_FAILED, message=message, hint=hint)) from None
+        git = find_program("git", self._environ.get("PATH", os.defpath), str(folder))
+        own = {} if git is None else await self._users_own(git, folder)
+        return as_variables(settings, own, self._environ)
+
+    def _repositories(self, folder: Path) -> Iterator[str]:
+        found = repository_above(str(folder))
+        if found is not None:
+            yield found
+        tree = self._trees.setdefault(str(folder), Tree(str(folder), ProtectedPlaces(), most_folders=_MOST_FOLDERS))
+        for seen in tree.look().items.values():
+            if os.path.basename(seen.path) in ("config", "config.worktree"):  # noqa: PTH119 - a link counts, too
+                yield os.path.dirname(seen.path)  # noqa: PTH120
+        if self._environ.get("GIT_DIR"):
+            yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
+
+    async def _users_own(self, git: str, folder: Path) -> dict[str, list[str]]:
+        argv = ["/bin/sh", "-c", _ASKING, git]
+        command = Command(argv=argv, env=self._environ, folder=str(folder), timeout_s=_ASKING_S, label="git")
+        ended = await self._commands.run(command)
+        return read_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
+
+
+async def _or_failure(work: Awaitable[T]) -> T:
+    """What a tool would tell its model is a failure of the step here."""
+    try:
+        return await work
+    except ToolFault as error:
+        raise GatewayError(Problem(code=COMMAND_FAILED, message=str(error))) from None

@@ -6,23 +6,40 @@ the file of `--log`, and nowhere without one.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
-from trunkline.agents.runs.run_events import RunEnded, RunEvent, StepEnded, StepStarted, Tell, Warned
+import msgspec
+
+from trunkline.agents.runs.run_events import (
+    RunEnded,
+    RunEvent,
+    StepEnded,
+    StepStarted,
+    Tell,
+    ToolCallEnded,
+    ToolCallStarted,
+    Warned,
+)
+from trunkline.agents.runs.step import StepCosts, StepResult, mode_of
+from trunkline.agents.workflow.document import AgentState, CommandState, Workflow
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
-from trunkline.core.call import Call
+from trunkline.core.call import Call, Result
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level, Note
 from trunkline.core.source import Health
-from trunkline.router.router import Router
+from trunkline.router.router import TOOLS_CALL, Router
 from trunkline.telemetry.call_lines import CallLines
 from trunkline.telemetry.logs import CallLog
+from trunkline.telemetry.outcome import outcome_word
 from trunkline.telemetry.redact import Redactor
-from trunkline.telemetry.tracing import make_tracer
+from trunkline.telemetry.span import Span, Value
+from trunkline.telemetry.tracing import Tracer, make_tracer
 
 
 class RunTelemetry:
@@ -128,3 +145,150 @@ def _opened(path: Path) -> int:
     except OSError as error:
         message = f"The log file cannot be written: {error.strerror}"
         raise GatewayError(Problem(code=BAD_VALUE, message=message, where=str(path))) from error
+
+
+# The spans of a run: one for the workflow, and one for each step, whose children its tool calls are.
+
+_INTERRUPTED = "interrupted"
+
+
+class StepSpan:
+    """The span of one step while it lasts; none where nothing is recorded."""
+
+    def __init__(self, span: Span | None) -> None:
+        self.span = span
+
+    def ended(self, result: StepResult) -> None:
+        if self.span is None:
+            return
+        self.span.set("step.status", "success" if result.problem is None else "failure")
+        if result.problem is not None:
+            self.span.fail(result.problem.code.id, result.problem.message)
+
+
+class RunSpans:
+    def __init__(self, tracer: Tracer | None, workflow: Workflow, costs: StepCosts) -> None:
+        self._tracer = tracer
+        self._costs = costs
+        self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=_named(workflow))
+
+    @contextmanager
+    def step(self, state: AgentState | CommandState, model: str) -> Generator[StepSpan, None, None]:
+        """A step that does not get as far as a result was interrupted."""
+        if self._tracer is None:
+            yield StepSpan(None)
+            return
+        span = self._tracer.begin(f"step.{state.name}", parent=self._run, attributes=_attributes(state, model))
+        try:
+            yield StepSpan(span)
+        except BaseException:
+            span.set("step.status", _INTERRUPTED)
+            span.fail(_INTERRUPTED)
+            raise
+        finally:
+            tokens = self._costs.tokens
+            if tokens.input_tokens or tokens.output_tokens:
+                span.set("gen_ai.usage.input_tokens", tokens.input_tokens)
+                span.set("gen_ai.usage.output_tokens", tokens.output_tokens)
+            span.end()
+
+    def ended(self, ended: RunEnded) -> None:
+        if self._run is None:
+            return
+        self._run.set("workflow.status", ended.status)
+        self._run.set("workflow.steps", ended.steps)
+        if ended.problem is not None:
+            self._run.fail(ended.problem.code.id, ended.problem.message)
+        elif ended.status != "success":
+            self._run.fail(ended.status, ended.message)
+        self._run.end()
+
+
+def _named(workflow: Workflow) -> dict[str, Value]:
+    named: dict[str, Value] = {"workflow.name": workflow.name}
+    return named | ({"workflow.version": workflow.version} if workflow.version else {})
+
+
+def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value]:
+    if isinstance(state, CommandState):
+        return {"step.name": state.name, "step.kind": "command"}
+    attributes: dict[str, Value] = {
+        "step.name": state.name,
+        "step.kind": "agent",
+        "step.provider": state.provider,
+        "step.mode": mode_of(state),
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": state.provider,
+    }
+    return attributes | ({"gen_ai.request.model": model} if model else {})
+
+
+# The tool calls of one step, as events of its run.
+
+_LONGEST_READ: Final = 1 << 20
+"""Larger results are not looked into: whether the tool reports a failure is worth a word, and not more."""
+
+
+class CallWatch:
+    """Tells of the calls of a step's router."""
+
+    def __init__(self, step: str, tell: Tell) -> None:
+        self._step = step
+        self._tell = tell
+        self._command_of: Callable[[Call], str] | None = None
+        self._begun: set[Call] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def attach(self, events: Events, router: Router, command_of: Callable[[Call], str] | None = None) -> None:
+        """`command_of` gives the command that a call runs, as it may be shown."""
+        self._command_of = command_of
+        events.call_done.append(self._ended)
+        others = router.on_call
+
+        def began(call: Call) -> None:
+            if others is not None:
+                others(call)
+            if call.method == TOOLS_CALL:
+                self._loop.call_soon(self._began, call)  # a moment later it is known whom it is for
+
+        router.on_call = began
+
+    def _began(self, call: Call) -> None:
+        if not call.done:
+            self._tell_began(call)
+            self._begun.add(call)
+
+    def _tell_began(self, call: Call) -> None:
+        command = "" if self._command_of is None else self._command_of(call)
+        self._tell(ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
+
+    def _ended(self, call: Call, seconds: float) -> None:
+        if call.method != TOOLS_CALL:
+            return
+        if call not in self._begun:
+            self._tell_began(call)
+        self._begun.discard(call)
+        self._tell(
+            ToolCallEnded(
+                step=self._step,
+                tool=call.tool,
+                source=call.source,
+                outcome=outcome_word(call.outcome),
+                is_error=_reports_failure(call),
+                ms=round(seconds * 1000, 3),
+            )
+        )
+
+
+class _Flag(msgspec.Struct):
+    isError: bool = False
+
+
+def _reports_failure(call: Call) -> bool:
+    outcome = call.outcome
+    if not isinstance(outcome, Result) or len(outcome.raw) > _LONGEST_READ:
+        return False
+    try:
+        return msgspec.json.decode(outcome.raw, type=_Flag).isError
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from trunkline.agents.plan import LONGEST_TOOL_NAME
+from trunkline.agents.providers.provider import LONGEST_TOOL_NAME
 from trunkline.agents.workflow.document import Proxy
 from trunkline.agents.workflow.proxy import source_name
 from trunkline.config.protect import ProtectSettings, most_protected
 from trunkline.config.sandbox import SandboxSettings, strictest
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection, Unready
-from trunkline.config.suggest import hint_for
+from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.core.errors import (
     PROXY_NAME_COLLISION,
     PROXY_UNKNOWN_PLUGIN,
@@ -162,3 +162,17 @@ def _unknown_plugin(plugin: str, plugins: Mapping[str, SourceSection]) -> Proble
     known = ", ".join(f"`{name}`" for name in plugins)
     hint = f"plugins here: {known}" if known else "declare it in `.awf/plugins.yaml`, or under `sources:`"
     return Problem(code=PROXY_UNKNOWN_PLUGIN, message=f"No plugin `{plugin}` is declared", hint=hint)
+
+
+# What is said of the operations a plugin has, to somebody who named one that it lacks.
+
+_MOST_LISTED: Final = 20
+
+
+def known_operations(name: str, operations: tuple[str, ...]) -> str:
+    """The one that was probably meant; else the first of them, for there may be thousands."""
+    guess = nearest(name, operations)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
+    more = f" and {len(operations) - _MOST_LISTED:,} more" if len(operations) > _MOST_LISTED else ""
+    return f"it has: {listed(operations[:_MOST_LISTED])}{more}" if operations else "it has none"

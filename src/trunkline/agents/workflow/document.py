@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from trunkline.agents.workflow.condition import Condition
-from trunkline.agents.workflow.input_rules import NO_RULES, Rules
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
 from trunkline.config.sandbox import SandboxSettings
+from trunkline.config.suggest import listed
 
 InputType = Literal["string", "integer", "number", "boolean"]
 InputValue = str | int | float | bool
 NO_SANDBOX: Final = SandboxSettings(mode="off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    enum: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def wrong_with(self, text: str, number: float | None) -> str:
+        """What a value must be and is not, or nothing. `number` is None where it is none."""
+        if self.enum and text not in self.enum:
+            return f"must be one of {listed(self.enum)}"
+        if self.pattern is not None and self.pattern.search(text) is None:
+            return f"must match `{self.pattern.pattern}`"
+        if self.minimum is not None and (number is None or number < self.minimum):
+            return f"must be {self.minimum:g} or more"
+        if self.maximum is not None and (number is None or number > self.maximum):
+            return f"must be {self.maximum:g} or less"
+        return ""
+
+
+NO_RULES: Final = Rules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,70 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, cast
 
-from trunkline.agents.workflow.document import Input, InputType, InputValue, Workflow
-from trunkline.agents.workflow.input_rules import NO_RULES, ValidationKeys
-from trunkline.agents.workflow.reader import attempt
+from trunkline.agents.workflow.document import NO_RULES, Input, InputType, InputValue, Rules, Workflow
+from trunkline.agents.workflow.reader import WorkflowSection, attempt
 from trunkline.agents.workflow.shapes import check_name
-from trunkline.agents.workflow.unsupported import WorkflowSection
 from trunkline.config.reader import Reader
 from trunkline.config.section import Inner, key, read_section
-from trunkline.config.shapes import Boolean, Choice, JsonSchema, Shape, Text
+from trunkline.config.shapes import Boolean, Choice, JsonSchema, ListOf, Shape, Text
 from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.core.errors import BAD_INPUT, DUPLICATE_KEY, GatewayError, Problem
+from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
+
+# `validation` of an input: what narrows down its values beyond their type.
+
+_LONGEST: Final = 500
+
+
+class _Pattern(Shape[re.Pattern[str]]):
+    def read(self, node: Node, reader: Reader) -> re.Pattern[str]:
+        text = Text(written=True, may_be_empty=False).read(node, reader)
+        if len(text) > _LONGEST:
+            raise reader.error(BAD_VALUE, node, f"The pattern has more than {_LONGEST} characters")
+        try:
+            return re.compile(text)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise reader.error(BAD_VALUE, node, f"This is not a regular expression: {error}") from None
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "format": "regex"}
+
+
+class _Number(Shape[float]):
+    def read(self, node: Node, reader: Reader) -> float:
+        if not isinstance(node, Scalar) or node.kind != "number":
+            raise reader.wrong_type(node, "a number")
+        return float(reader.text(node))
+
+    def schema(self) -> JsonSchema:
+        return {"type": "number"}
+
+
+class _Word(Shape[str]):
+    """A value of any type, as it is written."""
+
+    def read(self, node: Node, reader: Reader) -> str:
+        if not isinstance(node, Scalar):
+            raise reader.wrong_type(node, "a plain value")
+        return reader.text(node)
+
+    def schema(self) -> JsonSchema:
+        return {}
+
+
+class ValidationKeys(WorkflowSection):
+    called: ClassVar[str] = "`validation`"
+
+    enum: tuple[str, ...] = key(ListOf(_Word()), default=(), doc="The values that it may have")
+    pattern: re.Pattern[str] | None = key(
+        _Pattern(), default=None, doc="A regular expression (of Python) that is found in it"
+    )
+    min: float | None = key(_Number(), default=None, doc="The least that a number may be")
+    max: float | None = key(_Number(), default=None, doc="The most that a number may be")
+
+    def rules(self) -> Rules:
+        return Rules(enum=self.enum, pattern=self.pattern, minimum=self.min, maximum=self.max)
+
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}\Z", re.ASCII)
 _WRITTEN_AS: Final[Mapping[InputType, tuple[str, ...]]] = {

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
-from trunkline.agents.workflow.reader import attempt
-from trunkline.agents.workflow.unsupported import ProxySection
+from trunkline.agents.workflow.reader import ProxySection, attempt
 from trunkline.config.reader import Reader
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Boolean, JsonSchema, ListOf, Shape, Text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
-from trunkline.agents.workflow.shell_calculation import (
+from trunkline.agents.workflow.shell_patterns import (
     ALWAYS_NUMBERS,
     ARRAYS,
     ASSIGNED,
@@ -34,8 +34,8 @@ from trunkline.agents.workflow.shell_calculation import (
     TESTED,
     calculated_with,
     calculating_parts,
+    is_handed_on,
 )
-from trunkline.agents.workflow.shell_runners import is_handed_on
 from trunkline.agents.workflow.template import Reference, Template
 
 Style = Literal["word", "quotes", "single", "document", "verbatim", "number", "comment", "raw"]

@@ -11,7 +11,7 @@ from trunkline.agents.workflow.condition import Condition
 from trunkline.agents.workflow.document import NO_SANDBOX, AgentState, CommandState, State, TerminalState, Transition
 from trunkline.agents.workflow.options import read_options
 from trunkline.agents.workflow.proxy import ProxyUse, read_proxy
-from trunkline.agents.workflow.reader import WorkflowReader, attempt
+from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection, attempt
 from trunkline.agents.workflow.shapes import (
     PROVIDERS,
     CommandText,
@@ -25,7 +25,6 @@ from trunkline.agents.workflow.shapes import (
 )
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
-from trunkline.agents.workflow.unsupported import WorkflowSection
 from trunkline.config.report import Invalid
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Inner, key, read_section

@@ -21,7 +21,7 @@ from trunkline.core.errors import DEFINITION_CHANGED
 from trunkline.core.events import Events, Note
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Tool
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.protocol.jsonrpc import members_of, text_member
 from trunkline.router.catalog import PREFIXED, Entry, shown_definition
 from trunkline.router.diagnosis import why_tool
@@ -42,7 +42,7 @@ _WELL: Final = ("ready", "degraded")
 class EmbeddedDesk:
     """`settings` are those of the whole file; the gateway may have begun with a part of its servers."""
 
-    def __init__(self, gateway: Gateway, settings: Settings, progress: Progress) -> None:
+    def __init__(self, gateway: GatewayRuntime, settings: Settings, progress: Progress) -> None:
         self._gateway = gateway
         self._settings = settings
         self._progress = progress
@@ -147,7 +147,7 @@ async def embedded_desk(settings: Settings, progress: Progress, only: str) -> As
     events = Events()
     changes: list[Note] = []
     events.noted.append(lambda note: changes.append(note) if _is_change(note) else None)
-    gateway = Gateway(needed, events, redact=Redactor(settings.secrets(), settings.names()))
+    gateway = GatewayRuntime(needed, events, redact=Redactor(settings.secrets(), settings.names()))
     gateway.start()
     desk = EmbeddedDesk(gateway, settings, progress)
     try:

@@ -18,7 +18,7 @@ from trunkline.cli.ask.waiting import Waiting, sign_of_life
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.cli.terminal import complain
 from trunkline.core.errors import GatewayError
-from trunkline.gateway.serve.loop import run
+from trunkline.runtime.event_loop import run
 from trunkline.runtime.heeded import heeded
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""One call of an embedding program: from Python data to the router and back."""
+"""A call by the library's user: from Python values to the router and back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from msgspec import Raw
 
 from trunkline.core.call import PROGRESS, Call, Caller, Failure, Json
 from trunkline.core.errors import DEADLINE, INVALID_PARAMS, REQUEST_TOO_LARGE, Executed, Phase, Problem
-from trunkline.gateway.library.errors import CallError
-from trunkline.gateway.library.logs import log
-from trunkline.gateway.library.progress import Progress, read_progress
-from trunkline.gateway.library.results import CallResult, result_of
+from trunkline.gateway.library.embedded import log
+from trunkline.gateway.library.results import CallError, CallResult, Progress, read_progress, result_of
 from trunkline.router.router import Router
 from trunkline.runtime.overdue import Deadline
 
@@ -34,7 +32,7 @@ async def call_tool(
     on_progress: OnProgress | None,
     limit_bytes: int,
 ) -> CallResult:
-    """Raises CallError where there is no result. Whoever stops waiting takes the call back."""
+    """Call a tool and wait for its result. Raises CallError where there is none; cancelling this cancels the call."""
     _check_usage(name, timeout, on_progress)
     loop = asyncio.get_running_loop()
     members = {"arguments": Raw(_encoded(name, arguments, limit_bytes))}
@@ -62,7 +60,7 @@ async def call_tool(
 
 
 def _check_usage(name: Any, timeout: Any, on_progress: Any) -> None:
-    """Mistakes of the program, told before anything is sent."""
+    """Raise TypeError or ValueError for arguments of the wrong type, before anything is sent."""
     if not isinstance(name, str):
         raise TypeError(f"a tool is called by its name, which is text, not {type(name).__name__}")
     check_timeout(timeout)

@@ -1,4 +1,4 @@
-"""The gateway as a library: everything behind the doors of `trunkline up`, in the event loop of the program itself.
+"""The gateway as a library: what `trunkline up` serves, in the event loop of another program.
 
 It installs no signal handlers, configures no logging, writes nothing to stdout and opens no port (but those that a
 source of the kind `app` listens on).
@@ -14,10 +14,8 @@ from typing import Any, Final, Self
 
 from trunkline.core.call import Caller
 from trunkline.gateway.library.calls import call_tool, check_timeout
-from trunkline.gateway.library.progress import Progress
-from trunkline.gateway.library.results import CallResult, Tool
-from trunkline.gateway.library.running import Running
-from trunkline.gateway.library.settings import Config
+from trunkline.gateway.library.embedded import Config, EmbeddedGateway
+from trunkline.gateway.library.results import CallResult, Progress, Tool
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.runtime.overdue import Within
 
@@ -34,13 +32,13 @@ class Gateway:
     def __init__(self, config: Config = None, *, client: str = "trunkline-library") -> None:
         self._config = config
         self._caller = Caller(client=client)
-        self._running: Running | None = None
+        self._running: EmbeddedGateway | None = None
 
     async def __aenter__(self) -> Self:
         """Start all servers, in parallel; nothing waits for any of them. Raises ConfigurationError."""
         if self._running is not None:
             raise RuntimeError("this gateway is running already: make another one")
-        self._running = Running(self._config)
+        self._running = EmbeddedGateway(self._config)
         return self
 
     async def __aexit__(
@@ -106,7 +104,7 @@ class Gateway:
             limit_bytes=running.request_bytes,
         )
 
-    def _now(self) -> Running:
+    def _now(self) -> EmbeddedGateway:
         if self._running is None:
             raise RuntimeError("the gateway is not running: use it inside `async with Gateway(…) as gateway:`")
         if asyncio.get_running_loop() is not self._running.loop:

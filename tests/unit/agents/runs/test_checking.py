@@ -14,9 +14,9 @@ from tests.support.processes import alive
 from tests.support.servers import Records, StdioFaults
 from tests.support.trust import trust
 
-from trunkline.agents import provider_of
+from trunkline.agents.providers import provider_of
 from trunkline.agents.runs.checking import Checked, Starting, check_read, read_files
-from trunkline.agents.runs.probing import probe_plugins
+from trunkline.agents.runs.plugins import probe_plugins
 from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import Proxy
 from trunkline.sources.builtin.section import BuiltinSection

@@ -16,7 +16,7 @@ from tests.support.hostile_git import plant_repository
 from tests.support.waiting import at_most
 
 from trunkline.agents.runs.command_step import CommandSteps
-from trunkline.agents.runs.step_result import StepResult, Values
+from trunkline.agents.runs.step import StepResult, Values
 from trunkline.agents.workflow.document import CommandState
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.config.gateway import GatewaySettings

@@ -12,8 +12,8 @@ from tests.support.child_trees import marked, new_mark, survivors
 from tests.support.runs import run_text
 from tests.support.waiting import at_most, until
 
-from trunkline.agents.runs.executor import MOST_STEPS
 from trunkline.agents.runs.run_events import RunEvent, RunStarted, StepEnded, StepStarted
+from trunkline.agents.runs.workflow_run import MOST_STEPS
 from trunkline.core.errors import COMMAND_FAILED, STEP_INTERRUPTED, STEP_TIMEOUT, TOO_MANY_STEPS
 
 
@@ -148,7 +148,7 @@ async def test_a_step_over_its_time_is_ended_with_everything_it_started(tmp_path
 
 
 async def test_a_circle_of_steps_comes_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.agents.runs.executor.MOST_STEPS", 5)
+    monkeypatch.setattr("trunkline.agents.runs.workflow_run.MOST_STEPS", 5)
     assert MOST_STEPS == 1000
     ran = await run_text(
         tmp_path,

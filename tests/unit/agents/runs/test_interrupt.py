@@ -10,7 +10,7 @@ import pytest
 from tests.support.child_trees import run_on
 from tests.unit.frontends.rig import Loop, both_loops
 
-from trunkline.agents.runs.interrupt import heard_by, listening, unless_interrupted
+from trunkline.agents.runs.signals import heard_by, listening, unless_interrupted
 
 
 async def strike_and_return() -> str:

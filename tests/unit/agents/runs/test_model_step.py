@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trunkline.agents.openai.endpoint import Endpoint
-from trunkline.agents.runs.agent_task import AgentTask
+from trunkline.agents.providers.openai.request import Endpoint
 from trunkline.agents.runs.model_step import endpoint_of
+from trunkline.agents.runs.step import AgentTask
 from trunkline.agents.workflow.document import AgentState
 from trunkline.agents.workflow.load import load_workflow_text
 

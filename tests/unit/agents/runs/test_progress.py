@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from trunkline.agents.runs.progress import Progress
+from trunkline.agents.runs.progress import Progress, Summary
 from trunkline.agents.runs.run_events import (
     AgentReady,
     ModelRetried,
@@ -21,7 +21,6 @@ from trunkline.agents.runs.run_events import (
     as_json,
     name_of,
 )
-from trunkline.agents.runs.summary import Summary
 from trunkline.core.errors import DEADLINE, STEP_TIMEOUT, Problem
 from trunkline.telemetry.redact import Redactor
 

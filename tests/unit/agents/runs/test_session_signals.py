@@ -9,7 +9,7 @@ import signal
 import pytest
 from tests.support.waiting import at_most
 
-from trunkline.agents.runs.session_signals import listening_beside
+from trunkline.agents.runs.signals import listening_beside
 from trunkline.core.errors import STEP_INTERRUPTED, GatewayError
 
 
@@ -53,7 +53,7 @@ async def test_an_agent_that_works_by_itself_and_is_deaf_to_ctrl_c_is_ended(time
 
 
 async def test_one_that_ends_by_it_is_not_struck_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.agents.runs.session_signals._GRACE_S", at_most(1.0))
+    monkeypatch.setattr("trunkline.agents.runs.signals._GRACE_S", at_most(1.0))
 
     async def ends() -> int:
         os.kill(os.getpid(), signal.SIGINT)

@@ -13,9 +13,9 @@ import pytest
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S, at_most
 
+from trunkline.agents.runs.model_step import RouterToolbox, text_of
 from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.agents.runs.step_settings import StepSettings, settings_of_session, settings_of_step
-from trunkline.agents.runs.toolbox import RouterToolbox, text_of
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import SourceSection

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.agents.runs.executor import Executor, Step
-from trunkline.agents.runs.interrupt import Interrupt
 from trunkline.agents.runs.run_events import RunEnded, RunEvent
-from trunkline.agents.runs.step_costs import StepCosts
-from trunkline.agents.runs.step_result import StepResult, Values
+from trunkline.agents.runs.signals import Interrupt
+from trunkline.agents.runs.step import StepCosts, StepResult, Values
+from trunkline.agents.runs.workflow_run import Executor, Step
 from trunkline.agents.workflow.document import CommandState, Workflow
 from trunkline.agents.workflow.template import Template
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED
@@ -26,7 +25,7 @@ def one_step() -> Workflow:
 async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_than_it_may_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trunkline.agents.runs.interrupt.ORDERLY_S", 0.05)
+    monkeypatch.setattr("trunkline.agents.runs.signals.ORDERLY_S", 0.05)
     interrupt, released = Interrupt(), asyncio.Event()
     told: list[RunEvent] = []
 

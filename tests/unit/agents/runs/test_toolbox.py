@@ -15,9 +15,9 @@ from tests.support.plugin_rig import JOBS
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S, at_most, until
 
+from trunkline.agents.runs.model_step import RouterToolbox
 from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.agents.runs.step_settings import settings_of_step
-from trunkline.agents.runs.toolbox import RouterToolbox
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.core.call import Caller
 from trunkline.core.events import Events

@@ -9,7 +9,7 @@ import pytest
 from trunkline.core.errors import LITERAL_SECRET, Problem
 from trunkline.core.events import Events
 from trunkline.core.source import Health
-from trunkline.gateway.library.logs import StandardLog
+from trunkline.gateway.library.embedded import StandardLog
 from trunkline.telemetry.redact import Redactor
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.trust import trust
 
 from trunkline import ConfigurationError
-from trunkline.gateway.library.settings import read_config
+from trunkline.gateway.library.embedded import read_config
 
 TEXT = "gateway: {naming: original}\nmcpServers: {a: {command: cat}}\n"
 

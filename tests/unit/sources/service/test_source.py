@@ -26,7 +26,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.events import Events
-from trunkline.gateway.gateway import Gateway
+from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.status import ServerStatus, server_statuses
 from trunkline.sources import section_kinds
 from trunkline.sources.service import source as source_module
@@ -48,7 +48,7 @@ def service(running: ServiceProcess) -> ServiceProcess:
 class Scene:
     """A gateway without doors and one service."""
 
-    def __init__(self, gateway: Gateway, name: str) -> None:
+    def __init__(self, gateway: GatewayRuntime, name: str) -> None:
         self.gateway = gateway
         self.name = name
 
@@ -83,7 +83,7 @@ async def scene(service: ServiceProcess, **keys: Any) -> AsyncIterator[Scene]:
         ConfigFile.named(write_config(folder, service.entry(**keys))), environ={}, kinds=section_kinds()
     )
     assert loaded.settings is not None, loaded.problems
-    gateway = Gateway(loaded.settings, Events())
+    gateway = GatewayRuntime(loaded.settings, Events())
     gateway.start()
     try:
         yield Scene(gateway, service.name)
