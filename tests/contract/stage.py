@@ -133,7 +133,7 @@ class Stage:
 
     @property
     def state(self) -> str:
-        return self.gateway.router.gates[NAME].health.state
+        return self.gateway.router.admissions[NAME].health.state
 
     @property
     def states(self) -> list[str]:
@@ -152,7 +152,7 @@ class Stage:
         arguments: dict[str, Any] | bytes | None = None,
         *,
         session: str | None = "one",
-        notice: Callable[[str, Json], None] | None = None,
+        on_notification: Callable[[str, Json], None] | None = None,
         meta: dict[str, Json] | None = None,
     ) -> Call:
         raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
@@ -160,7 +160,13 @@ class Stage:
         caller = Caller("local", session)
         router = self.gateway.router
         return router.call_tool(
-            caller, f"{NAME}.{tool}", members, lambda _: None, notice=notice, progress=notice is not None, meta=meta
+            caller,
+            f"{NAME}.{tool}",
+            members,
+            lambda _: None,
+            on_notification=on_notification,
+            progress=on_notification is not None,
+            meta=meta,
         )
 
     async def call(self, tool: str, arguments: dict[str, Any] | bytes | None = None, **more: Any) -> Outcome:

@@ -253,7 +253,7 @@ def test_a_source_that_is_taken_out_leaves_nothing(tmp_path: Path, kind: str, lo
         async with scene_of(rig) as stage:
             call = stage.begin(rig.sleep(1))
             await until(lambda: rig.sleeping() == 1, "it runs")
-            stage.gateway.fleet.apply({})
+            stage.gateway.reconciler.apply({})
             assert stage.names == []
             assert text(await ended(call)) == "slept", "what was in flight may end"
             assert problem(await stage.call(rig.echo("late"))).code is UNKNOWN_TOOL

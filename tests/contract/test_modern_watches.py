@@ -62,7 +62,7 @@ class Reader:
         self.heard: list[Any] = []
         self.settled: list[Outcome] = []
         told = lambda params: self.heard.append(json.loads(bytes(params)))  # noqa: E731
-        self.watch = gateway.router.watch(Caller("local", session), uri, told, self.settled.append)
+        self.watch = gateway.router.subscribe(Caller("local", session), uri, told, self.settled.append)
 
     async def outcome(self) -> Outcome:
         await until(lambda: bool(self.settled), "it is settled")

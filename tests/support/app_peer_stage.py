@@ -74,12 +74,17 @@ class AppStage:
         self,
         name: str,
         arguments: dict[str, Any] | bytes | None = None,
-        notice: Callable[[str, Json], None] | None = None,
+        on_notification: Callable[[str, Json], None] | None = None,
     ) -> Call:
         raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
         members = {"name": msgspec.Raw(b'""'), "arguments": msgspec.Raw(raw)}
         return self.router.call_tool(
-            Caller("local", None), name, members, lambda _: None, notice=notice, progress=notice is not None
+            Caller("local", None),
+            name,
+            members,
+            lambda _: None,
+            on_notification=on_notification,
+            progress=on_notification is not None,
         )
 
     async def call(self, name: str, arguments: dict[str, Any] | bytes | None = None) -> Outcome:

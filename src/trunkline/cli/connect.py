@@ -14,8 +14,8 @@ import click
 from trunkline.cli.connect_lines import CLIENTS, TOKEN, Endpoint, Step, program_path, steps
 from trunkline.cli.options import CONFIG
 from trunkline.cli.stdio import mcp_url
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import GatewayError
-from trunkline.core.listen_address import Listen
 
 _PROBE_S: Final = 2.0
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -142,7 +142,7 @@ def _only_running() -> str:
     return running[0].url if running else ""
 
 
-def _dialled(listen: Listen) -> str:
+def _dialled(listen: BindAddress) -> str:
     """Where a client of this machine finds what listens there."""
     if not listen.port:
         raise click.UsageError("the configured port is 0, any free one: start the gateway first, or name it: `--url`")

@@ -11,8 +11,8 @@ from trunkline.config.reader import Reader
 from trunkline.config.source_list import SourceList
 from trunkline.config.suggest import nearest
 from trunkline.config.tree import Table
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import MISSING_KEY, UNKNOWN_KEY
-from trunkline.core.listen_address import Listen
 
 _IN_PROJECT: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})
 _FOLDER_IN_PROJECT: Final = frozenset({".vscode", ".cursor", ".windsurf", ".codex", ".gemini", ".opencode"})
@@ -20,7 +20,7 @@ _FOLDER_OF_USER: Final = Path(".config", "opencode")
 
 
 def read_client_file(
-    dialect: str, root: Table, path: Path, reader: Reader, sources: SourceList, listen: Listen
+    dialect: str, root: Table, path: Path, reader: Reader, sources: SourceList, listen: BindAddress
 ) -> None:
     """Read the servers of a client's file into the list. All its other keys are the client's business."""
     project = project_of(path, reader.home)

@@ -17,6 +17,7 @@ from trunkline.config.shapes import Boolean, Choice, JsonSchema, Seconds, Unit
 from trunkline.config.source_list import SourceList
 from trunkline.config.sources import ONE_DAY_S
 from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
     CLIENT_ONLY_KEY,
@@ -25,7 +26,6 @@ from trunkline.core.errors import (
     NAME_CHANGED,
     OWN_ENTRY_SKIPPED,
 )
-from trunkline.core.listen_address import Listen
 from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
 
 _STDIO_ONLY: Final = ("command", "args", "env", "envFile", "cwd", "inherit_env")
@@ -34,7 +34,9 @@ _LEAST_LIKELY_TIMEOUT_S: Final = 1.0
 _ONE_HOUR_S: Final = 3600.0
 
 
-def read_clients(node: Node, reader: Reader, sources: SourceList, listen: Listen, spelling: Spelling = OURS) -> None:
+def read_clients(
+    node: Node, reader: Reader, sources: SourceList, listen: BindAddress, spelling: Spelling = OURS
+) -> None:
     """Read the servers of a file into the list. `listen` is our own address, which no entry may point at."""
     if isinstance(node, Scalar) and node.kind == "null":
         return
@@ -51,7 +53,7 @@ def clients_schema() -> JsonSchema:
     return {"type": ["object", "null"], "additionalProperties": entry}
 
 
-def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: Listen, spelling: Spelling) -> None:
+def _read_server(entry: Entry, reader: Reader, sources: SourceList, listen: BindAddress, spelling: Spelling) -> None:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     if is_own_entry(entry.value, reader, listen):

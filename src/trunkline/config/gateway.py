@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from trunkline.config.section import Inner, Places, Section, key
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S
+from trunkline.core.bind_address import MAX_PORT, BindAddress
 from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
-from trunkline.core.listen_address import MAX_PORT, Listen
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 
 STATE_DIR: Final = "~/.local/state/trunkline"
@@ -154,9 +154,9 @@ class LimitSettings(Section):
 class GatewaySettings(Section):
     """Everything that is not about one source."""
 
-    listen: Listen = key(
+    listen: BindAddress = key(
         ListenAddress(),
-        default=Listen("127.0.0.1", 4747),
+        default=BindAddress("127.0.0.1", 4747),
         doc="`host:port` of the HTTP door; beyond loopback it needs a `token`",
     )
     allowed_hosts: tuple[str, ...] = key(
@@ -221,7 +221,7 @@ class GatewaySettings(Section):
             places.reader.error(CONFLICTING_KEYS, places.of("disclosure"), message, "leave one of the two out")
 
 
-def needs_token(listen: Listen, token: str) -> bool:
+def needs_token(listen: BindAddress, token: str) -> bool:
     """Whether this address may not be listened on because others could come in without a token."""
     return not listen.is_loopback and not token
 
@@ -234,7 +234,7 @@ def with_commands_shown(gateway: GatewaySettings) -> GatewaySettings:
 def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
     """The settings with the address a command line asks for; raises GatewayError where that may not be listened on."""
     host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
-    listen = Listen(host, settings.listen.port if port is None else port)
+    listen = BindAddress(host, settings.listen.port if port is None else port)
     if not listen.host or "/" in listen.host or listen.port not in range(MAX_PORT + 1):
         raise GatewayError(Problem(code=BAD_VALUE, message=f"`{listen}` is not an address to listen on"))
     if needs_token(listen, settings.token):

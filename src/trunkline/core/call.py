@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from trunkline.core.errors import CANCELLED, Executed, Phase, Problem
 
 if TYPE_CHECKING:
-    from trunkline.core.server_request import Question
+    from trunkline.core.server_request import ServerRequest
 
 Json = bytes | memoryview
 """JSON text. Results travel as the bytes their server wrote."""
@@ -95,7 +95,7 @@ STREAM_CLOSED: Final = "trunkline/stream-closed"
 """A notice between our own parts: the server closed the stream of a request in the middle and is asked again later."""
 
 
-class Carrier(Protocol):
+class Upstream(Protocol):
     """Whatever took a request to its server, and can be told that nobody waits for the answer any more."""
 
     def abandon(self, request: Request, /) -> None: ...
@@ -106,15 +106,15 @@ class Request:
     """A method and its raw parameters, answered exactly once.
 
     `params` is one JSON object without `_meta`; `meta` holds the members of `_meta` that travel on (never those that
-    belong to one hop, like the progress token). `on_notice` receives notifications that belong to this request.
+    belong to one hop, like the progress token). `on_notification` receives notifications that belong to this request.
     """
 
     __slots__ = (
-        "carrier",
+        "upstream",
         "meta",
         "method",
         "on_done",
-        "on_notice",
+        "on_notification",
         "outcome",
         "params",
         "upstream_id",
@@ -133,10 +133,10 @@ class Request:
         self.params = params
         self.meta = meta
         self.on_done = on_done
-        self.on_notice: Callable[[str, Json], None] | None = None
+        self.on_notification: Callable[[str, Json], None] | None = None
         self.wants_progress = False
         self.outcome: Outcome | None = None
-        self.carrier: Carrier | None = None
+        self.upstream: Upstream | None = None
         self.upstream_id = 0
 
     @property
@@ -145,16 +145,16 @@ class Request:
 
     @property
     def phase(self) -> Phase:
-        return QUEUED if self.carrier is None else self.carrier.phase_of(self)
+        return QUEUED if self.upstream is None else self.upstream.phase_of(self)
 
     @property
     def executed(self) -> Executed:
         return "no" if self.phase == QUEUED else "unknown"
 
-    def noticed(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """A notification of the server that belongs to this request."""
-        if self.on_notice is not None:
-            self.on_notice(method, params)
+        if self.on_notification is not None:
+            self.on_notification(method, params)
 
     def finish(self, outcome: Outcome) -> bool:
         """Set the one outcome. False when there is one already: the first wins, the rest is dropped."""
@@ -166,15 +166,15 @@ class Request:
 
     def give_up(self, outcome: Outcome) -> bool:
         """End the request from our side; its server is told that the answer is no longer wanted."""
-        carrier = self.carrier
+        upstream = self.upstream
         if not self.finish(outcome):
             return False
-        if carrier is not None:
-            carrier.abandon(self)
+        if upstream is not None:
+            upstream.abandon(self)
         return True
 
 
-class Gatekeeper(Protocol):
+class AdmissionControl(Protocol):
     """Whatever let a call through to its source, and wants to know when it has ended."""
 
     def release(self, call: Call, /) -> None: ...
@@ -189,23 +189,23 @@ class Keeper(Protocol):
 class Call(Request):
     """A caller's request: what the router adds to a request.
 
-    `on_question` takes what the server asks of the client meanwhile, None where the client cannot be asked; while
-    `questions` are open the deadline rests, and `rested_s` is how long it did, once none is open. Once it `asked`
+    `on_server_request` takes what the server asks of the client meanwhile, None where the client cannot be asked; while
+    `questions` are open the deadline rests, and `paused_s` is how long it did, once none is open. Once it `asked`
     something its result is for that answer alone. `headers` are those that an HTTP server wants to see beside the body.
     """
 
     __slots__ = (
         "admitted",
-        "asked",
+        "asked_client",
         "caller",
-        "gate",
+        "admission",
         "headers",
         "keeper",
-        "on_question",
+        "on_server_request",
         "progressed_at",
-        "questions",
+        "open_server_requests",
         "reply",
-        "rested_s",
+        "paused_s",
         "retried",
         "source",
         "started_at",
@@ -228,13 +228,13 @@ class Call(Request):
         self.caller = caller
         self.reply = reply
         self.admitted = False
-        self.asked = False
-        self.gate: Gatekeeper | None = None
+        self.asked_client = False
+        self.admission: AdmissionControl | None = None
         self.headers: list[tuple[bytes, bytes]] | None = None
         self.keeper: Keeper | None = None
-        self.on_question: Callable[[Question], None] | None = None
-        self.questions = 0
-        self.rested_s = 0.0
+        self.on_server_request: Callable[[ServerRequest], None] | None = None
+        self.open_server_requests = 0
+        self.paused_s = 0.0
         self.retried = False
         self.source = ""
         self.tool = ""
@@ -249,24 +249,24 @@ class Call(Request):
         phase = super().phase
         return PARTIAL if phase == SENT and self.progressed_at else phase
 
-    def noticed(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         if method == PROGRESS:
             self.progressed_at = monotonic()
-        super().noticed(method, params)
+        super().notify(method, params)
 
-    def question_opened(self) -> None:
+    def server_request_opened(self) -> None:
         """Its server asks the client something, and rests meanwhile."""
-        if not self.questions:
-            self.rested_s -= monotonic()
-        self.asked = True
-        self.questions += 1
+        if not self.open_server_requests:
+            self.paused_s -= monotonic()
+        self.asked_client = True
+        self.open_server_requests += 1
 
-    def question_closed(self) -> None:
+    def server_request_closed(self) -> None:
         """Its server can go on, and has its whole time for that."""
-        self.questions -= 1
+        self.open_server_requests -= 1
         self.progressed_at = now = monotonic()
-        if not self.questions:
-            self.rested_s += now
+        if not self.open_server_requests:
+            self.paused_s += now
 
     def cancel(self, why: str) -> bool:
         """The caller no longer wants the answer."""

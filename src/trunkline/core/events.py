@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogEvent:
     """Anything worth a line in the log that is not a call: a server's change of state, a refused client, a start."""
 
     level: Level
@@ -32,7 +32,7 @@ class Events:
         self.health: list[Callable[[str, Health], None]] = []
         self.removed: list[Callable[[str], None]] = []
         self.counted: list[Callable[[str, str, int], None]] = []
-        self.noted: list[Callable[[Note], None]] = []
+        self.noted: list[Callable[[LogEvent], None]] = []
         self._failing = False
 
     def call_ended(self, call: Call, seconds: float) -> None:
@@ -52,7 +52,7 @@ class Events:
         self._tell(self.counted, counter, source, amount)
 
     def note(self, level: Level, event: str, message: str, **fields: object) -> None:
-        self._tell(self.noted, Note(level, event, message, tuple(fields.items())))
+        self._tell(self.noted, LogEvent(level, event, message, tuple(fields.items())))
 
     def _tell(self, subscribers: list[Callable[P, None]], *what: P.args, **more: P.kwargs) -> None:
         for subscriber in subscribers:

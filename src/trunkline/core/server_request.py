@@ -10,14 +10,14 @@ from trunkline.core.call import Call, Json
 SAMPLING: Final = "sampling/createMessage"
 ELICITATION: Final = "elicitation/create"
 ROOTS: Final = "roots/list"
-METHODS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
-NOBODY: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
+SERVER_REQUEST_METHODS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
+NO_CLIENT_ERROR: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
 """What a server is told that asks where nobody can answer."""
 
-Ending = Literal["result", "error"]
+ResponseKind = Literal["result", "error"]
 
 
-class Question:
+class ServerRequest:
     """A request of a server to its client, ended exactly once: answered, refused, or withdrawn by the server.
 
     `calls` are those in flight that may have caused it, the likeliest last; their deadlines rest while it is open.
@@ -31,7 +31,7 @@ class Question:
         source: str,
         method: str,
         params: Json,
-        reply: Callable[[Ending, Json], None],
+        reply: Callable[[ResponseKind, Json], None],
         calls: tuple[Call, ...] = (),
     ) -> None:
         self.source = source
@@ -43,7 +43,7 @@ class Question:
         self.on_withdrawn: Callable[[], None] | None = None
         self._reply = reply
         for call in calls:
-            call.question_opened()
+            call.server_request_opened()
 
     def answer(self, result: Json) -> bool:
         """The client's result, as it wrote it. False when the question had ended before."""
@@ -63,7 +63,7 @@ class Question:
         if self._close() and self.on_withdrawn is not None:
             self.on_withdrawn()
 
-    def _end(self, ending: Ending, raw: Json) -> bool:
+    def _end(self, ending: ResponseKind, raw: Json) -> bool:
         was_open = self._close()
         if was_open:
             self._reply(ending, raw)
@@ -73,5 +73,5 @@ class Question:
         was_open, self.ended = not self.ended, True
         if was_open:
             for call in self.calls:
-                call.question_closed()
+                call.server_request_closed()
         return was_open

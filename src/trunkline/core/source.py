@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INVALID_PARAMS, Problem
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.core.tool import Snapshot
 
 # A caller's wish to hear when a resource changes, or how its tasks get on.
@@ -33,7 +33,7 @@ class _Closable:
                 self._on_closed(self)
 
 
-class Watch(_Closable):
+class ResourceWatch(_Closable):
     """One subscription to one resource, by the URI its server knows. `on_settled` is called with a `Result` when it
     holds, and with anything else when it does not, or not any more: then it is over. `on_updated` gets the parameters
     of the server's notification. The source stops listening when the last one of a resource is closed.
@@ -107,7 +107,7 @@ class Health:
     hint: str = ""
 
 
-Evicted = Callable[[bool], None]
+OnEvicted = Callable[[bool], None]
 """Told to the host of a guest that leaves: whether the host itself leaves, or a configured server has the name now."""
 
 
@@ -120,15 +120,15 @@ class Sink(Protocol):
         ...
 
     def health(self, health: Health, /) -> None: ...
-    def ask(self, session: str, question: Question, /) -> None:
+    def forward_request(self, session: str, server_request: ServerRequest, /) -> None:
         """A question of one client's own server that belongs to no call for sure."""
         ...
 
-    def tell(self, session: str, method: str, params: Json, /) -> None:
+    def forward_notification(self, session: str, method: str, params: Json, /) -> None:
         """A notification of one client's own server that belongs to no call for sure."""
         ...
 
-    def host(self, name: str, source: Source, evicted: Evicted, /) -> Sink | None:
+    def add_app(self, name: str, source: Source, evicted: OnEvicted, /) -> Sink | None:
         """Bring in a server of one's own under a name, or find it again; None where the name is somebody else's.
 
         Its `run` is never called: its host owns its life, and dismisses it. `evicted` is called when it gets no more
@@ -136,7 +136,7 @@ class Sink(Protocol):
         """
         ...
 
-    def dismiss(self, name: str, /) -> None:
+    def remove_app(self, name: str, /) -> None:
         """A server that was brought in leaves for good."""
         ...
 
@@ -158,7 +158,7 @@ class Source(Protocol):
         """Carry one call. Never raises and never blocks; `call.finish` is called exactly once, now or later."""
         ...
 
-    def watch(self, watch: Watch, /) -> None:
+    def watch_resource(self, watch: ResourceWatch, /) -> None:
         """Tell `watch` whenever its resource changes, until it is closed. Settles it exactly once."""
         ...
 
@@ -166,7 +166,7 @@ class Source(Protocol):
         """Tell `watch` how its tasks get on, until it is closed. Settles it once the server has answered."""
         ...
 
-    def tell(self, caller: Caller, method: str, params: Json, /) -> None:
+    def notify(self, caller: Caller, method: str, params: Json, /) -> None:
         """A notification of a client, for the servers that work for it."""
         ...
 
@@ -179,17 +179,17 @@ class Source(Protocol):
         ...
 
 
-class ToolsOnly:
+class ToolsOnlySource:
     """What a source need not do that offers nothing but tools, keeps nothing for one client and lists at once."""
 
-    def watch(self, watch: Watch) -> None:
+    def watch_resource(self, watch: ResourceWatch) -> None:
         problem = Problem(code=INVALID_PARAMS, message=f"No such resource: {watch.uri}")
         watch.settle(Failure(problem))
 
     def watch_tasks(self, watch: TaskWatch) -> None:
         watch.settle(frozenset())
 
-    def tell(self, caller: Caller, method: str, params: Json) -> None:
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
         """Nothing here works for one client."""
 
     def refresh(self) -> None:

@@ -99,7 +99,7 @@ _KEPT: Final = "surrogateescape"
 """Bytes that are no text stay apart until their neighbours are decoded too: together they may be."""
 
 
-def climbs_out(text: str) -> bool:
+def has_path_traversal(text: str) -> bool:
     """Whether this text, in any reading, leads out of the folder it starts from. A NUL is never part of a path."""
     if _is_harmless(text):
         return False

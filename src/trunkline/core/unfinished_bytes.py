@@ -11,7 +11,7 @@ from typing import Final, Protocol
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
 
 
-class Unfinished(Protocol):
+class UnfinishedHolder(Protocol):
     """A connection that holds bytes of messages that nobody could act on yet."""
 
     def give_way(self) -> None:
@@ -29,10 +29,10 @@ class UnfinishedBytes:
         self.total_bytes = 0
         self.given_way = 0
         """How many had to make room, since the start."""
-        self._held: dict[Unfinished, int] = {}
+        self._held: dict[UnfinishedHolder, int] = {}
         self._making_room = False
 
-    def hold(self, holder: Unfinished, held_bytes: int) -> None:
+    def hold(self, holder: UnfinishedHolder, held_bytes: int) -> None:
         """`holder` holds this much now. One alone never has to give way: its own limit is what bounds it."""
         held = self._held
         self.total_bytes += held_bytes - held.get(holder, 0)

@@ -15,7 +15,7 @@ from trunkline.core.events import Events
 from trunkline.core.source import Level
 from trunkline.core.unfinished_bytes import UnfinishedBytes
 from trunkline.gateway.source_reconciler import DRAIN_S, Changes, SourceReconciler
-from trunkline.router.definitions import Definitions
+from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import RouterOptions
 from trunkline.router.router import Router
 from trunkline.runtime.children import Children
@@ -49,7 +49,7 @@ class GatewayRuntime:
         self.events = events
         self._redact = redact
         self.children = Children(on_fault=self._supervisor_fault)
-        definitions = Definitions(gateway.state_dir / "definitions", gateway_key(settings.path))
+        definitions = DefinitionStore(gateway.state_dir / "definitions", gateway_key(settings.path))
         self.router = Router(_router_options(gateway), events, definitions)
         self.discovery = Discovery(self.router, gateway)
         self.own_tools = OwnTools(self.router, self.discovery)
@@ -76,7 +76,7 @@ class GatewayRuntime:
             protected_files=(*started_files(settings), *protected),
             roots=roots_of(settings),
         )
-        self.fleet = SourceReconciler(self.router.roster, parts, events)
+        self.reconciler = SourceReconciler(self.router.registry, parts, events)
 
     def start(self) -> None:
         """Start every source, in parallel; nothing waits for any of them."""
@@ -89,11 +89,11 @@ class GatewayRuntime:
         self.router.catalog.rename(settings.gateway.naming, settings.gateway.max_name)
         self.own_tools.show(settings.gateway.meta_tools)
         self.discovery.adopt(settings.gateway)
-        differing = self.fleet.protect((*started_files(settings), *self._protected), roots_of(settings))
-        changes = self.fleet.apply(settings.sources, from_api)
+        differing = self.reconciler.protect((*started_files(settings), *self._protected), roots_of(settings))
+        changes = self.reconciler.apply(settings.sources, from_api)
         for name in (*changes.adjusted, *changes.unchanged) if differing else ():
             if lie_below(folders_of(settings.sources[name]), differing):
-                self.fleet.reconnect(name)  # its tools know what they were told of when they were made
+                self.reconciler.reconnect(name)  # its tools know what they were told of when they were made
         return changes
 
     def shown_commands(self) -> Callable[[Call], str] | None:
@@ -115,9 +115,9 @@ class GatewayRuntime:
         """End everything. On return no process and no task is left, and every call has been answered."""
         self.router.drain()
         await self.discovery.close()
-        await self.fleet.close()
+        await self.reconciler.close()
         await self.children.close()
-        self.router.roster.close()
+        self.router.registry.close()
 
     def _note(self, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
         self.events.note(level, event, message, **fields)

@@ -1,7 +1,7 @@
 """Notices that a configuration file has changed, by a `stat` every second.
 
-Polling works where change notifications do not: on network file systems, on mounted volumes, and where a file is renamed
-or a link is pointed elsewhere.
+Polling works where change notifications do not: on network file systems, on mounted volumes, and where a file is
+renamed or a link is pointed elsewhere.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from trunkline.config.leased import read_leased
 from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     CONFIG_UNREADABLE,
     DRAINING,
@@ -37,7 +38,6 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.core.listen_address import Listen
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.source_reconciler import Changes
@@ -70,12 +70,12 @@ class Operations:
         self._folder = folder
         self._settings = gateway.settings
         self._started_with = gateway.settings.gateway
-        self.listen: Listen | None = None
+        self.listen: BindAddress | None = None
         """Where the HTTP door is open, whatever a changed file says; None without one."""
         self._leases = Leases(self._lease_ended)
         self._added: dict[str, AddedServer] = {}
         self._kept: set[str] = set()
-        self._taken_out: set[str] = set()
+        self._removed: set[str] = set()
         self._is_refused = False
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Operations:
     # -- the file -------------------------------------------------------------------------------------------------
 
     def reload(self, *, because: str = "operator") -> dict[str, object]:
-        """Apply the configuration file as it is now. Raises GatewayError where it has errors; nothing has changed then."""
+        """Apply the configuration file as it is now. Where it has errors, raises GatewayError and changes nothing."""
         self._must_go_on()
         if because == "operator" and self.put_off():
             message = "The configuration has changed while a command runs that may have done so; the old one stays live"
@@ -118,7 +118,7 @@ class Operations:
         if self.listen is not None and needs_token(self.listen, settings.gateway.token):
             raise self._refused(because, (_opens_the_door(self.listen, settings.path),))
         if because != "file":  # somebody asks for what the file says, all of it
-            self._taken_out.clear()
+            self._removed.clear()
         waiting = _waits_for_restart(self._started_with, settings.gateway)
         # some programs keep much else in the file with their servers, and write it all the time
         is_news = because != "file" or self._is_refused or settings != self._settings
@@ -197,7 +197,7 @@ class Operations:
         self._leases.release(name)
         from_file = name in self._settings.sources
         if from_file:
-            self._taken_out.add(name)
+            self._removed.add(name)
         self._apply()
         self._events.note("info", "operator", f"Server {name} removed over the API", source=name)
         if not from_file:
@@ -210,7 +210,7 @@ class Operations:
         if not self._sources()[name].enabled:
             message, hint = f"Server {name} is switched off", "set `enabled: true` for it"
             raise GatewayError(Problem(code=SOURCE_DISABLED, message=message, source=name, hint=hint))
-        self._gateway.fleet.reconnect(name)
+        self._gateway.reconciler.reconnect(name)
         self._events.note("info", "operator", f"Server {name} is connected anew over the API", source=name)
         return {"name": name}
 
@@ -248,8 +248,8 @@ class Operations:
         """A service is there for as long as its lease lasts; to register it again renews that. Whether it is new."""
         self._must_go_on()
         leased = read_leased(name, body, section_kinds()["service"])
-        known = self._of_file().keys() | self._added.keys()
-        if name in known or (name not in self._leases.sections and name in self._gateway.router.gates):
+        known = self._from_file().keys() | self._added.keys()
+        if name in known or (name not in self._leases.sections and name in self._gateway.router.admissions):
             raise _already_there(name)
         is_new = self._leases.hold(name, leased.section, leased.lease_s)
         changes = self._apply()
@@ -268,7 +268,7 @@ class Operations:
 
     def _lease_ended(self, name: str) -> None:
         """One whose name the file has taken meanwhile is out already."""
-        if not self._gateway.router.draining and name not in self._of_file():
+        if not self._gateway.router.draining and name not in self._from_file():
             self._apply()
             self._events.note("warning", "operator", f"Service {name} is taken out: its lease ended", source=name)
 
@@ -292,17 +292,17 @@ class Operations:
 
     # -- putting it to use ----------------------------------------------------------------------------------------
 
-    def _of_file(self) -> dict[str, SourceSection]:
-        return {name: section for name, section in self._settings.sources.items() if name not in self._taken_out}
+    def _from_file(self) -> dict[str, SourceSection]:
+        return {name: section for name, section in self._settings.sources.items() if name not in self._removed}
 
     def _sources(self) -> dict[str, SourceSection]:
         """The file's servers, then those that were added; the file has the last word about a name."""
-        sources = self._of_file()
+        sources = self._from_file()
         added = {name: server.section for name, server in self._added.items()} | dict(self._leases.sections)
         return sources | {name: section for name, section in added.items() if name not in sources}
 
     def _apply(self) -> Changes:
-        sources, of_file = self._sources(), self._of_file()
+        sources, of_file = self._sources(), self._from_file()
         # Services come and go with ever new tokens: whoever remembers secrets for good must not learn all of those.
         lasting = {name: section for name, section in sources.items() if section is not self._leases.sections.get(name)}
         for subscriber in self.on_settings:
@@ -332,7 +332,7 @@ def _token_in(body: bytes) -> str:
     return token
 
 
-def _opens_the_door(listen: Listen, path: Path) -> Problem:
+def _opens_the_door(listen: BindAddress, path: Path) -> Problem:
     """Where to listen waits for the next start, tokens do not: without one, everybody could come in until then."""
     message = f"Without `token` the gateway would be open to others: it listens on `{listen}` until its next start"
     hint = "keep a `token` until it was started anew on `127.0.0.1`"

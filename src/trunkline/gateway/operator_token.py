@@ -1,4 +1,4 @@
-"""The operator token that a gateway makes at its start where the configuration has none, in a file only its owner can read."""
+"""The operator token that a gateway makes at its start where the configuration has none, in a private file."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trunkline.config.settings import Settings
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import GatewayError
-from trunkline.core.listen_address import Listen
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi
@@ -27,14 +27,14 @@ from trunkline.version import __version__
 
 
 async def serve_http(settings: Settings, load: Load, announce: Callable[[str], None]) -> int:
-    """Serve until a signal says stop, and return the exit status. `load` reads the configuration again, for a reload."""
+    """Serve until a signal says stop; returns the exit status. `load` reads the configuration again, for a reload."""
     transport = "tcp" if settings.gateway.socket is None else ""  # with both nobody knows which a caller uses
     async with running_gateway(settings, load, transport=transport) as running:
         gateway = settings.gateway
         access = Access(gateway.listen.host, gateway.allowed_hosts, gateway.token)
         door, pages = _door(running, access)
         host, port = await _listen(door, running)
-        running.operations.listen = Listen(host, port)
+        running.operations.listen = BindAddress(host, port)
         record = running_record(host=host, port=port, socket=gateway.socket, config=settings.path, version=__version__)
         announcement = announce_running(running.folder, record)
         try:

@@ -16,11 +16,11 @@ from trunkline.config.sources import SourceSection, Unready
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.events import Events
-from trunkline.core.source import Health, Sink, Source, ToolsOnly
-from trunkline.router.admission import Gate
+from trunkline.core.source import Health, Sink, Source, ToolsOnlySource
+from trunkline.router.admission import Admission
 from trunkline.router.definitions import fingerprint
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.router.registry import Roster, SourceSink
+from trunkline.router.registry import SourceRegistry, SourceSink
 from trunkline.router.sanitizing import Redact
 from trunkline.runtime.parts import Parts
 from trunkline.sources import load_kind
@@ -62,67 +62,67 @@ class _RunningSource:
 
 
 class SourceReconciler:
-    def __init__(self, roster: Roster, parts: Parts, events: Events) -> None:
-        self._roster = roster
+    def __init__(self, registry: SourceRegistry, parts: Parts, events: Events) -> None:
+        self._registry = registry
         self._parts = parts
         self._events = events
-        self._ships: dict[str, _RunningSource] = {}
-        self._gates: dict[Gate, _RunningSource] = {}
+        self._running: dict[str, _RunningSource] = {}
+        self._admissions: dict[Admission, _RunningSource] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        roster.on_left.append(self._left)
+        registry.on_source_retired.append(self._left)
 
     def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
-        """Set the files and roots that sources made from now on protect. Returns those that are new or no longer protected."""
+        """Set what sources made from now on protect. Returns the files and roots that are new or no longer protected."""
         before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
         return {*before.protected_files, *before.roots} ^ {*files, *roots}
 
     def apply(self, sections: Mapping[str, SourceSection], from_api: Container[str] = ()) -> Changes:
         """Make these the sources, in this order. Returns at once: servers start and end in the background."""
-        removed = tuple(name for name in self._ships if name not in sections)
+        removed = tuple(name for name in self._running if name not in sections)
         for name in removed:
-            del self._ships[name]
-            self._roster.remove(name)
+            del self._running[name]
+            self._registry.remove(name)
         done: dict[str, list[str]] = {"added": [], "replaced": [], "adjusted": [], "unchanged": []}
         for name, section in sections.items():
             origin = "api" if name in from_api else _FILE
             done[self._settle(name, section, origin)].append(name)
-        self._roster.reorder(sections)
+        self._registry.reorder(sections)
         return Changes(removed=removed, **{word: tuple(names) for word, names in done.items()})
 
     def reconnect(self, name: str) -> None:
         """Start one source anew, with another process or session; calls in flight end on the old one."""
-        ship = self._ships[name]
-        self._replace(name, _RunningSource(ship.section, ship.origin))
+        source_run = self._running[name]
+        self._replace(name, _RunningSource(source_run.section, source_run.origin))
 
     def _settle(self, name: str, section: SourceSection, origin: str) -> str:
-        ship = self._ships.get(name)
-        if ship is None:
-            ship = self._ships[name] = _RunningSource(section, origin)
-            self._launch(name, ship, self._roster.add)
+        source_run = self._running.get(name)
+        if source_run is None:
+            source_run = self._running[name] = _RunningSource(section, origin)
+            self._launch(name, source_run, self._registry.add)
             return "added"
-        if ship.section == section and ship.origin == origin:
+        if source_run.section == section and source_run.origin == origin:
             return "unchanged"
-        if not section.same_connection(ship.section):
+        if not section.same_connection(source_run.section):
             self._replace(name, _RunningSource(section, origin))
             return "replaced"
-        ship.section, ship.origin = section, origin
-        self._roster.update(name, source_options(name, section, origin, self._redact_for(ship)))
+        source_run.section, source_run.origin = section, origin
+        self._registry.update(name, source_options(name, section, origin, self._redact_for(source_run)))
         return "adjusted"
 
-    def _replace(self, name: str, ship: _RunningSource) -> None:
-        self._ships[name] = ship
-        self._launch(name, ship, self._roster.replace)
+    def _replace(self, name: str, source_run: _RunningSource) -> None:
+        self._running[name] = source_run
+        self._launch(name, source_run, self._registry.replace)
 
     def _launch(
-        self, name: str, ship: _RunningSource, join: Callable[[str, Source, SourceOptions], SourceSink]
+        self, name: str, source_run: _RunningSource, join: Callable[[str, Source, SourceOptions], SourceSink]
     ) -> None:
-        section, redact = ship.section, self._redact_for(ship)
+        section, redact = source_run.section, self._redact_for(source_run)
         source = self._build(name, section, redact)
-        sink = join(name, source, source_options(name, section, ship.origin, redact))
-        self._gates[sink.gate] = ship
+        sink = join(name, source, source_options(name, section, source_run.origin, redact))
+        self._admissions[sink.admission] = source_run
         if section.enabled:
-            ship.task = self._own(self._live(name, source, sink), name)
+            source_run.task = self._own(self._live(name, source, sink), name)
 
     def _build(self, name: str, section: SourceSection, redact: Redact) -> Source:
         """Build a source. One that cannot be built is replaced by a source that is down and says why."""
@@ -133,12 +133,12 @@ class SourceReconciler:
         except Exception as error:
             return _Unbuilt(error)
 
-    def _redact_for(self, ship: _RunningSource) -> Redact:
-        """What hides secrets in a source's text. A service that registered has secrets of its own, known while it is there."""
+    def _redact_for(self, source_run: _RunningSource) -> Redact:
+        """Hides secrets in a source's text. A service that registered has secrets of its own, hidden while it is there."""
         of_all = self._parts.redact
-        if ship.origin == _FILE:
+        if source_run.origin == _FILE:
             return of_all
-        own = Redactor(secrets_of(ship.section))
+        own = Redactor(secrets_of(source_run.section))
         return lambda text: own(of_all(text))
 
     async def _live(self, name: str, source: Source, sink: Sink) -> None:
@@ -160,21 +160,21 @@ class SourceReconciler:
 
     # -- leaving --------------------------------------------------------------------------------------------------
 
-    def _left(self, gate: Gate) -> None:
-        if gate in self._gates:  # guests are seen off by their host
-            self._own(self._see_off(self._gates.pop(gate), gate), f"{gate.name} leaves")
+    def _left(self, admission: Admission) -> None:
+        if admission in self._admissions:  # guests are seen off by their host
+            self._own(self._see_off(self._admissions.pop(admission), admission), f"{gate.name} leaves")
 
-    async def _see_off(self, ship: _RunningSource, gate: Gate) -> None:
+    async def _see_off(self, source_run: _RunningSource, admission: Admission) -> None:
         """Let the calls in flight end, then end the source."""
         try:
             end = asyncio.get_running_loop().time() + DRAIN_S
-            while self._roster.busy(gate) and asyncio.get_running_loop().time() < end:
+            while self._registry.busy(admission) and asyncio.get_running_loop().time() < end:
                 await asyncio.sleep(0.02)
         finally:
-            if ship.task is not None:
-                self._end(ship.task)
-                await asyncio.wait([ship.task], timeout=_STOP_S)
-            self._roster.let_go(gate)
+            if source_run.task is not None:
+                self._end(source_run.task)
+                await asyncio.wait([source_run.task], timeout=_STOP_S)
+            self._registry.let_go(admission)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class SourceReconciler:
             await asyncio.wait(tasks, timeout=_STOP_S)
 
 
-class _Unbuilt(ToolsOnly):
+class _Unbuilt(ToolsOnlySource):
     """Stands in for a source that could not be built; it is down and says why."""
 
     def __init__(self, error: Exception) -> None:

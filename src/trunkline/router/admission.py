@@ -22,7 +22,7 @@ from trunkline.core.errors import (
 from trunkline.core.source import Health, Source
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.router.options import SourceOptions
-from trunkline.router.sanitizing import hide_in_problem
+from trunkline.router.sanitizing import redact_problem
 from trunkline.runtime.contained import bug_problem, report_bug
 from trunkline.runtime.overdue import LATE_S, READ_FIRST_S
 
@@ -34,7 +34,7 @@ _REFUSING: Final[dict[str, Code]] = {
 }
 
 
-class Gate:
+class Admission:
     """Admits calls while the source is well and not full; holds a bounded queue while it starts or is full."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Gate:
         *,
         max_in_flight: int,
         max_queue: int,
-        call_bytes: CallBytes,
+        call_memory: CallMemory,
     ) -> None:
         self.name = name
         self.source = source
@@ -57,7 +57,7 @@ class Gate:
         self.queue: deque[Call] = deque()
         self._max_in_flight = max_in_flight
         self._max_queue = max_queue
-        self._call_bytes = call_bytes
+        self._call_memory = call_memory
         self._open = False
         self._serving_queue = False
 
@@ -67,9 +67,9 @@ class Gate:
         return self.draining or self.health.state in _REFUSING
 
     def admit(self, call: Call) -> None:
-        call.gate = self
+        call.admission = self
         if len(call.params) > LARGE_BYTES:
-            too_much = self._call_bytes.refusal(call, len(call.params))
+            too_much = self._call_memory.refusal(call, len(call.params))
             if too_much is not None:
                 call.finish(Failure(too_much))
                 return
@@ -126,7 +126,7 @@ class Gate:
             self.in_flight -= 1
             outcome = call.outcome
             if type(outcome) is Failure:
-                outcome.problem = hide_in_problem(outcome.problem, self.options.redact)
+                outcome.problem = redact_problem(outcome.problem, self.options.redact)
             if self.queue:
                 self._drain()
         elif self.queue and call.outcome is not None:
@@ -185,7 +185,7 @@ _COPIES: Final = 2
 """What the client wrote is kept beside what its server gets."""
 
 
-class CallBytes:
+class CallMemory:
     __slots__ = ("_held", "_limit_bytes", "total_bytes")
 
     def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
@@ -249,10 +249,10 @@ class Deadlines:
     def _expired(self, call: Call) -> None:
         """Progress buys more time, up to the absolute maximum of a call; a question to the client stops the clock."""
         now = monotonic()
-        if call.questions:  # each has a deadline of its own
+        if call.open_server_requests:  # each has a deadline of its own
             call.timer = self._loop.call_later(call.timeout, self._due, call, now + call.timeout)
             return
-        end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s + call.rested_s)
+        end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s + call.paused_s)
         if call.progressed_at and end > now:
             call.timer = self._loop.call_later(end - now, self._due, call, end)
             return

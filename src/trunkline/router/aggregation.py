@@ -19,8 +19,8 @@ from trunkline.protocol.mcp.capabilities import (
     server_extensions,
 )
 from trunkline.protocol.mcp.versions import MODERN, WITH_LEGACY_TASKS
-from trunkline.router.admission import Gate
-from trunkline.router.registry import Roster
+from trunkline.router.admission import Admission
+from trunkline.router.registry import SourceRegistry
 
 INCOMPLETE: Final = "trunkline/incomplete"
 """The member of a list's `_meta` that says which servers it does not show as they are now."""
@@ -37,7 +37,7 @@ _WELL: Final = ("ready", "degraded")
 _UNKNOWN: Final = Freshness()
 
 
-class ListHints(NamedTuple):
+class ListCacheHints(NamedTuple):
     """How long a list holds from now, and whether it may be shared between those who ask."""
 
     ttl_ms: int
@@ -47,19 +47,19 @@ class ListHints(NamedTuple):
 # -- instructions and extensions --------------------------------------------------------------------------------------
 
 
-def joined_instructions(roster: Roster, caller: Caller) -> str:
+def joined_instructions(registry: SourceRegistry, caller: Caller) -> str:
     """What servers say of themselves: one server's as it is, several with a heading each, and not without end."""
-    offers = _shown(roster, caller)
+    offers = _shown(registry, caller)
     told = [(source, offer.instructions) for source, offer in offers if offer.instructions.strip()]
-    if len(roster.servers()) == 1 and told:
+    if len(registry.servers()) == 1 and told:
         return _cut(told[0][1], _LONGEST_ALONE)
     share = _fair_share([_size(text.strip()) for _, text in told])
     return "\n\n".join(f"## {source}\n\n{_cut(text.strip(), share)}" for source, text in told)
 
 
-def searching_instructions(roster: Roster, caller: Caller) -> str:
+def searching_instructions(registry: SourceRegistry, caller: Caller) -> str:
     """For a client that is not shown the tools themselves: where they come from, and how to get at them."""
-    names = ", ".join(source for source, offer in _shown(roster, caller) if offer.tools)
+    names = ", ".join(source for source, offer in _shown(registry, caller) if offer.tools)
     shown = names if len(names) <= _LONGEST_NAMES else f"{names[:_LONGEST_NAMES].rsplit(', ', 1)[0]} and others"
     return f"Tools of these servers are found with discover_tools: {shown}" if shown else ""
 
@@ -86,22 +86,22 @@ def _cut(text: str, limit_bytes: int) -> str:
     return f"{kept}\n[cut by the gateway: {len(encoded) - limit_bytes} bytes more]"
 
 
-def joined_extensions(roster: Roster, caller: Caller) -> dict[str, msgspec.Raw]:
+def joined_extensions(registry: SourceRegistry, caller: Caller) -> dict[str, msgspec.Raw]:
     """The extensions of all modern servers; the first in the order of the file says how one is set."""
     joined: dict[str, msgspec.Raw] = {}
-    for _, offer in _shown(roster, caller):
+    for _, offer in _shown(registry, caller):
         if offer.protocol_version in MODERN:
             for name, settings in server_extensions(offer.capabilities).items():
                 joined.setdefault(name, settings)
     return joined
 
 
-def joined_tasks(roster: Roster, caller: Caller) -> dict[str, object]:
+def joined_tasks(registry: SourceRegistry, caller: Caller) -> dict[str, object]:
     """The tasks of 2025-11-25, where a server runs tools that way, or may yet say so; empty where none does. Nobody
     lists them: whose they are is in their ids, and only their clients have those."""
-    offers = [offer for _, offer in _shown(roster, caller) if offer.protocol_version == WITH_LEGACY_TASKS]
+    offers = [offer for _, offer in _shown(registry, caller) if offer.protocol_version == WITH_LEGACY_TASKS]
     running = [tasks for tasks in (legacy_tasks(offer.capabilities) for offer in offers) if tasks.run_tools]
-    if _may_still_say(roster):
+    if _may_still_say(registry):
         running.append(LegacyTasks(run_tools=True, cancel=True))
     if not running:
         return {}
@@ -111,16 +111,18 @@ def joined_tasks(roster: Roster, caller: Caller) -> dict[str, object]:
     return joined
 
 
-def _may_still_say(roster: Roster) -> bool:
+def _may_still_say(registry: SourceRegistry) -> bool:
     """Whether a server starts that nobody knows yet. A greeting cannot be taken back, nor added to."""
-    unknown = [gate for source, gate in roster.servers().items() if roster.catalog.snapshot(source) is None]
-    return any(gate.health.state == "starting" for gate in unknown)
+    unknown = [
+        admission for source, admission in registry.servers().items() if registry.catalog.snapshot(source) is None
+    ]
+    return any(admission.health.state == "starting" for admission in unknown)
 
 
-def _shown(roster: Roster, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
+def _shown(registry: SourceRegistry, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
     """What the servers that are in this caller's lists offer, in the order of the file."""
-    view = roster.views.of(caller)
-    for source in roster.servers():
+    view = registry.views.of(caller)
+    for source in registry.servers():
         offer = view.snapshot(source)
         if offer is not None and not view.is_hidden(source):
             yield source, offer
@@ -129,50 +131,52 @@ def _shown(roster: Roster, caller: Caller) -> Iterator[tuple[str, Snapshot]]:
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
-def list_hints(roster: Roster, caller: Caller, kind: ListName) -> ListHints:
+def list_cache_hints(registry: SourceRegistry, caller: Caller, kind: ListName) -> ListCacheHints:
     """As long as every part of the list holds. Nothing is promised while a server is missing or did not say."""
-    parts = [(source, offer) for source, offer in _shown(roster, caller) if _has(offer, kind)]
-    if not parts or roster.views.of(caller) is not roster.catalog or incomplete(roster):
-        return ListHints(0, public=False)
+    parts = [(source, offer) for source, offer in _shown(registry, caller) if _has(offer, kind)]
+    if not parts or registry.views.of(caller) is not registry.catalog or incomplete_sources(registry):
+        return ListCacheHints(0, public=False)
     now = monotonic()
     fresh = [offer.freshness.get(kind, _UNKNOWN) for _, offer in parts]
     ttl_ms = min(int(part.ttl_ms - (now - part.since) * 1000) for part in fresh)
-    return ListHints(max(0, ttl_ms), public=all(part.public for part in fresh))
+    return ListCacheHints(max(0, ttl_ms), public=all(part.public for part in fresh))
 
 
 def _has(offer: Snapshot, kind: ListName) -> bool:
     return bool(getattr(offer, kind)) or _ABILITY[kind] in server_capabilities(offer.capabilities)
 
 
-def incomplete(roster: Roster) -> list[dict[str, object]]:
+def incomplete_sources(registry: SourceRegistry) -> list[dict[str, object]]:
     """The servers that lists do not show as they are now, for `_meta`; `stale` where an older list of one is shown."""
     return [
-        _missing(gate, stale=roster.catalog.snapshot(source) is not None and not roster.catalog.is_hidden(source))
-        for source, gate in roster.servers().items()
-        if gate.health.state not in (*_WELL, "disabled") or _is_silent(roster, source, gate)
+        _missing(
+            admission, stale=registry.catalog.snapshot(source) is not None and not registry.catalog.is_hidden(source)
+        )
+        for source, admission in registry.servers().items()
+        if admission.health.state not in (*_WELL, "disabled") or _is_silent(registry, source, admission)
     ]
 
 
-def _is_silent(roster: Roster, source: str, gate: Gate) -> bool:
-    return gate.health.state in _WELL and roster.catalog.snapshot(source) is None
+def _is_silent(registry: SourceRegistry, source: str, admission: Admission) -> bool:
+    return admission.health.state in _WELL and registry.catalog.snapshot(source) is None
 
 
-def _missing(gate: Gate, *, stale: bool) -> dict[str, object]:
-    health = gate.health
-    said: dict[str, object] = {"server": gate.name, "state": health.state, "stale": stale}
+def _missing(admission: Admission, *, stale: bool) -> dict[str, object]:
+    health = admission.health
+    said: dict[str, object] = {"server": admission.name, "state": health.state, "stale": stale}
     reason = health.reason or health.last_error
     return said | ({"reason": reason} if reason else {})
 
 
-def refresh_lists(roster: Roster, kind: ListName) -> None:
+def refresh_lists(registry: SourceRegistry, kind: ListName) -> None:
     """Ask those servers again that would not say by themselves when a list changes, or whose word has run out."""
     now = monotonic()
-    for source, gate in roster.gates.items():
-        offer = roster.catalog.snapshot(source)
-        if source == RESERVED_SOURCE or offer is None or gate.health.state not in _WELL or not _has(offer, kind):
+    for source, admission in registry.admissions.items():
+        offer = registry.catalog.snapshot(source)
+        if source == RESERVED_SOURCE or offer is None or admission.health.state not in _WELL or not _has(offer, kind):
             continue
         if _is_old(offer, kind, now):
-            gate.source.refresh()  # which knows best how often its server may be asked
+            admission.source.refresh()  # which knows best how often its server may be asked
 
 
 def _is_old(offer: Snapshot, kind: ListName, now: float) -> bool:

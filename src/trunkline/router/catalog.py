@@ -15,7 +15,7 @@ from trunkline.core.errors import Problem
 from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Item, Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode, encode_members, members_of
-from trunkline.protocol.mcp.param_headers import BadAnnotation, Mirror, mirrors_of
+from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of
 from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
 from trunkline.router.resources import Resources
@@ -24,19 +24,19 @@ _HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{
 
 
 @dataclass(slots=True)
-class Entry:
+class ToolEntry:
     """One tool as callers see it.
 
     `params_head` is the start of `tools/call` parameters for the source: its own name for the tool, already encoded.
-    `mirrors` are the arguments that headers repeat, None for nearly every tool; `gives_links` says that its results may
+    `mirrors` are the arguments that headers repeat, None for nearly every tool; `rewrites_uris` says that its results may
     hold URIs which have to be told from those of other servers.
     """
 
     tool: Tool
     exposed: str | None
     params_head: bytes
-    mirrors: tuple[Mirror, ...] | None = None
-    gives_links: bool = False
+    header_parameters: tuple[HeaderParameter, ...] | None = None
+    rewrites_uris: bool = False
 
     @property
     def source(self) -> str:
@@ -64,8 +64,8 @@ class Catalog:
         self._rules: dict[str, NameRules] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._hidden: set[str] = set()
-        self._entries: list[Entry] = []
-        self._names: Names[Entry] = Names({}, ())
+        self._entries: list[ToolEntry] = []
+        self._names: Names[ToolEntry] = Names({}, ())
         self._listing: bytes | None = None
         self._prompts: Prompts | None = None
         self._resources: Resources | None = None
@@ -143,7 +143,7 @@ class Catalog:
 
     # -- what callers ask -----------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> ToolEntry | None:
         if self._built_version != self._version:
             self._rebuild()
         entry = self._names.table.get(name)  # on the path of every call
@@ -170,7 +170,7 @@ class Catalog:
             or not rules.prefix
         ]
 
-    def entries(self, *, hidden: bool = False) -> list[Entry]:
+    def entries(self, *, hidden: bool = False) -> list[ToolEntry]:
         """Every tool there is, in the order of the list, also those without a name of their own; `hidden` ones are
         those of servers that are down."""
         if self._built_version != self._version:
@@ -216,26 +216,28 @@ class Catalog:
 
     def _rebuild(self) -> None:
         linked = self.resources.sources if self.resources.several else ()
-        entries = [entry for source in self._rules for entry in self._entries_of(source, gives_links=source in linked)]
+        entries = [
+            entry for source in self._rules for entry in self._entries_of(source, rewrites_uris=source in linked)
+        ]
         self._names = give_names(self._naming_rules(), entries, self._shown_name, _HINT)
         self._entries = entries
         self._listing = None
         self._built_version = self._version
 
-    def _entries_of(self, source: str, *, gives_links: bool) -> Iterable[Entry]:
+    def _entries_of(self, source: str, *, rewrites_uris: bool) -> Iterable[ToolEntry]:
         snapshot, rules = self._snapshots.get(source), self._rules[source]
         for tool in snapshot.tools if snapshot else ():
             if rules.shows(tool.name):
                 head = b'{"name":%b' % encode(tool.name)
-                yield Entry(tool, None, head, _mirrors(tool), gives_links)
+                yield ToolEntry(tool, None, head, _header_parameters(tool), rewrites_uris)
 
     def _naming_rules(self) -> Naming:
         return Naming(self._naming, self._max_name, self._rules)
 
-    def _shown_name(self, entry: Entry) -> str:
+    def _shown_name(self, entry: ToolEntry) -> str:
         return self._rules[entry.source].rename.get(entry.name, entry.name)
 
-    def _definitions(self, entries: list[Entry]) -> Iterable[bytes]:
+    def _definitions(self, entries: list[ToolEntry]) -> Iterable[bytes]:
         for entry in entries:
             listed = entry.tool.source not in self._hidden and entry.name not in self._rules[entry.source].unlisted
             if entry.exposed is not None and listed:
@@ -246,7 +248,7 @@ def _nobody_cares() -> None:
     """A view is made anew when what it is made from changes."""
 
 
-def shown_definition(entry: Entry) -> bytes:
+def shown_definition(entry: ToolEntry) -> bytes:
     """The server's definition under the name that callers use; everything else byte for byte."""
     tool, name = entry.tool, entry.called
     if tool.name == name:
@@ -255,9 +257,9 @@ def shown_definition(entry: Entry) -> bytes:
     return encode_members({**members, "name": encode(name)})
 
 
-def _mirrors(tool: Tool) -> tuple[Mirror, ...] | None:
+def _header_parameters(tool: Tool) -> tuple[HeaderParameter, ...] | None:
     try:
-        return mirrors_of(tool.definition) or None
+        return header_parameters_of(tool.definition) or None
     except BadAnnotation:  # lists of servers that are called over HTTP leave such a tool out
         return None
 
@@ -341,7 +343,7 @@ class _View:
         self.base_version = -1
 
 
-class Views:
+class CatalogViews:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._views: dict[str, _View] = {}

@@ -12,105 +12,109 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.core.names import RESERVED_SOURCE, slug_pattern
-from trunkline.core.source import Evicted, Source
-from trunkline.router.admission import Gate
+from trunkline.core.source import OnEvicted, Source
+from trunkline.router.admission import Admission
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.runtime.contained import contained
 
 if TYPE_CHECKING:
-    from trunkline.router.registry import Roster, SourceSink
+    from trunkline.router.registry import SourceRegistry, SourceSink
 
 ORIGIN: Final = "app"
 _ALL_TOOLS: Final = "*"
 V = TypeVar("V")
 
 
-class Guests:
+class ConnectedApps:
     """Who is whose guest. A host that left keeps its guests until nothing of it is left."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-        self._by_host: dict[Gate, dict[str, Gate]] = {}
-        self._hosts: dict[Gate, Gate] = {}
-        self._evicted: dict[Gate, Evicted] = {}
+    def __init__(self, registry: SourceRegistry) -> None:
+        self._registry = registry
+        self._by_host: dict[Admission, dict[str, Admission]] = {}
+        self._hosts: dict[Admission, Admission] = {}
+        self._evicted: dict[Admission, OnEvicted] = {}
         self._arrivals = 0
 
-    def host(self, host: Gate, name: str, source: Source, evicted: Evicted) -> SourceSink | None:
+    def host(self, host: Admission, name: str, source: Source, evicted: OnEvicted) -> SourceSink | None:
         """Bring in a guest, or find it again; None where the name is somebody else's."""
-        roster = self._roster
-        gate = roster.gates.get(name)
-        if gate is not None:
-            return roster.sink_of(gate) if gate.source is source and self._hosts.get(gate) is host else None
-        if roster.gates.get(host.name) is not host:
+        registry = self._registry
+        admission = registry.admissions.get(name)
+        if admission is not None:
+            return (
+                registry.sink_of(admission)
+                if admission.source is source and self._hosts.get(admission) is host
+                else None
+            )
+        if registry.admissions.get(host.name) is not host:
             return None  # the host was replaced: apps are for its successor
-        if any(other.casefold() == name.casefold() for other in (RESERVED_SOURCE, *roster.gates)):
+        if any(other.casefold() == name.casefold() for other in (RESERVED_SOURCE, *registry.admissions)):
             return None  # to a reader it would be the other
         self._arrivals += 1
-        sink = roster.add(name, source, guest_options(host, name, self._arrivals))
-        self._by_host.setdefault(host, {})[name] = sink.gate
-        self._hosts[sink.gate] = host
-        self._evicted[sink.gate] = evicted
-        roster.put_in_order()
+        sink = registry.add(name, source, app_options(host, name, self._arrivals))
+        self._by_host.setdefault(host, {})[name] = sink.admission
+        self._hosts[sink.admission] = host
+        self._evicted[sink.admission] = evicted
+        registry.put_in_order()
         return sink
 
-    def dismiss(self, host: Gate, name: str) -> None:
-        gate = self._by_host.get(host, {}).get(name)
-        if gate is None:
+    def dismiss(self, host: Admission, name: str) -> None:
+        admission = self._by_host.get(host, {}).get(name)
+        if admission is None:
             return
-        if self._roster.gates.get(name) is gate:
-            self._roster.remove(name)
-        self.forget(gate)
+        if self._registry.admissions.get(name) is admission:
+            self._registry.remove(name)
+        self.forget(admission)
 
-    def forget(self, gate: Gate) -> None:
+    def forget(self, admission: Admission) -> None:
         """Nothing of a guest is left."""
-        host = self._hosts.pop(gate, None)
-        self._evicted.pop(gate, None)
+        host = self._hosts.pop(admission, None)
+        self._evicted.pop(admission, None)
         if host is not None:
-            del self._by_host[host][gate.name]
-            self._roster.let_go(gate)
+            del self._by_host[host][admission.name]
+            self._registry.let_go(admission)
 
     def has_to_leave(self, other: str, name: str) -> bool:
         """Whether a server is a guest that is called like one which is added now, or nearly so."""
-        return other.casefold() == name.casefold() and self.is_guest(self._roster.gates[other])
+        return other.casefold() == name.casefold() and self.is_guest(self._registry.admissions[other])
 
-    def evict(self, gate: Gate) -> None:
+    def evict(self, admission: Admission) -> None:
         """The name of a guest was given to another server."""
-        self._evicted[gate](False)
-        self.forget(gate)
+        self._evicted[admission](False)
+        self.forget(admission)
 
-    def is_guest(self, gate: Gate) -> bool:
-        return gate in self._hosts
+    def is_guest(self, admission: Admission) -> bool:
+        return admission in self._hosts
 
-    def of(self, host: Gate) -> tuple[Gate, ...]:
+    def of(self, host: Admission) -> tuple[Admission, ...]:
         return tuple(self._by_host.get(host, {}).values())
 
-    def host_left(self, host: Gate) -> None:
+    def host_left(self, host: Admission) -> None:
         """Its guests take no more calls; what is in flight may end."""
-        for gate in self.of(host):
-            if self._roster.gates.get(gate.name) is gate:
-                self._roster.remove(gate.name)
-                contained("an app whose host leaves", self._evicted[gate], True)
+        for admission in self.of(host):
+            if self._registry.admissions.get(admission.name) is admission:
+                self._registry.remove(admission.name)
+                contained("an app whose host leaves", self._evicted[admission], True)
 
-    def host_gone(self, host: Gate) -> None:
-        for gate in self.of(host):
-            self.forget(gate)
+    def host_gone(self, host: Admission) -> None:
+        for admission in self.of(host):
+            self.forget(admission)
         self._by_host.pop(host, None)
 
-    def host_changed(self, host: Gate) -> None:
+    def host_changed(self, host: Admission) -> None:
         """Other names, deadlines or rules for the host are so for its guests."""
-        for gate in self.of(host):
-            self._roster.set_options(gate, guest_options(host, gate.name, gate.options.rules.arrival))
+        for admission in self.of(host):
+            self._registry.set_options(admission, app_options(host, admission.name, admission.options.rules.arrival))
 
     def in_order(self, names: Iterable[str]) -> Iterable[str]:
         """These names with each host's guests after it, by name: apps dial in in any order, lists should not change."""
-        gates = self._roster.gates
+        admissions = self._registry.admissions
         for name in names:
             yield name
-            if name in gates:
-                yield from sorted(guest.name for guest in self.of(gates[name]))
+            if name in admissions:
+                yield from sorted(guest.name for guest in self.of(admissions[name]))
 
 
-def guest_options(host: Gate, guest: str, arrival: int) -> SourceOptions:
+def app_options(host: Admission, guest: str, arrival: int) -> SourceOptions:
     options = host.options
     rules, cache = options.rules, options.cache
     timeouts_s = dict(_entries(options.timeouts_s, guest))

@@ -62,7 +62,7 @@ def _plain(value: object) -> object:
     return value
 
 
-class Definitions:
+class DefinitionStore:
     """A folder of snapshots. Losing it costs waiting time, never correctness, so no failure here is an error."""
 
     def __init__(self, folder: Path, gateway: str = "") -> None:
@@ -159,7 +159,7 @@ def _stored(items: tuple[Item, ...]) -> _StoredList:
 # Models do what descriptions say, so a server that changes them by itself is worth a line in the log. So is one that does
 # it in the process of one client, where nobody else sees it.
 
-EVERY_S: Final = 10.0
+REPORT_INTERVAL_S: Final = 10.0
 """A source that changes all the time is told of this often."""
 _MOST_NAMED: Final = 10
 _MOST_KEPT: Final = 50_000
@@ -267,7 +267,7 @@ class DefinitionChanges:
         seen.pause = None
         if seen.untold:
             self._note_changed(source, seen)
-            seen.pause = self._loop.call_later(EVERY_S, self._tell_changed, source, seen)
+            seen.pause = self._loop.call_later(REPORT_INTERVAL_S, self._tell_changed, source, seen)
 
     def _tell_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
         said = [f"{word} {_named(labels)}" for word, labels in listed.items() if labels]

@@ -34,7 +34,7 @@ class _Check(NamedTuple):
     passed: Callable[[], None]
 
 
-class Checkpoint:
+class PathGuard:
     def __init__(self, loop: asyncio.AbstractEventLoop, deadlines: Deadlines) -> None:
         self._loop = loop
         self._deadlines = deadlines
@@ -43,14 +43,14 @@ class Checkpoint:
         self._running: asyncio.Future[Problem | None] | None = None
 
     @property
-    def looking_at(self) -> int:
+    def pending(self) -> int:
         """How many long calls have not got their word yet."""
         return len(self._waiting) + (self._running is not None)
 
     def stops(self, call: Call, start: int, timeout_s: float, passed: Callable[[], None]) -> bool:
         """Whether this call goes no further now: it was refused, or is long. `passed` is then called once it may go on,
         if somebody still waits for it. What stands before `start` is not looked at."""
-        if len(call.params) > _LONG_BYTES and may_climb(bytes(call.params)):
+        if len(call.params) > _LONG_BYTES and may_traverse(bytes(call.params)):
             self._take(_Check(call, start, passed), timeout_s)
             return True
         climb = traversal_problem(call, start)
@@ -116,7 +116,7 @@ _HINT: Final = "give the path without `..`, from the folder it is in"
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
     """What is wrong with the parameters of a call from `start` on, if anything climbs there. Nothing was sent."""
     params = bytes(call.params)
-    if not may_climb(params):
+    if not may_traverse(params):
         return None
     for literal in _LITERAL.finditer(params, start):
         if _climbs(literal[0]):
@@ -124,7 +124,7 @@ def traversal_problem(call: Call, start: int = 0) -> Problem | None:
     return None
 
 
-def may_climb(params: bytes) -> bool:
+def may_traverse(params: bytes) -> bool:
     """A quick look that most calls end with: without any of this, no string is more than it seems and none climbs."""
     return (
         b".." in params
@@ -138,10 +138,10 @@ def may_climb(params: bytes) -> bool:
 
 def _climbs(literal: bytes) -> bool:
     # Its tables take most of a megabyte: whoever guards nothing, or is never sent anything odd, does without them.
-    from trunkline.core.traversal import climbs_out
+    from trunkline.core.traversal import has_path_traversal
 
     try:
-        return climbs_out(msgspec.json.decode(literal, type=str))
+        return has_path_traversal(msgspec.json.decode(literal, type=str))
     except msgspec.MsgspecError:
         return True  # nobody can tell what the server would read
 

@@ -24,13 +24,13 @@ from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.protocol.mcp.capabilities import server_capabilities
 from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.admission import Deadlines, Gate
+from trunkline.router.admission import Admission, Deadlines
 from trunkline.router.catalog import PromptEntry
-from trunkline.router.path_guard import Checkpoint
-from trunkline.router.pending_calls import Waiting
-from trunkline.router.registry import Roster
-from trunkline.router.result_rewriting import Answers, Links
-from trunkline.router.task_ids import TASKS, Tasks, declares_tasks
+from trunkline.router.path_guard import PathGuard
+from trunkline.router.pending_calls import PendingCalls
+from trunkline.router.registry import SourceRegistry
+from trunkline.router.result_rewriting import ResultRewriter, UriRewriter
+from trunkline.router.task_ids import TASKS, TaskIds, declares_tasks
 
 PROMPTS_GET: Final = "prompts/get"
 RESOURCES_READ: Final = "resources/read"
@@ -45,24 +45,24 @@ _REQUIRED: Final[dict[str, object]] = {"extensions": {TASKS: {}}}
 _Router = Callable[[Call, Members], None]
 
 
-class Requests:
+class RequestRouter:
     def __init__(
         self,
-        roster: Roster,
+        registry: SourceRegistry,
         deadlines: Deadlines,
-        checkpoint: Checkpoint,
-        waiting: Waiting,
-        links: Links,
-        tasks: Tasks,
-        answers: Answers,
+        path_guard: PathGuard,
+        waiting: PendingCalls,
+        uri_rewriter: UriRewriter,
+        tasks: TaskIds,
+        result_rewriter: ResultRewriter,
     ) -> None:
-        self._roster = roster
+        self._registry = registry
         self._deadlines = deadlines
-        self._checkpoint = checkpoint
-        self._waiting = waiting
-        self._links = links
-        self._tasks = tasks
-        self._answers = answers
+        self._path_guard = path_guard
+        self._pending_calls = waiting
+        self._uri_rewriter = uri_rewriter
+        self._task_ids = tasks
+        self._result_rewriter = result_rewriter
         self._routers: dict[str, _Router] = {
             PROMPTS_GET: self._get_prompt,
             RESOURCES_READ: self._read_resource,
@@ -81,17 +81,17 @@ class Requests:
 
     def _send(self, call: Call, source: str, params: bytes) -> None:
         call.source, call.params = source, params
-        gate = self._roster.gates[source]
+        admission = self._registry.admissions[source]
         blocks = call.method == "tasks/result"  # until the task is done
-        timeout_s = self._deadlines.longest_s if blocks else gate.options.timeout_s
-        admit = partial(self._admit, call, gate, timeout_s)
-        if not gate.options.guards_paths or not self._checkpoint.stops(call, 0, timeout_s, admit):
+        timeout_s = self._deadlines.longest_s if blocks else admission.options.timeout_s
+        admit = partial(self._admit, call, admission, timeout_s)
+        if not admission.options.guards_paths or not self._path_guard.stops(call, 0, timeout_s, admit):
             admit()
 
-    def _admit(self, call: Call, gate: Gate, timeout_s: float) -> None:
+    def _admit(self, call: Call, admission: Admission, timeout_s: float) -> None:
         self._deadlines.set(call, timeout_s)
         if not call.done:
-            gate.admit(call)
+            admission.admit(call)
 
     # -- prompts --------------------------------------------------------------------------------------------------
 
@@ -99,18 +99,18 @@ class Requests:
         entry = self._find_prompt(call, members, _text(members, "name", "params.name"))
         if entry is not None:
             if self._has_links(call, entry.source):
-                self._answers.adapt(call, links=True)
+                self._result_rewriter.adapt(call, uri_rewriter=True)
             self._send(call, entry.source, _params(members, {"name": encode(entry.name)}))
 
     def _find_prompt(self, call: Call, members: Members, name: str) -> PromptEntry | None:
         """The prompt of this name. Without one the call is taken care of: it waits, or was refused."""
-        prompts = self._roster.views.of(call.caller).prompts
+        prompts = self._registry.views.of(call.caller).prompts
         entry = prompts.find(name)
         if entry is not None:
             return entry
-        candidates = self._roster.catalog.sources_that_may_have(name)
+        candidates = self._registry.catalog.sources_that_may_have(name)
         again = partial(self.route, call, members)
-        if not self._waiting.takes(call, members, candidates, again, partial(_is_named, name)):
+        if not self._pending_calls.takes(call, members, candidates, again, partial(_is_named, name)):
             addresses = prompts.addresses_of(without_own_prefix(name))
             which = f" (which one: {', '.join(addresses)}?)" if addresses else ""
             call.finish(Failure(unknown_prompt(f"Unknown prompt: {name}{which}")))
@@ -120,24 +120,24 @@ class Requests:
 
     def _read_resource(self, call: Call, members: Members) -> None:
         uri = _text(members, "uri", "params.uri")
-        place = self._links.resolve_or_guess(call.caller, uri)
+        place = self._uri_rewriter.resolve_or_guess(call.caller, uri)
         if place is None:
             self._route_unknown(call, members, uri)
         else:
             renamed = {place.uri: uri} if place.uri != uri else {}
-            links = self._has_links(call, place.source)
-            if links or renamed:
-                self._answers.adapt(call, links=links, renamed=renamed)
+            uri_rewriter = self._has_links(call, place.source)
+            if uri_rewriter or renamed:
+                self._result_rewriter.adapt(call, uri_rewriter=uri_rewriter, renamed=renamed)
             self._send(call, place.source, _params(members, {"uri": encode(place.uri)}))
 
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
         """No such resource, or a server that has not said yet what it offers."""
         again = partial(self.route, call, members)
-        if not self._waiting.takes(call, members, self._roster.catalog.sources, again, _is_never_meant):
-            call.finish(Failure(unknown_resource(uri, self._waiting.silent(self._roster.servers()))))
+        if not self._pending_calls.takes(call, members, self._registry.catalog.sources, again, _is_never_meant):
+            call.finish(Failure(unknown_resource(uri, self._pending_calls.silent(self._registry.servers()))))
 
     def _has_links(self, call: Call, source: str) -> bool:
-        resources = self._roster.views.of(call.caller).resources
+        resources = self._registry.views.of(call.caller).resources
         return resources.several and source in resources.sources
 
     # -- completions ----------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Requests:
                 self._send_completion(call, entry.source, members, reference, {"name": encode(entry.name)})
         elif kind == "ref/resource":
             uri = _text(reference, "uri", "params.ref.uri")
-            place = self._links.resolve_template(call.caller, uri)
+            place = self._uri_rewriter.resolve_template(call.caller, uri)
             if place is None:
                 self._route_unknown(call, members, uri)
             else:
@@ -165,7 +165,7 @@ class Requests:
         self, call: Call, source: str, members: Members, reference: Members, own: Mapping[str, bytes]
     ) -> None:
         """A server that completes nothing need not be bothered: clients ask because others here do."""
-        offer = self._roster.catalog.snapshot(source)
+        offer = self._registry.catalog.snapshot(source)
         if offer is not None and not _may_complete(offer):
             call.source = source
             call.finish(Result(_NO_COMPLETIONS, _NO_COMPLETIONS))
@@ -183,12 +183,12 @@ class Requests:
         if modern and not declares_tasks(call.caller):
             call.finish(Failure(tasks_not_declared()))
             return
-        place = self._tasks.place(call.caller, _text(members, "taskId", "params.taskId"))
-        if place is None or place.source not in self._roster.gates:
+        place = self._task_ids.place(call.caller, _text(members, "taskId", "params.taskId"))
+        if place is None or place.source not in self._registry.admissions:
             hint = "ids are good for the client that got them, as long as the gateway runs"
             call.finish(Failure(Problem(code=UNKNOWN_TASK, message="Unknown task", hint=hint)))
             return
-        self._answers.adapt(call, tasks=True, links=self._has_links(call, place.source))
+        self._result_rewriter.adapt(call, tasks=True, uri_rewriter=self._has_links(call, place.source))
         self._send(call, place.source, _params(members, {"taskId": encode(place.task_id)}))
 
 
@@ -216,11 +216,11 @@ def tasks_not_declared() -> Problem:
     return Problem(code=CAPABILITY_MISSING, message=message, extra=(("requiredCapabilities", _REQUIRED),))
 
 
-def _is_named(name: str, gate: Gate) -> bool:
-    return names_source(name, gate.name, gate.options.rules.prefix)
+def _is_named(name: str, admission: Admission) -> bool:
+    return names_source(name, admission.name, admission.options.rules.prefix)
 
 
-def _is_never_meant(gate: Gate) -> bool:
+def _is_never_meant(admission: Admission) -> bool:
     """A URI does not say whose it is, unless it is an address, and that is no riddle."""
     return False
 

@@ -21,14 +21,14 @@ _MATCHED_CHARACTERS: Final = 32 * 1024
 """Of each server's templates, this much is tried on URIs; matching takes up to half a microsecond for each."""
 
 
-class Place(NamedTuple):
+class ResourceLocation(NamedTuple):
     """A server, and its own URI (or URI template) there."""
 
     source: str
     uri: str
 
 
-def address(place: Place) -> str:
+def resource_address(place: ResourceLocation) -> str:
     return f"{SCHEME}{place.source}/{place.uri}"
 
 
@@ -46,7 +46,7 @@ class Resources:
         self._owners: dict[str, str] = {}
         self._template_owners: dict[str, str] = {}
         self._displaced: dict[str, str] = {}
-        self._hidden_in: dict[Place, str] = {}
+        self._hidden_in: dict[ResourceLocation, str] = {}
         """What a source's own URI is that is listed with its hidden characters shown."""
         known = [(source, offer) for source, offer in self._order.items() if offer is not None]
         resources = [item for _, offer in known for item in offer.resources]
@@ -61,7 +61,7 @@ class Resources:
 
     # -- whose a URI is -------------------------------------------------------------------------------------------
 
-    def by_address(self, uri: str) -> Place | None:
+    def by_address(self, uri: str) -> ResourceLocation | None:
         """The place that an address of ours names; its server need not have said yet what it offers.
 
         The case of a scheme means nothing: no server's own URI shall look like the address of another's.
@@ -73,30 +73,38 @@ class Resources:
         if source is None or not own_uri:
             return None
         offer = self._order[source]
-        own_uri = self._hidden_in.get(Place(source, own_uri), own_uri)
-        return Place(source, own_uri) if offer is None or _has_resources(offer) else None
+        own_uri = self._hidden_in.get(ResourceLocation(source, own_uri), own_uri)
+        return ResourceLocation(source, own_uri) if offer is None or _has_resources(offer) else None
 
-    def by_uri(self, uri: str) -> Place | None:
+    def by_uri(self, uri: str) -> ResourceLocation | None:
         """The server that lists exactly this URI."""
         source = self._owners.get(uri)
-        return None if source is None else Place(source, self._hidden_in.get(Place(source, uri), uri))
+        return (
+            None
+            if source is None
+            else ResourceLocation(source, self._hidden_in.get(ResourceLocation(source, uri), uri))
+        )
 
-    def by_template_text(self, template: str) -> Place | None:
+    def by_template_text(self, template: str) -> ResourceLocation | None:
         """The server that lists exactly this template."""
         source = self._template_owners.get(template)
-        return None if source is None else Place(source, self._hidden_in.get(Place(source, template), template))
+        return (
+            None
+            if source is None
+            else ResourceLocation(source, self._hidden_in.get(ResourceLocation(source, template), template))
+        )
 
-    def by_template(self, uri: str) -> Place | None:
+    def by_template(self, uri: str) -> ResourceLocation | None:
         """The first server with a template that this URI can be an expansion of."""
         subject = Subject(uri)
         for template, source in self._templates:
             if template.matches(subject):
-                return Place(source, uri)
+                return ResourceLocation(source, uri)
         return None
 
-    def the_only(self, uri: str) -> Place | None:
+    def the_only(self, uri: str) -> ResourceLocation | None:
         """Where a URI must be that nobody has ever named, if it is anywhere: at the only server with resources."""
-        return Place(self.sources[0], uri) if len(self.sources) == 1 else None
+        return ResourceLocation(self.sources[0], uri) if len(self.sources) == 1 else None
 
     # -- building -------------------------------------------------------------------------------------------------
 
@@ -107,14 +115,14 @@ class Resources:
             owner = owners.setdefault(item.key, item.source)
             shown_key = reveal(item.key)
             if shown_key != item.key and owners.setdefault(shown_key, item.source) == item.source:
-                self._hidden_in[Place(item.source, shown_key)] = item.key
+                self._hidden_in[ResourceLocation(item.source, shown_key)] = item.key
             if item.source in hidden:
                 continue
             if owner == item.source and self.by_address(item.key) is None:
                 yield item.definition
             else:
                 self._displaced.setdefault(item.source, item.key)
-                shown = encode(address(Place(item.source, shown_key)))
+                shown = encode(resource_address(ResourceLocation(item.source, shown_key)))
                 yield encode_members({**members_of(item.definition, "resource"), member: shown})
 
 

@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import Call, Caller, Json, RemoteError, Result
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
-from trunkline.router.catalog import Views
-from trunkline.router.resources import Place, Resources, address
-from trunkline.router.task_ids import Tasks, may_have_task_ids
+from trunkline.router.catalog import CatalogViews
+from trunkline.router.resources import ResourceLocation, Resources, resource_address
+from trunkline.router.task_ids import TaskIds, may_have_task_ids
 
 _MOST_PRINCIPALS: Final = 1000
 _MOST_URIS: Final = 2000
@@ -26,14 +26,14 @@ _LONGEST_URI: Final = 2048
 _AS_IT_IS: Final[Mapping[str, str]] = {}
 
 
-class Links:
+class UriRewriter:
     """`learn` and `shown` take what a server gave to a caller, `resolve` what a caller asks for."""
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: CatalogViews) -> None:
         self._views = views
         self._given: OrderedDict[str, OrderedDict[str, str]] = OrderedDict()
 
-    def resolve(self, caller: Caller, uri: str) -> Place | None:
+    def resolve(self, caller: Caller, uri: str) -> ResourceLocation | None:
         """Where this URI leads: an address, a listed URI, one that was given in a result, or one of a template."""
         resources = self._views.of(caller).resources
         return (
@@ -43,11 +43,11 @@ class Links:
             or resources.by_template(uri)
         )
 
-    def resolve_or_guess(self, caller: Caller, uri: str) -> Place | None:
+    def resolve_or_guess(self, caller: Caller, uri: str) -> ResourceLocation | None:
         """The same, and for a URI that left no trace the only server that has resources."""
         return self.resolve(caller, uri) or self._views.of(caller).resources.the_only(uri)
 
-    def resolve_template(self, caller: Caller, reference: str) -> Place | None:
+    def resolve_template(self, caller: Caller, reference: str) -> ResourceLocation | None:
         """The same for a reference that may be the text of a template."""
         resources = self._views.of(caller).resources
         return resources.by_template_text(reference) or self.resolve_or_guess(caller, reference)
@@ -56,12 +56,12 @@ class Links:
         """What the caller shall call a URI that this server gave it; remembered where nothing else says so."""
         if not self._views.of(caller).resources.several:
             return uri
-        place = Place(source, uri)
+        place = ResourceLocation(source, uri)
         leads_to = self.resolve(caller, uri)
         if leads_to is None and len(uri) <= _LONGEST_URI:
             self._remember(caller.principal, place)
             return uri
-        return uri if leads_to == place else address(place)
+        return uri if leads_to == place else resource_address(place)
 
     def learn(self, caller: Caller, source: str, raw: bytes, renamed: Mapping[str, str] = _AS_IT_IS) -> bytes:
         """A result with the URIs that its caller can use; the same object where all are as they should be.
@@ -72,7 +72,7 @@ class Links:
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
-    def _by_memory(self, principal: str, uri: str, resources: Resources) -> Place | None:
+    def _by_memory(self, principal: str, uri: str, resources: Resources) -> ResourceLocation | None:
         given = self._given.get(principal)
         source = given.get(uri) if given is not None else None
         if given is None or source is None:
@@ -81,9 +81,9 @@ class Links:
             del given[uri]
             return None
         given.move_to_end(uri)
-        return Place(source, uri)
+        return ResourceLocation(source, uri)
 
-    def _remember(self, principal: str, place: Place) -> None:
+    def _remember(self, principal: str, place: ResourceLocation) -> None:
         given = self._given.setdefault(principal, OrderedDict())
         self._given.move_to_end(principal)
         given[place.uri] = place.source
@@ -100,10 +100,10 @@ class Links:
 _NOT_RENAMED: Final[Mapping[str, str]] = {}
 
 
-class Answers:
-    def __init__(self, links: Links, tasks: Tasks) -> None:
-        self._links = links
-        self._tasks = tasks
+class ResultRewriter:
+    def __init__(self, links: UriRewriter, tasks: TaskIds) -> None:
+        self._uri_rewriter = links
+        self._task_ids = tasks
 
     def adapt(
         self, call: Call, *, links: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
@@ -126,28 +126,28 @@ class Answers:
             self._adapt_meanwhile(call)
 
     def _adapt_meanwhile(self, call: Call) -> None:
-        notice, ask = call.on_notice, call.on_question
+        on_notification, ask = call.on_notification, call.on_server_request
 
         def noticed(method: str, params: Json) -> None:
-            if notice is not None:
-                notice(method, self._tasks.to_caller(call.caller, call.source, params))
+            if on_notification is not None:
+                on_notification(method, self._task_ids.to_caller(call.caller, call.source, params))
 
-        def asked(question: Question) -> None:
-            question.params = self._tasks.to_caller(call.caller, call.source, question.params)
+        def asked(server_request: ServerRequest) -> None:
+            server_request.params = self._task_ids.to_caller(call.caller, call.source, server_request.params)
             if ask is not None:
-                ask(question)
+                ask(server_request)
 
-        call.on_notice = noticed if notice is not None else None
-        call.on_question = asked if ask is not None else None
+        call.on_notification = noticed if on_notification is not None else None
+        call.on_server_request = asked if ask is not None else None
 
     def _adapted(self, call: Call, outcome: Result, links: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
         raw = outcome.raw
         message = bytes(raw) if outcome.message is None else outcome.message
         if tasks and may_have_task_ids(message):
-            raw = self._tasks.to_caller(call.caller, call.source, raw)
+            raw = self._task_ids.to_caller(call.caller, call.source, raw)
         if (links or renamed) and may_have_uris(message):
             text = bytes(raw)
-            learned = self._links.learn(call.caller, call.source, text, renamed)
+            learned = self._uri_rewriter.learn(call.caller, call.source, text, renamed)
             raw = raw if learned is text else learned
         return raw
 

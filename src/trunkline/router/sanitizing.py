@@ -22,7 +22,7 @@ Redact = Callable[[str], str]
 _NOTHING_SAID = b"{}"
 
 
-def hide_in_health(health: Health, redact: Redact) -> Health:
+def redact_health(health: Health, redact: Redact) -> Health:
     return replace(
         health,
         reason=redact(health.reason),
@@ -32,13 +32,13 @@ def hide_in_health(health: Health, redact: Redact) -> Health:
     )
 
 
-def hide_in_problem(problem: Problem, redact: Redact) -> Problem:
+def redact_problem(problem: Problem, redact: Redact) -> Problem:
     return replace(
         problem, message=redact(problem.message), hint=redact(problem.hint), stderr_tail=redact(problem.stderr_tail)
     )
 
 
-def hide_in_snapshot(snapshot: Snapshot, redact: Redact) -> Snapshot:
+def redact_snapshot(snapshot: Snapshot, redact: Redact) -> Snapshot:
     """What all servers say is joined for every client, and shown to operators. What a server calls itself is dropped
     as a whole: it is JSON."""
     info = snapshot.server_info.decode(errors="replace")
@@ -59,7 +59,7 @@ _LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 T = TypeVar("T", Tool, Item)
 
 
-def revealed(snapshot: Snapshot) -> Snapshot:
+def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
     """The same snapshot where nothing is hidden, as in nearly all of them. Names and URIs stay what requests use."""
     found: list[str] = []
     shown = replace(

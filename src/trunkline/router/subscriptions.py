@@ -12,15 +12,15 @@ from typing import Final
 
 from trunkline.core.call import Caller, Failure, Json, Outcome, Result
 from trunkline.core.errors import INVALID_PARAMS, SOURCE_DOWN, UNKNOWN_METHOD, UNKNOWN_RESOURCE, Problem
-from trunkline.core.source import TaskWatch, Watch
+from trunkline.core.source import ResourceWatch, TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
-from trunkline.router.admission import Gate
-from trunkline.router.pending_calls import Waiting
-from trunkline.router.registry import Roster
+from trunkline.router.admission import Admission
+from trunkline.router.pending_calls import PendingCalls
+from trunkline.router.registry import SourceRegistry
 from trunkline.router.request_router import unknown_resource
-from trunkline.router.resources import Place
-from trunkline.router.result_rewriting import Links
-from trunkline.router.task_ids import TaskPlace, Tasks, map_task_ids
+from trunkline.router.resources import ResourceLocation
+from trunkline.router.result_rewriting import UriRewriter
+from trunkline.router.task_ids import TaskIds, TaskLocation, map_task_ids
 from trunkline.runtime.contained import bug_problem, contained
 from trunkline.runtime.overdue import Deadline
 
@@ -29,7 +29,7 @@ _FOR_GOOD: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)
 """Why a server will not tell of a resource, however often it is asked."""
 
 
-class ResourceWatch:
+class ResourceSubscription:
     """One client's wish to hear of one resource, by the URI that it uses. Whoever opened it closes it."""
 
     def __init__(
@@ -38,37 +38,37 @@ class ResourceWatch:
         uri: str,
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
-        on_closed: Callable[[ResourceWatch], None],
-        on_lost: Callable[[ResourceWatch], None],
+        on_closed: Callable[[ResourceSubscription], None],
+        on_lost: Callable[[ResourceSubscription], None],
     ) -> None:
         self.caller = caller
         self.uri = uri
         self.closed = False
-        self.gate: Gate | None = None
-        self.place: Place | None = None
+        self.admission: Admission | None = None
+        self.place: ResourceLocation | None = None
         self.timer: Deadline | asyncio.TimerHandle | None = None
         self._on_updated = on_updated
         self._on_settled = on_settled
         self._on_closed = on_closed
         self._on_lost = on_lost
         self._settled = False
-        self._watch: Watch | None = None
+        self._watch: ResourceWatch | None = None
 
-    def begin(self, gate: Gate, place: Place, links: Links) -> None:
+    def begin(self, admission: Admission, place: ResourceLocation, uri_rewriter: UriRewriter) -> None:
         """Watch it at this server, and no longer at another."""
         self._let_go()
 
         def updated(params: Json) -> None:
             if not self.closed:
-                self._on_updated(self._as_known(params, place, links))
+                self._on_updated(self._as_known(params, place, uri_rewriter))
 
-        self.gate, self.place = gate, place
+        self.admission, self.place = admission, place
         told = partial(contained, "news of a resource", updated)
         settled = partial(contained, "how a subscription went", self.settle)
-        self._watch = Watch(self.caller, place.uri, told, settled)
-        gate.source.watch(self._watch)
+        self._watch = ResourceWatch(self.caller, place.uri, told, settled)
+        admission.source.watch_resource(self._watch)
 
-    def _as_known(self, params: Json, place: Place, links: Links) -> Json:
+    def _as_known(self, params: Json, place: ResourceLocation, uri_rewriter: UriRewriter) -> Json:
         """The notification with the URI that this client uses for it, or can use."""
         try:
             members = members_of(bytes(params), "params")
@@ -77,7 +77,7 @@ class ResourceWatch:
             return params
         if uri is None:
             return params
-        shown = self.uri if uri == place.uri else links.shown(self.caller, place.source, uri)
+        shown = self.uri if uri == place.uri else uri_rewriter.shown(self.caller, place.source, uri)
         return params if shown == uri else encode_members({**members, "uri": encode(shown)})
 
     def settle(self, outcome: Outcome) -> None:
@@ -113,15 +113,21 @@ class ResourceWatch:
             watch.close()
 
 
-class Watches:
-    def __init__(self, roster: Roster, links: Links, waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
-        self._roster = roster
-        self._links = links
-        self._waiting = waiting
+class ResourceSubscriptions:
+    def __init__(
+        self,
+        registry: SourceRegistry,
+        uri_rewriter: UriRewriter,
+        waiting: PendingCalls,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._registry = registry
+        self._uri_rewriter = uri_rewriter
+        self._pending_calls = waiting
         self._loop = loop
-        self._open: dict[ResourceWatch, None] = {}
-        self._unresolved: dict[ResourceWatch, None] = {}
-        roster.on_left.append(self._source_left)
+        self._open: dict[ResourceSubscription, None] = {}
+        self._unresolved: dict[ResourceSubscription, None] = {}
+        registry.on_source_retired.append(self._source_left)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -132,8 +138,8 @@ class Watches:
         uri: str,
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
-    ) -> ResourceWatch:
-        watch = ResourceWatch(caller, uri, on_updated, on_settled, self._closed, self._lost)
+    ) -> ResourceSubscription:
+        watch = ResourceSubscription(caller, uri, on_updated, on_settled, self._closed, self._lost)
         self._open[watch] = None
         self._begin(watch)
         return watch
@@ -146,59 +152,61 @@ class Watches:
                 if not contained("a resource that was waited for", self._begin, watch):
                     contained("its answer", watch.settle, Failure(bug_problem()))
 
-    def _begin(self, watch: ResourceWatch) -> None:
-        place = self._links.resolve_or_guess(watch.caller, watch.uri)
+    def _begin(self, watch: ResourceSubscription) -> None:
+        place = self._uri_rewriter.resolve_or_guess(watch.caller, watch.uri)
         if place is None:
             if self._waits(watch):
                 return
             watch.settle(Failure(unknown_resource(watch.uri)))
             return
-        gate = self._roster.gates[place.source]
-        refusal = gate.refusal()
+        admission = self._registry.admissions[place.source]
+        refusal = admission.refusal()
         if refusal is not None:
             watch.settle(Failure(refusal))
         else:
-            watch.begin(gate, place, self._links)
+            watch.begin(admission, place, self._uri_rewriter)
 
-    def _waits(self, watch: ResourceWatch) -> bool:
+    def _waits(self, watch: ResourceSubscription) -> bool:
         """Whether a server is still starting that may have it; not for longer than a call would wait for that."""
-        gates = [self._roster.gates[source] for source in self._waiting.silent(self._roster.catalog.sources)]
-        starting = [gate for gate in gates if gate.health.state == "starting"]
-        if not starting or self._waiting.draining:
+        admissions = [
+            self._registry.admissions[source] for source in self._pending_calls.silent(self._registry.catalog.sources)
+        ]
+        starting = [admission for admission in admissions if admission.health.state == "starting"]
+        if not starting or self._pending_calls.draining:
             return False
         if watch.timer is None:
-            wait_s = max(gate.options.timeout_s for gate in starting)
+            wait_s = max(admission.options.timeout_s for admission in starting)
             watch.timer = Deadline(wait_s, partial(self._waited_enough, watch))
         self._unresolved[watch] = None
         return True
 
-    def _waited_enough(self, watch: ResourceWatch) -> None:
+    def _waited_enough(self, watch: ResourceSubscription) -> None:
         if watch in self._unresolved:
             watch.settle(Failure(unknown_resource(watch.uri)))
 
-    def _source_left(self, gate: Gate) -> None:
-        successor = self._roster.gates.get(gate.name)
-        for watch in [watch for watch in self._open if watch.gate is gate]:
-            contained("a watched resource", self._move, watch, gate.name, successor)
+    def _source_left(self, admission: Admission) -> None:
+        successor = self._registry.admissions.get(admission.name)
+        for watch in [watch for watch in self._open if watch.admission is admission]:
+            contained("a watched resource", self._move, watch, admission.name, successor)
 
-    def _move(self, watch: ResourceWatch, left: str, successor: Gate | None) -> None:
+    def _move(self, watch: ResourceSubscription, left: str, successor: Admission | None) -> None:
         if successor is None or watch.place is None:
             problem = Problem(code=SOURCE_DOWN, message=f"Server {left} was removed", source=left)
             watch.settle(Failure(problem))
             watch.close()
         else:
-            watch.begin(successor, watch.place, self._links)
+            watch.begin(successor, watch.place, self._uri_rewriter)
 
-    def _lost(self, watch: ResourceWatch) -> None:
+    def _lost(self, watch: ResourceSubscription) -> None:
         """Its server took over from another and was not well, or was lost at a bad moment."""
-        watch.gate = None
+        watch.admission = None
         watch.timer = self._loop.call_later(_AGAIN_S, self._begin_again, watch)
 
-    def _begin_again(self, watch: ResourceWatch) -> None:
+    def _begin_again(self, watch: ResourceSubscription) -> None:
         watch.timer = None
         self._begin(watch)
 
-    def _closed(self, watch: ResourceWatch) -> None:
+    def _closed(self, watch: ResourceSubscription) -> None:
         self._open.pop(watch, None)
         self._unresolved.pop(watch, None)
 
@@ -208,23 +216,27 @@ class Watches:
 # A server that is replaced is listened to anew in its successor, once that is up; of one that is removed nothing more is
 # heard.
 
-Told = Callable[[str, str, Json], None]
+OnTaskUpdate = Callable[[str, str, Json], None]
 """Gets the server, the task's id as the client knows it, and how the task is."""
-Settled = Callable[[frozenset[str], frozenset[str]], None]
+OnTasksSettled = Callable[[frozenset[str], frozenset[str]], None]
 """Gets ids whose server has answered, and those of them that it will tell of."""
 
 
-class TaskNews:
+class TaskSubscription:
     """One client's wish to hear of some of its tasks. Whoever opened it closes it."""
 
     def __init__(
-        self, caller: Caller, on_told: Told, on_settled: Settled, on_closed: Callable[[TaskNews], None]
+        self,
+        caller: Caller,
+        on_told: OnTaskUpdate,
+        on_settled: OnTasksSettled,
+        on_closed: Callable[[TaskSubscription], None],
     ) -> None:
         self.caller = caller
         self.closed = False
         self.on_told = on_told
         self.on_settled = on_settled
-        self.at: dict[str, _AtServer] = {}
+        self.at: dict[str, _TasksAtSource] = {}
         self._on_closed = on_closed
 
     def keep(self, task_ids: Iterable[str]) -> None:
@@ -242,31 +254,33 @@ class TaskNews:
             self._on_closed(self)
 
 
-class _AtServer:
+class _TasksAtSource:
     """The part of it at one server. `shown` has the client's id for each of the server's own."""
 
-    def __init__(self, news: TaskNews, source: str, shown: dict[str, str], tasks: Tasks, links: Links) -> None:
+    def __init__(
+        self, news: TaskSubscription, source: str, shown: dict[str, str], tasks: TaskIds, uri_rewriter: UriRewriter
+    ) -> None:
         self.shown = shown
-        self.gate: Gate | None = None
+        self.admission: Admission | None = None
         self._news = news
         self._source = source
-        self._tasks = tasks
-        self._links = links
+        self._task_ids = tasks
+        self._uri_rewriter = uri_rewriter
         self._watch: TaskWatch | None = None
         self._settled = False
 
-    def begin(self, gate: Gate) -> None:
+    def begin(self, admission: Admission) -> None:
         """Of a server that refuses now nothing is promised. What was promised before is left with it all the same: it
         waits there until the server is up, the client has enough, or yet another server takes over."""
         self.close()
-        self.gate = gate
-        if not self._settled and gate.refusal() is not None:
+        self.admission = admission
+        if not self._settled and admission.refusal() is not None:
             self.settle(frozenset())
             return
         told = partial(contained, "news of a task", self._told)
         settled = partial(contained, "what is told of tasks", self.settle)
         self._watch = TaskWatch(self._news.caller, frozenset(self.shown), told, settled)
-        gate.source.watch_tasks(self._watch)
+        admission.source.watch_tasks(self._watch)
 
     def settle(self, honoured: frozenset[str]) -> None:
         if not self._settled:
@@ -280,10 +294,10 @@ class _AtServer:
         caller, source = self._news.caller, self._source
 
         def id_for_caller(own: str) -> str:
-            return self.shown.get(own) or self._tasks.shown(caller, TaskPlace(source, own))
+            return self.shown.get(own) or self._task_ids.shown(caller, TaskLocation(source, own))
 
         known = map_task_ids(bytes(params), id_for_caller)
-        self._news.on_told(source, self.shown[own_id], self._links.learn(caller, source, known))
+        self._news.on_told(source, self.shown[own_id], self._uri_rewriter.learn(caller, source, known))
 
     def close(self) -> None:
         watch, self._watch = self._watch, None
@@ -291,27 +305,29 @@ class _AtServer:
             watch.close()
 
 
-class TaskWatches:
-    def __init__(self, roster: Roster, tasks: Tasks, links: Links) -> None:
-        self._roster = roster
-        self._tasks = tasks
-        self._links = links
-        self._open: dict[TaskNews, None] = {}
-        roster.on_left.append(self._source_left)
+class TaskSubscriptions:
+    def __init__(self, registry: SourceRegistry, tasks: TaskIds, uri_rewriter: UriRewriter) -> None:
+        self._registry = registry
+        self._task_ids = tasks
+        self._uri_rewriter = uri_rewriter
+        self._open: dict[TaskSubscription, None] = {}
+        registry.on_source_retired.append(self._source_left)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller, task_ids: Iterable[str], on_told: Told, on_settled: Settled) -> TaskNews:
-        news = TaskNews(caller, on_told, on_settled, self._closed)
+    def open(
+        self, caller: Caller, task_ids: Iterable[str], on_told: OnTaskUpdate, on_settled: OnTasksSettled
+    ) -> TaskSubscription:
+        news = TaskSubscription(caller, on_told, on_settled, self._closed)
         self._open[news] = None
         shown, unknown = self._by_source(caller, task_ids)
         for source, ids in shown.items():
-            news.at[source] = _AtServer(news, source, ids, self._tasks, self._links)
+            news.at[source] = _TasksAtSource(news, source, ids, self._task_ids, self._uri_rewriter)
         if unknown:
             on_settled(frozenset(unknown), frozenset())
         for source, at_server in list(news.at.items()):
-            at_server.begin(self._roster.gates[source])
+            at_server.begin(self._registry.admissions[source])
         return news
 
     def _by_source(self, caller: Caller, task_ids: Iterable[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
@@ -319,21 +335,21 @@ class TaskWatches:
         shown: dict[str, dict[str, str]] = {}
         unknown: list[str] = []
         for task_id in task_ids:
-            place = self._tasks.place(caller, task_id)
+            place = self._task_ids.place(caller, task_id)
             ids = {} if place is None else shown.get(place.source, {})
-            if place is None or place.source not in self._roster.gates or place.task_id in ids:
+            if place is None or place.source not in self._registry.admissions or place.task_id in ids:
                 unknown.append(task_id)
             else:
                 shown.setdefault(place.source, ids)[place.task_id] = task_id
         return shown, unknown
 
-    def _source_left(self, gate: Gate) -> None:
+    def _source_left(self, admission: Admission) -> None:
         for news in list(self._open):
-            contained("tasks that are watched", self._move, news, gate)
+            contained("tasks that are watched", self._move, news, admission)
 
-    def _move(self, news: TaskNews, left: Gate) -> None:
-        at_server, successor = news.at.get(left.name), self._roster.gates.get(left.name)
-        if at_server is None or at_server.gate is not left:
+    def _move(self, news: TaskSubscription, left: Admission) -> None:
+        at_server, successor = news.at.get(left.name), self._registry.admissions.get(left.name)
+        if at_server is None or at_server.admission is not left:
             return
         if successor is None:
             at_server.close()
@@ -342,5 +358,5 @@ class TaskWatches:
         else:
             at_server.begin(successor)
 
-    def _closed(self, news: TaskNews) -> None:
+    def _closed(self, news: TaskSubscription) -> None:
         self._open.pop(news, None)

@@ -21,7 +21,7 @@ _MARK: Final = b"taskId"
 _Change = Callable[[str], str]
 
 
-class TaskPlace(NamedTuple):
+class TaskLocation(NamedTuple):
     """A server, and its own id of a task."""
 
     source: str
@@ -34,23 +34,23 @@ def declares_tasks(caller: Caller) -> bool:
     return capabilities != NOTHING and TASKS in extensions(capabilities)
 
 
-class Tasks:
+class TaskIds:
     def __init__(self, sealer: Sealer | None = None) -> None:
         self._sealer = sealer or Sealer()
 
-    def shown(self, caller: Caller, place: TaskPlace) -> str:
+    def shown(self, caller: Caller, place: TaskLocation) -> str:
         """The id that this caller gets for a server's task."""
         return self._sealer.seal(_purpose(caller), encode(place))
 
-    def place(self, caller: Caller, task_id: str) -> TaskPlace | None:
+    def place(self, caller: Caller, task_id: str) -> TaskLocation | None:
         """The task behind an id of ours; None for one that was made up or given to somebody else."""
         payload = self._sealer.open(_purpose(caller), task_id)
-        return None if payload is None else msgspec.json.decode(payload, type=TaskPlace)
+        return None if payload is None else msgspec.json.decode(payload, type=TaskLocation)
 
     def to_caller(self, caller: Caller, source: str, raw: Json) -> Json:
         """A result or the parameters of a notification or question, with our ids in place of the server's."""
         text = bytes(raw)
-        return map_task_ids(text, lambda own: self.shown(caller, TaskPlace(source, own))) if _MARK in text else raw
+        return map_task_ids(text, lambda own: self.shown(caller, TaskLocation(source, own))) if _MARK in text else raw
 
 
 def _purpose(caller: Caller) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import LISTEN_FAILED, GatewayError, Problem
-from trunkline.core.listen_address import Listen
 from trunkline.runtime.unix_socket import UnixSocket
 
 _BACKLOG: Final = 1024
@@ -24,7 +24,7 @@ class Listener:
         self._unix_socket = unix_socket
 
     @classmethod
-    async def open(cls, address: Listen | Path, connected: Callable[[], asyncio.Protocol], key: str) -> Listener:
+    async def open(cls, address: BindAddress | Path, connected: Callable[[], asyncio.Protocol], key: str) -> Listener:
         """Listen; raises GatewayError where that cannot be. `key` is where the address is configured."""
         if isinstance(address, Path):
             return await cls._open_unix(address, connected, key)
@@ -37,7 +37,7 @@ class Listener:
             raise GatewayError(
                 Problem(code=LISTEN_FAILED, message=f"Cannot listen on {address}: {reason}", hint=hint)
             ) from None
-        bound = Listen(address.host, server.sockets[0].getsockname()[1])
+        bound = BindAddress(address.host, server.sockets[0].getsockname()[1])
         return cls(str(bound), server)
 
     @classmethod

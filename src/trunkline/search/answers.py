@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import encode
-from trunkline.router.catalog import Catalog, Entry
+from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
 from trunkline.router.status import ServerStatus, offered_beside_tools, server_statuses, status_json
 from trunkline.search.arguments import OneServer, Page, bounded, known_server
@@ -51,7 +51,7 @@ def _line(status: ServerStatus) -> Answer:
 
 
 def server_health(router: Router, asked: OneServer) -> Answer:
-    name = known_server(asked.server, list(router.roster.servers()))
+    name = known_server(asked.server, list(router.registry.servers()))
     statuses = server_statuses(router)
     if name is None:
         return {"servers": [status_json(_brief(status)) for status in statuses]}
@@ -82,7 +82,11 @@ def _first(texts: tuple[str, ...], limit: int) -> tuple[str, ...]:
 
 def not_ready(router: Router, server: str | None = None) -> Answer:
     """Servers whose tools may be missing from an answer."""
-    states = ((name, gate.health.state) for name, gate in router.roster.servers().items() if server in (None, name))
+    states = (
+        (name, admission.health.state)
+        for name, admission in router.registry.servers().items()
+        if server in (None, name)
+    )
     unwell = tuple(f"{name}: {state}" for name, state in states if state not in _USUAL)
     return {"notReady": _first(unwell, _MAX_NAMED)} if unwell else {}
 
@@ -91,7 +95,7 @@ def not_ready(router: Router, server: str | None = None) -> Answer:
 
 
 def list_tools(router: Router, catalog: Catalog, asked: Page) -> Answer:
-    server = known_server(asked.server, list(router.roster.servers()))
+    server = known_server(asked.server, list(router.registry.servers()))
     entries = [entry for entry in offered(catalog) if server in (None, entry.tool.source)]
     start = max(asked.offset or 0, 0)
     wanted = entries[start : start + bounded(asked.limit, PAGE, MAX_PAGE)]
@@ -103,7 +107,7 @@ def list_tools(router: Router, catalog: Catalog, asked: Page) -> Answer:
     return answer | not_ready(router, server)
 
 
-def _within_bounds(entries: Iterable[Entry]) -> Iterable[Answer]:
+def _within_bounds(entries: Iterable[ToolEntry]) -> Iterable[Answer]:
     """As many as fit; at least one, so that paging gets on."""
     size_bytes = 0
     for entry in entries:
@@ -114,14 +118,14 @@ def _within_bounds(entries: Iterable[Entry]) -> Iterable[Answer]:
         yield described
 
 
-def found_tools(router: Router, found: Sequence[Entry], limit: int | None) -> Answer:
+def found_tools(router: Router, found: Sequence[ToolEntry], limit: int | None) -> Answer:
     """The answer of `find_tool`."""
     shown = found[: bounded(limit, FOUND, MAX_FOUND)]
     tools = [_found(entry, with_schema=rank < WITH_SCHEMA) for rank, entry in enumerate(shown)]
     return {"tools": tools, "total": len(found)} | not_ready(router)
 
 
-def _found(entry: Entry, *, with_schema: bool) -> Answer:
+def _found(entry: ToolEntry, *, with_schema: bool) -> Answer:
     facts = facts_of(entry.tool)
     described = _described(entry, facts.description)
     schema = facts.input_schema
@@ -138,7 +142,7 @@ def reasons(explanation: Explanation) -> Answer:
     return why | {"named": True} if explanation.named else why
 
 
-def _described(entry: Entry, description: str) -> Answer:
+def _described(entry: ToolEntry, description: str) -> Answer:
     """A tool that lost its name to another is called by its address."""
     tool = entry.tool
     return {
@@ -149,7 +153,7 @@ def _described(entry: Entry, description: str) -> Answer:
     }
 
 
-def offered(catalog: Catalog) -> list[Entry]:
+def offered(catalog: Catalog) -> list[ToolEntry]:
     """Every tool of a server; our own are not among them."""
     return [entry for entry in catalog.entries() if entry.tool.source != RESERVED_SOURCE]
 
@@ -158,7 +162,7 @@ def offered(catalog: Catalog) -> list[Entry]:
 
 
 def registry_summary(router: Router, catalog: Catalog, uptime_s: float) -> Answer:
-    servers = router.roster.servers()
+    servers = router.registry.servers()
     by_server = Counter(entry.tool.source for entry in offered(catalog))
     list_bytes = len(catalog.listing)
     beside = [offered_beside_tools(catalog, name) for name in servers]
@@ -166,7 +170,7 @@ def registry_summary(router: Router, catalog: Catalog, uptime_s: float) -> Answe
         "version": __version__,
         "uptimeSeconds": int(uptime_s),
         "servers": len(servers),
-        "serversByState": dict(Counter(gate.health.state for gate in servers.values())),
+        "serversByState": dict(Counter(admission.health.state for admission in servers.values())),
         "tools": by_server.total(),
         "toolsByServer": {name: by_server[name] for name in servers},
         "prompts": sum(counts["prompts"] for counts in beside),

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.router.catalog import Catalog, Entry
+from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.search.answers import Answer
 from trunkline.search.costs import Costs, TokenCosts, listed
 from trunkline.search.discovery import Discovery
@@ -47,7 +47,7 @@ def when_counted(discovery: Discovery, catalog: Catalog, then: Callable[[], None
     _count(discovery.disclosure.costs, iter(catalog.entries(hidden=True)), then)
 
 
-def _count(costs: TokenCosts, entries: Iterator[Entry], then: Callable[[], None]) -> None:
+def _count(costs: TokenCosts, entries: Iterator[ToolEntry], then: Callable[[], None]) -> None:
     until = perf_counter() + _STEP_S
     for entry in entries:
         costs.of(entry)
@@ -57,7 +57,7 @@ def _count(costs: TokenCosts, entries: Iterator[Entry], then: Callable[[], None]
     then()
 
 
-def _servers(entries: list[Entry], tokens: list[int]) -> list[Answer]:
+def _servers(entries: list[ToolEntry], tokens: list[int]) -> list[Answer]:
     numbers = Counter(entry.source for entry in entries)
     sums: Counter[str] = Counter()
     for entry, cost in zip(entries, tokens, strict=True):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.tool import Tool
-from trunkline.router.catalog import Catalog, Entry, shown_definition
+from trunkline.router.catalog import Catalog, ToolEntry, shown_definition
 from trunkline.search.offer import SEARCHING
 from trunkline.search.tokens import tokens_of
 
@@ -43,19 +43,19 @@ class TokenCosts:
     def __init__(self) -> None:
         self._known: dict[Tool, int] = {}
 
-    def of(self, entry: Entry) -> int:
+    def of(self, entry: ToolEntry) -> int:
         tokens = self._known.get(entry.tool)
         if tokens is None:
             tokens = self._known[entry.tool] = tokens_of(shown_definition(entry))
         return tokens
 
-    def forget_all_but(self, entries: Collection[Entry]) -> None:
+    def forget_all_but(self, entries: Collection[ToolEntry]) -> None:
         """Once there are far more than are in use."""
         known = self._known
         if len(known) > 2 * len(entries) + _SPARE:
             self._known = {entry.tool: known[entry.tool] for entry in entries if entry.tool in known}
 
-    def of_catalog(self, catalog: Catalog, always: list[Entry], budget: int) -> Costs:
+    def of_catalog(self, catalog: Catalog, always: list[ToolEntry], budget: int) -> Costs:
         """`always` are the tools that a client sees which searches."""
         entries = listed(catalog)
         base = sum(map(self.of, always))
@@ -67,7 +67,7 @@ class TokenCosts:
             budget=budget,
         )
 
-    def chosen(self, catalog: Catalog, always: list[Entry], budget: int) -> Mode:
+    def chosen(self, catalog: Catalog, always: list[ToolEntry], budget: int) -> Mode:
         """As `Costs.chosen`, without reading thousands of definitions to know that they are many."""
         certain = _dialogue(sum(map(self.of, always)), budget, budget)
         total = 0
@@ -82,7 +82,7 @@ def _dialogue(base: int, found: int, budget: int) -> int:
     return _LISTED_TWICE * (base + min(found, budget))
 
 
-def listed(catalog: Catalog) -> list[Entry]:
+def listed(catalog: Catalog) -> list[ToolEntry]:
     """What a whole list shows, those of servers that are down just now too: a list that changes its nature whenever a
     server comes and goes would help nobody."""
     entries = [entry for entry in catalog.entries(hidden=True) if entry.exposed is not None]

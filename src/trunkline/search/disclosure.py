@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from trunkline.config.gateway import GatewaySettings
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.router.catalog import Catalog, Entry, shown_definition
+from trunkline.router.catalog import Catalog, ToolEntry, shown_definition
 from trunkline.router.router import Router
 from trunkline.search.costs import Costs, Mode, TokenCosts
 from trunkline.search.offer import SEARCHING
@@ -29,7 +29,7 @@ class _Shown:
 
     __slots__ = ("always", "is_searched", "listing", "mode", "of_sessions", "version")
 
-    def __init__(self, version: tuple[int, int], always: list[Entry], mode: Mode) -> None:
+    def __init__(self, version: tuple[int, int], always: list[ToolEntry], mode: Mode) -> None:
         self.version = version
         self.always = always
         self.mode: Mode = mode
@@ -89,7 +89,7 @@ class Disclosure:
             shown.of_sessions[held] = kept
         return kept[1]
 
-    def is_pinned(self, entry: Entry) -> bool:
+    def is_pinned(self, entry: ToolEntry) -> bool:
         return self._pinned.fit(entry.tool, entry.exposed)
 
     def costs_of(self, catalog: Catalog) -> Costs:
@@ -104,7 +104,7 @@ class Disclosure:
             self.costs.forget_all_but(catalog.entries(hidden=True))
         return shown
 
-    def _chosen(self, catalog: Catalog, always: list[Entry]) -> Mode:
+    def _chosen(self, catalog: Catalog, always: list[ToolEntry]) -> Mode:
         settings = self._settings
         if not any(entry.source == RESERVED_SOURCE for entry in always):
             return "all"  # there is nothing to search with
@@ -123,7 +123,7 @@ class Disclosure:
             self.on_search(catalog)
         return "search"
 
-    def _always(self, catalog: Catalog) -> list[Entry]:
+    def _always(self, catalog: Catalog) -> list[ToolEntry]:
         """The tools to search with, and those that are pinned."""
         entries = catalog.entries()
         searching = [entry for entry in entries if entry.source == RESERVED_SOURCE and entry.name in SEARCHING]
@@ -133,7 +133,7 @@ class Disclosure:
         return searching + [entry for entry in others if self.is_pinned(entry)]
 
 
-def _has_name(entry: Entry, catalog: Catalog) -> bool:
+def _has_name(entry: ToolEntry, catalog: Catalog) -> bool:
     """Whether a list can show it. One whose name is another's is executed by its address, which no model API takes for
     the name of a tool."""
     return entry.exposed is not None and not catalog.is_hidden(entry.source)
@@ -143,5 +143,5 @@ def _named(client: str, names: Iterable[str]) -> bool:
     return any(fnmatchcase(client.casefold(), name.casefold()) for name in names)
 
 
-def _listing(entries: Iterable[Entry]) -> bytes:
+def _listing(entries: Iterable[ToolEntry]) -> bytes:
     return b"[%b]" % b",".join(map(shown_definition, entries))

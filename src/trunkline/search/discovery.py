@@ -12,7 +12,7 @@ from msgspec import Raw
 from trunkline.config.gateway import GatewaySettings
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.router.catalog import Catalog, Entry
+from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.router.router import Router
 from trunkline.search.answers import Answer, not_ready, reasons
 from trunkline.search.arguments import BadArgument, Discover, Provision, Unprovision, bounded, several
@@ -106,9 +106,11 @@ class Discovery:
             held.is_gone(address)
         return held
 
-    def _fitting(self, entries: list[Entry], room: int, paid: Collection[str]) -> tuple[list[Entry], list[Answer]]:
+    def _fitting(
+        self, entries: list[ToolEntry], room: int, paid: Collection[str]
+    ) -> tuple[list[ToolEntry], list[Answer]]:
         """Those that there is room for, and the others; `paid` ones have theirs already."""
-        picked: list[Entry] = []
+        picked: list[ToolEntry] = []
         left_out: list[Answer] = []
         left = room
         for entry in entries:
@@ -120,7 +122,7 @@ class Discovery:
                 left_out.append(_refusal(entry.called, tokens, left))
         return picked, left_out
 
-    def _described(self, entry: Entry) -> Answer:
+    def _described(self, entry: ToolEntry) -> Answer:
         facts = facts_of(entry.tool)
         described: Answer = {"tool_id": entry.called, "description": facts.description or facts.title}
         if facts.input_schema.startswith(b"{"):
@@ -129,7 +131,7 @@ class Discovery:
             described["read_only"] = True
         return described
 
-    def _about(self, caller: Caller, handle: str | None, held: Provisioned, entries: list[Entry]) -> dict[str, str]:
+    def _about(self, caller: Caller, handle: str | None, held: Provisioned, entries: list[ToolEntry]) -> dict[str, str]:
         """What servers say of themselves: a list of all tools would have come with it. Once to each session; who has
         none may be another each time, and has heard of nothing."""
         catalog = self._router.views.of(caller)
@@ -209,14 +211,14 @@ def _room(held: Provisioned, asked: Discover) -> int:
     return _LONGEST_BUDGET if asked.explain else held.budget
 
 
-def _explain(described: list[Answer], entries: list[Entry], found: Found) -> None:
+def _explain(described: list[Answer], entries: list[ToolEntry], found: Found) -> None:
     """Say of each tool why it was found."""
     hits = {entry.tool.address: hit for entry, hit in zip(found.entries, found.hits, strict=True)}
     for tool, entry in zip(described, entries, strict=True):
         tool["why"] = reasons(found.explain(hits[entry.tool.address]))
 
 
-def _offered(catalog: Catalog, name: str) -> Entry | None:
+def _offered(catalog: Catalog, name: str) -> ToolEntry | None:
     entry = catalog.find(name)
     return None if entry is None or entry.source == RESERVED_SOURCE else entry
 

@@ -25,7 +25,7 @@ from trunkline.core.errors import (
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.protocol.jsonrpc import Members
 from trunkline.protocol.nesting import LESS_ROOM
-from trunkline.router.catalog import Entry
+from trunkline.router.catalog import ToolEntry
 from trunkline.router.result_cache import says_read_only
 from trunkline.router.router import Router
 from trunkline.search.arguments import BadArgument, Execute, read
@@ -83,7 +83,7 @@ class Execution:
             raise GatewayError(_problem(NOT_READ_ONLY, message, asked, f"run it with `{EXECUTE}`"))
         return address
 
-    def _is_pinned(self, entry: Entry | None) -> bool:
+    def _is_pinned(self, entry: ToolEntry | None) -> bool:
         return entry is not None and self._disclosure.is_pinned(entry)
 
 

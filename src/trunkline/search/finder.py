@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from trunkline.config.gateway import SearchSettings
 from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Tool
-from trunkline.router.catalog import Catalog, Entry
+from trunkline.router.catalog import Catalog, ToolEntry
 from trunkline.runtime.contained import contained
 from trunkline.search.answers import offered
 from trunkline.search.engine import Engine
@@ -36,7 +36,7 @@ KEPT: Final = 4
 class Found(NamedTuple):
     """The tools that a query is about, best first."""
 
-    entries: list[Entry]
+    entries: list[ToolEntry]
     hits: list[Hit]
     explain: Callable[[Hit], Explanation]
 
@@ -50,7 +50,7 @@ class _Indexed:
     def __init__(
         self,
         catalog: Catalog,
-        entries: list[Entry],
+        entries: list[ToolEntry],
         collection: Collection,
         waiting: list[Callable[[_Indexed], None]],
     ) -> None:
@@ -222,7 +222,7 @@ class Finder:
         )
 
 
-def _groups(catalog: Catalog, entries: list[Entry]) -> list[Group]:
+def _groups(catalog: Catalog, entries: list[ToolEntry]) -> list[Group]:
     from trunkline.search.corpus import Group
 
     groups: list[Group] = []

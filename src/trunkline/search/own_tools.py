@@ -10,7 +10,7 @@ from typing import Final
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import INTERNAL, Problem
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
 from trunkline.router.catalog import Catalog
@@ -37,7 +37,7 @@ from trunkline.search.offer import SEARCHING, SNAPSHOT
 _RULES: Final = NameRules(prefix="", unlisted=SEARCHING)
 
 
-class OwnTools(ToolsOnly):
+class OwnTools(ToolsOnlySource):
     """A source without a server: always well, with nothing to start and nothing to end."""
 
     def __init__(self, router: Router, discovery: Discovery) -> None:
@@ -64,13 +64,13 @@ class OwnTools(ToolsOnly):
             self._sink.publish(SNAPSHOT if shown else Snapshot())
 
     def _join(self) -> SourceSink:
-        roster = self._router.roster
+        registry = self._router.registry
         redirect = self._discovery.execution.redirect
         options = SourceOptions(rules=_RULES, timeout_s=30.0, grace_s=0.0, kind="builtin", redirect=redirect)
-        sink = roster.add(RESERVED_SOURCE, self, options)
+        sink = registry.add(RESERVED_SOURCE, self, options)
         # Not by way of the sink: it would be logged and counted as one of the servers.
-        sink.gate.set_health(Health(state="ready", since=time.time()))
-        roster.reorder(list(roster.servers()))
+        sink.admission.set_health(Health(state="ready", since=time.time()))
+        registry.reorder(list(registry.servers()))
         return sink
 
     # -- as a source ----------------------------------------------------------------------------------------------

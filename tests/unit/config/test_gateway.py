@@ -8,8 +8,8 @@ import pytest
 from tests.support.config_files import codes, found, load_text, settings_of
 
 from trunkline.config.gateway import GatewaySettings, with_listen
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import UNKNOWN_KEY, GatewayError
-from trunkline.core.listen_address import Listen
 
 
 def test_every_key_can_be_set() -> None:
@@ -53,7 +53,7 @@ gateway:
     gateway = settings_of(loaded).gateway
     changed = {name for name in GatewaySettings.declared if getattr(gateway, name) != getattr(GatewaySettings(), name)}
     assert changed == set(GatewaySettings.declared)
-    assert gateway.listen == Listen("0.0.0.0", 80)
+    assert gateway.listen == BindAddress("0.0.0.0", 80)
     assert gateway.socket == Path("/home/me/gw.sock")
     assert gateway.search.tags == {"files": ("fs.*",)}
 
@@ -111,9 +111,9 @@ def test_the_repr_shows_no_token() -> None:
 
 
 def test_a_command_line_can_move_the_door() -> None:
-    assert with_listen(GatewaySettings(), host=None, port=0).listen == Listen("127.0.0.1", 0)
-    assert with_listen(GatewaySettings(), host="[::1]", port=None).listen == Listen("::1", 4747)
-    assert with_listen(GatewaySettings(token="t"), host="0.0.0.0", port=80).listen == Listen("0.0.0.0", 80)
+    assert with_listen(GatewaySettings(), host=None, port=0).listen == BindAddress("127.0.0.1", 0)
+    assert with_listen(GatewaySettings(), host="[::1]", port=None).listen == BindAddress("::1", 4747)
+    assert with_listen(GatewaySettings(token="t"), host="0.0.0.0", port=80).listen == BindAddress("0.0.0.0", 80)
     for host, port, code in (("0.0.0.0", None, "TL112"), ("", None, "TL104"), (None, 70000, "TL104")):
         with pytest.raises(GatewayError) as caught:
             with_listen(GatewaySettings(), host=host, port=port)

@@ -21,7 +21,7 @@ from tests.unit.router.fakes import Desk, FakeSource
 from trunkline.config.gateway import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Outcome, Result
 from trunkline.core.errors import GatewayError
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.frontends.http.access import Access
 from trunkline.frontends.http.mcp import McpRoute
 from trunkline.frontends.http.operator import OperatorApi
@@ -101,7 +101,7 @@ class House:
     ) -> None:
         self.desk = Desk(folder / "definitions", in_flight_per_source=100, queue_per_source=100)
         self.source: FakeSource = self.desk.add("s", "t", "u")
-        self.notes: list[Note] = []
+        self.notes: list[LogEvent] = []
         self.desk.events.noted.append(self.notes.append)
         asyncio.get_running_loop().set_exception_handler(self._stray_error)  # as the gateway does
         question_s = options.pop("question_s", 600.0)
@@ -173,7 +173,7 @@ async def house(folder: Path, **options: Any) -> AsyncIterator[House]:
     finally:
         here.server.close()
         await here.door.close()
-        here.desk.router.roster.close()
+        here.desk.router.registry.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
     assert len(here.door) == 0
 
@@ -194,7 +194,7 @@ async def at_pipe(here: House, *, limit_bytes: int = 100_000) -> AsyncIterator[t
         serving.cancel()
         await asyncio.wait([serving])
         here.server.close()
-        here.desk.router.roster.close()
+        here.desk.router.registry.close()
         await pipes.close()
     assert not [note for note in here.notes if note.event == "internal"], here.notes
 

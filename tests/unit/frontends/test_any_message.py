@@ -80,8 +80,8 @@ class Behaviour:
         for value in (call.meta or {}).values():
             assert b"\n" not in bytes(value)
             read(bytes(value))
-        if call.on_notice is not None and self._random.random() < 0.7:
-            call.on_notice("notifications/progress", self._writer.object().encode())
+        if call.on_notification is not None and self._random.random() < 0.7:
+            call.on_notification("notifications/progress", self._writer.object().encode())
         raw = self._writer.object().encode()
         problem = Problem(code=SOURCE_LOST, message="lost")
         outcome = self._random.choice((Result(raw), Result(raw, raw), RemoteError(raw), Failure(problem)))
@@ -130,7 +130,7 @@ def test_every_request_is_answered_once_whatever_is_in_it(tmp_path: Path, seed: 
                     answers[json.dumps(json.loads(line)["id"])] += 1
         assert answers == owed
         assert not [note for note in house.notes if note.event == "internal"], house.notes
-        house.desk.router.roster.close()
+        house.desk.router.registry.close()
         await asyncio.sleep(0)
 
     asyncio.run(main())

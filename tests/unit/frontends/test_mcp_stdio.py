@@ -17,7 +17,7 @@ from tests.unit.frontends.rig import House, Loop, at_pipe, both_loops, run_on, w
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, RemoteError, Result
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.stdio.stdio import StdioDoor
 
 LIMIT = 10_000
@@ -153,10 +153,10 @@ async def test_progress_comes_before_the_answer_under_the_clients_token(tmp_path
     async with conversation(tmp_path) as talk:
 
         def works(call: Call) -> None:
-            assert call.on_notice is not None
-            call.on_notice("notifications/progress", b'{"progress":1,\n"progressToken":1}')
+            assert call.on_notification is not None
+            call.on_notification("notifications/progress", b'{"progress":1,\n"progressToken":1}')
             call.finish(OK)
-            call.noticed("notifications/progress", b'{"progress":2,"progressToken":1}')
+            call.notify("notifications/progress", b'{"progress":2,"progressToken":1}')
 
         talk.source.on_submit = works
         talk.pipes.send(call(1, _meta={"progressToken": "mine"}))
@@ -289,10 +289,10 @@ def test_a_client_that_does_not_read_loses_progress_and_nothing_else(loop_factor
             talk.pipes.send(call(1, _meta={"progressToken": "mine"}))
             await until(lambda: talk.source.held, "the call is on its way")
             working = talk.source.held[0]
-            assert working.on_notice is not None
+            assert working.on_notification is not None
             for number in range(3_000):
                 progress = {"progressToken": 1, "progress": number, "message": "x" * 1000}
-                working.on_notice("notifications/progress", json.dumps(progress).encode())
+                working.on_notification("notifications/progress", json.dumps(progress).encode())
                 if number % 100 == 0:
                     await asyncio.sleep(0)
             working.finish(OK)
@@ -317,7 +317,7 @@ async def test_a_gateway_that_ends_answers_what_is_in_flight(tmp_path: Path) -> 
     await asyncio.wait_for(serving, at_most(15))
     answers = [message for message in await pipes.rest() if message["id"]]
     assert {answer["id"]: answer["error"]["data"]["code"] for answer in answers} == {1: "TL310", 2: "TL310"}
-    house.desk.router.roster.close()
+    house.desk.router.registry.close()
     await pipes.close()
 
 
@@ -364,7 +364,7 @@ async def serve_with(house: House, stdin_fd: int, stdout_fd: int) -> None:
     door = StdioDoor(house.server, limit_bytes=LIMIT, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
     await asyncio.wait_for(door.serve(), at_most(15))
     house.server.close()
-    house.desk.router.roster.close()
+    house.desk.router.registry.close()
 
 
 @both_loops
@@ -396,10 +396,10 @@ def test_no_input_at_all_is_the_end(loop_factory: Loop, tmp_path: Path, stdout: 
 @both_loops
 def test_both_ends_may_be_sockets_as_some_launchers_make_them(loop_factory: Loop, tmp_path: Path) -> None:
     async def main() -> None:
-        (question, stdin), (answer, stdout) = socket.socketpair(), socket.socketpair()
-        with question, stdin, answer, stdout:
-            question.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-            question.shutdown(socket.SHUT_WR)
+        (server_request, stdin), (answer, stdout) = socket.socketpair(), socket.socketpair()
+        with server_request, stdin, answer, stdout:
+            server_request.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            server_request.shutdown(socket.SHUT_WR)
             await serve_with(House(tmp_path), stdin.fileno(), stdout.fileno())
             assert answer.recv(1000) == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
@@ -462,9 +462,9 @@ async def test_a_client_that_can_be_asked_is_asked_and_its_answer_goes_to_the_se
         running = talk.source.held[0]
         assert running.caller.session == "stdio"
         answers: list[tuple[str, bytes]] = []
-        assert running.on_question is not None
-        running.on_question(
-            Question("s", "roots/list", b"{}", lambda how, raw: answers.append((how, bytes(raw))), (running,))
+        assert running.on_server_request is not None
+        running.on_server_request(
+            ServerRequest("s", "roots/list", b"{}", lambda how, raw: answers.append((how, bytes(raw))), (running,))
         )
         asked = await talk.pipes.next()
         assert asked["method"] == "roots/list"

@@ -88,7 +88,7 @@ async def run(folder: Path, *, limit_bytes: int = LIMIT, result_chars: int | Non
             here.leave()
             await door.close()
             house.server.close()
-            desk.router.roster.close()
+            desk.router.registry.close()
             await asyncio.sleep(0.01)
         assert not path.exists()
     assert len(door) == 0
@@ -350,7 +350,7 @@ async def test_where_it_cannot_listen_it_says_so(tmp_path: Path) -> None:
     assert caught.value.problem.code is LISTEN_FAILED
     await door.close()
     house.server.close()
-    house.desk.router.roster.close()
+    house.desk.router.registry.close()
 
 
 @both_loops

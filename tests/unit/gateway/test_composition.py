@@ -17,7 +17,7 @@ from trunkline.config.load import load_config
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DRAINING, SOURCE_DISABLED, SOURCE_DOWN
-from trunkline.core.events import Events, Note
+from trunkline.core.events import Events, LogEvent
 from trunkline.core.source import Sink, SourceKind
 from trunkline.gateway import source_reconciler
 from trunkline.gateway.composition import GatewayRuntime
@@ -33,7 +33,7 @@ def settings_of(folder: Path, *sources: dict[str, Any], **gateway: Any) -> Setti
 
 
 @contextlib.asynccontextmanager
-async def gateway_with(settings: Settings) -> AsyncIterator[tuple[GatewayRuntime, list[Note]]]:
+async def gateway_with(settings: Settings) -> AsyncIterator[tuple[GatewayRuntime, list[LogEvent]]]:
     events, notes = Events(), []
     events.noted.append(notes.append)
     gateway = GatewayRuntime(settings, events)
@@ -50,7 +50,7 @@ def call(gateway: GatewayRuntime, name: str) -> Call:
 
 
 def state(gateway: GatewayRuntime, name: str) -> str:
-    return gateway.router.gates[name].health.state
+    return gateway.router.admissions[name].health.state
 
 
 async def ended(one: Call) -> Any:

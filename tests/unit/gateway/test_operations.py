@@ -16,6 +16,7 @@ from tests.support.waiting import until
 from trunkline.config.found import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.settings import Settings, gateway_folder
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     COMMAND_NOT_ALLOWED,
     DRAINING,
@@ -31,8 +32,7 @@ from trunkline.core.errors import (
     Code,
     GatewayError,
 )
-from trunkline.core.events import Events, Note
-from trunkline.core.listen_address import Listen
+from trunkline.core.events import Events, LogEvent
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.operations import Operations
 from trunkline.runtime import session_tokens
@@ -46,7 +46,7 @@ class House:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.notes: list[Note] = []
+        self.notes: list[LogEvent] = []
         self.seen: list[Settings] = []
 
     @contextlib.asynccontextmanager
@@ -69,7 +69,7 @@ class House:
         return load_config(ConfigFile.named(self.path), environ={"SECRET": "hunter22"}, kinds=section_kinds())
 
     def servers(self) -> dict[str, str]:
-        return {name: gate.options.origin for name, gate in self.gateway.router.roster.servers().items()}
+        return {name: admission.options.origin for name, admission in self.gateway.router.registry.servers().items()}
 
     def write(self, *sources: dict[str, Any], **gateway: Any) -> None:
         write_config(self.path.parent, *sources, **gateway)
@@ -254,7 +254,7 @@ async def test_a_reconnected_server_gets_a_new_process(tmp_path: Path) -> None:
     server = StdioFaults(tmp_path, "x")
     house = House(write_config(tmp_path, server.entry()))
     async with house.open() as operations:
-        await until(lambda: house.gateway.router.gates["x"].health.state == "ready", "it is up")
+        await until(lambda: house.gateway.router.admissions["x"].health.state == "ready", "it is up")
         before = server.pids()
         operations.reconnect("x")
         await until(lambda: server.pids() and server.pids() != before, "there is a new process")
@@ -362,7 +362,7 @@ async def test_what_needs_a_restart_is_told_until_it_is_undone(house: House) -> 
 @pytest.mark.law
 async def test_a_door_that_others_can_reach_keeps_its_token_until_it_is_closed(house: House) -> None:
     async with house.open() as operations:
-        operations.listen = Listen("0.0.0.0", 4321)
+        operations.listen = BindAddress("0.0.0.0", 4321)
         house.write(far("one"), listen="127.0.0.1:4321")
         with pytest.raises(GatewayError) as error:
             operations.reload()
@@ -375,7 +375,7 @@ async def test_a_door_that_others_can_reach_keeps_its_token_until_it_is_closed(h
 
 async def test_the_gateway_is_not_added_to_itself_wherever_it_listens(house: House) -> None:
     async with house.open() as operations:
-        operations.listen = Listen("127.0.0.1", 4321)
+        operations.listen = BindAddress("127.0.0.1", 4321)
         house.write(far("one"), listen="127.0.0.1:1")
         operations.reload()
         with pytest.raises(GatewayError) as error:
@@ -415,13 +415,13 @@ async def test_a_service_is_a_server_as_long_as_its_lease_lasts(house: House) ->
 async def test_registering_again_renews_the_lease_and_leaves_the_rest_alone(house: House) -> None:
     async with house.open() as operations:
         operations.register_service("svc", service(lease=0.2))
-        gate = house.gateway.router.gates["svc"]
+        admission = house.gateway.router.admissions["svc"]
         for _ in range(3):
             assert operations.register_service("svc", service(lease=3600)) == (
                 {"name": "svc", "lease": 3600.0, "changed": False},
                 False,
             )
-        assert house.gateway.router.gates["svc"] is gate
+        assert house.gateway.router.admissions["svc"] is admission
         changed, _ = operations.register_service("svc", service(endpoint="http://127.0.0.1:10", lease=3600))
         assert changed["changed"] is True
         operations.reload()

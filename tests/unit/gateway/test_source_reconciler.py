@@ -13,7 +13,7 @@ from tests.unit.router.fakes import Desk, FakeSource, problem_of
 
 from trunkline.config.sources import Unready
 from trunkline.core.errors import SOURCE_DISABLED, SOURCE_DOWN
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.core.source import Health, Sink, SourceKind
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.gateway import source_reconciler
@@ -49,12 +49,12 @@ class Sea:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.desk = Desk(folder)
         self.ships: list[Ship] = []
-        self.notes: list[Note] = []
+        self.notes: list[LogEvent] = []
         self.build: Callable[[str], Ship] = Ship
         self.desk.events.noted.append(self.notes.append)
         kind = SourceKind(section=McpHttpSection, build=self._build)
         monkeypatch.setattr(source_reconciler, "load_kind", lambda _: kind)
-        self.fleet = SourceReconciler(self.desk.router.roster, make_parts(Children(), ""), self.desk.events)
+        self.reconciler = SourceReconciler(self.desk.router.registry, make_parts(Children(), ""), self.desk.events)
 
     def _build(self, name: str, section: Any, parts: Any) -> Ship:
         ship = self.build(name)
@@ -62,11 +62,14 @@ class Sea:
         return ship
 
     def apply(self, **urls: str) -> source_reconciler.Changes:
-        return self.fleet.apply({name: McpHttpSection(url=url, prefix=name) for name, url in urls.items()})
+        return self.reconciler.apply({name: McpHttpSection(url=url, prefix=name) for name, url in urls.items()})
 
     async def states(self, **states: str) -> None:
-        gates = self.desk.router.gates
-        await until(lambda: {name: gate.health.state for name, gate in gates.items()} == states, f"they are {states}")
+        admissions = self.desk.router.admissions
+        await until(
+            lambda: {name: admission.health.state for name, admission in admissions.items()} == states,
+            f"they are {states}",
+        )
 
 
 def sinks(name: str) -> Ship:
@@ -84,14 +87,14 @@ async def test_a_source_that_cannot_be_built_is_down_and_all_others_come_and_go(
         added=("four",), replaced=("two",), removed=("three",), unchanged=("one",)
     )
     await sea.states(one="ready", two="down", four="down")
-    assert "no wood" in sea.desk.router.gates["four"].health.reason
+    assert "no wood" in sea.desk.router.admissions["four"].health.reason
     assert problem_of(sea.desk.call("four.a")).code is SOURCE_DOWN
     assert [note.event for note in sea.notes] == ["internal", "internal"]
     sea.build = Ship
-    sea.fleet.reconnect("four")
+    sea.reconciler.reconnect("four")
     await sea.states(one="ready", two="down", four="ready")
     assert sea.apply().removed == ("one", "two", "four")
-    await sea.fleet.close()
+    await sea.reconciler.close()
 
 
 class Mutinous(Ship):
@@ -106,8 +109,8 @@ async def test_a_source_that_ends_itself_is_down_and_says_so(tmp_path: Path, mon
     sea.build = Mutinous
     sea.apply(one="1")
     await sea.states(one="down")
-    assert "CancelledError" in sea.desk.router.gates["one"].health.reason
-    await sea.fleet.close()
+    assert "CancelledError" in sea.desk.router.admissions["one"].health.reason
+    await sea.reconciler.close()
 
 
 async def test_a_source_that_lacks_something_is_down_until_it_has_it(
@@ -116,20 +119,20 @@ async def test_a_source_that_lacks_something_is_down_until_it_has_it(
     sea = Sea(tmp_path, monkeypatch)
     lacking = Unready(prefix="one", of_kind="mcp_http", obstacles=("no wood", "no nails"))
     well = McpHttpSection(url="2", prefix="two")
-    sea.fleet.apply({"one": lacking, "two": well, "off": lacking.replace(enabled=False)})
+    sea.reconciler.apply({"one": lacking, "two": well, "off": lacking.replace(enabled=False)})
     await sea.states(one="down", two="ready", off="disabled")
-    gate = sea.desk.router.gates["one"]
-    assert (gate.health.reason, gate.options.kind) == ("no wood; no nails", "mcp_http")
+    admission = sea.desk.router.admissions["one"]
+    assert (admission.health.reason, admission.options.kind) == ("no wood; no nails", "mcp_http")
     problem = problem_of(sea.desk.call("one.a"))
     assert problem.code is SOURCE_DOWN and "no wood" in problem.message
     assert problem_of(sea.desk.call("off.a")).code is SOURCE_DISABLED
     built = McpHttpSection(url="1", prefix="one")
-    assert sea.fleet.apply({"one": built, "two": well}).replaced == ("one",)
+    assert sea.reconciler.apply({"one": built, "two": well}).replaced == ("one",)
     await sea.states(one="ready", two="ready")
-    assert sea.fleet.apply({"one": lacking, "two": well}).replaced == ("one",)
+    assert sea.reconciler.apply({"one": lacking, "two": well}).replaced == ("one",)
     await sea.states(one="down", two="ready")
-    assert sea.fleet.apply({"one": lacking, "two": well}).unchanged == ("one", "two")
-    await sea.fleet.close()
+    assert sea.reconciler.apply({"one": lacking, "two": well}).unchanged == ("one", "two")
+    await sea.reconciler.close()
 
 
 @pytest.mark.parametrize("drain_s", [3600.0, 0.0])
@@ -145,7 +148,7 @@ async def test_sources_that_are_leaving_clear_up_when_everything_ends(
     async with asyncio.timeout(at_most(10)):
         while not (sea.ships[1].ends and sea.ships[0].ends == (drain_s == 0)):
             await asyncio.sleep(0)
-    await sea.fleet.close()
+    await sea.reconciler.close()
     assert [ship.cleared_up for ship in sea.ships] == [True, True, True]
     assert len(asyncio.all_tasks()) == 1
     held.cancel("over")
@@ -172,5 +175,5 @@ async def test_a_source_that_is_ended_while_its_own_timeout_is_about_to_be_notic
     await sea.states(one="ready")
     ship.while_.reschedule(asyncio.get_running_loop().time() - 1)
     await asyncio.sleep(0)  # the timeout has struck, and the source has not yet woken up
-    await sea.fleet.close()
+    await sea.reconciler.close()
     assert len(asyncio.all_tasks()) == 1

@@ -39,7 +39,7 @@ class Entrance(Desk):
         for call in self.source.held:
             call.finish(OK)
         assert self.router.in_flight == 0
-        self.router.roster.close()
+        self.router.registry.close()
 
 
 async def test_calls_pass_while_there_is_room_then_wait_then_are_refused(tmp_path: Path) -> None:

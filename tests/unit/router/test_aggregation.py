@@ -11,13 +11,19 @@ from tests.unit.router.virtual_clock import run_with_clock
 
 from trunkline.core.call import Caller
 from trunkline.core.tool import LISTS, Freshness
-from trunkline.router.aggregation import incomplete, joined_extensions, joined_instructions, joined_tasks, list_hints
+from trunkline.router.aggregation import (
+    incomplete_sources,
+    joined_extensions,
+    joined_instructions,
+    joined_tasks,
+    list_cache_hints,
+)
 
 ME = Caller()
 
 
 def instructions_of(desk: Desk) -> str:
-    return joined_instructions(desk.router.roster, ME)
+    return joined_instructions(desk.router.registry, ME)
 
 
 # Instructions and extensions -----------------------------------------------------------------------------------------
@@ -79,7 +85,7 @@ async def test_extensions_are_those_of_all_modern_servers(tmp_path: Path) -> Non
     desk.offer("b", capabilities={"extensions": {"x/1": {"n": 2}, "x/3": {}}}, **modern)
     desk.offer("c", capabilities={"extensions": {"x/4": {}}}, protocol_version="2025-11-25")
     desk.offer("d", capabilities={"extensions": 5}, **modern)
-    joined = joined_extensions(desk.router.roster, ME)
+    joined = joined_extensions(desk.router.registry, ME)
     assert {name: json.loads(bytes(value)) for name, value in joined.items()} == {"x/1": {"n": 1}, "x/2": {}, "x/3": {}}
 
 
@@ -89,21 +95,21 @@ async def test_tasks_of_2025_11_25_are_those_of_servers_of_that_version_that_run
     desk.offer("a", capabilities={"tasks": {**runs, "cancel": {}}}, protocol_version="2026-07-28")
     desk.offer("b", capabilities={"tasks": {"cancel": {}, "requests": {}}}, protocol_version="2025-11-25")
     desk.offer("c", capabilities={"tasks": 5}, protocol_version="2025-11-25")
-    assert joined_tasks(desk.router.roster, ME) == {}
+    assert joined_tasks(desk.router.registry, ME) == {}
     desk.offer("d", capabilities={"tasks": {**runs, "list": {}}}, protocol_version="2025-11-25")
-    assert joined_tasks(desk.router.roster, ME) == runs
+    assert joined_tasks(desk.router.registry, ME) == runs
     desk.offer("e", capabilities={"tasks": {**runs, "cancel": {}}}, protocol_version="2025-11-25")
-    assert joined_tasks(desk.router.roster, ME) == runs | {"cancel": {}}
+    assert joined_tasks(desk.router.registry, ME) == runs | {"cancel": {}}
 
 
 async def test_tasks_are_promised_for_a_server_that_has_not_said_yet_whether_it_has_them(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.add("a", state=None)
-    assert joined_tasks(desk.router.roster, ME) == {"requests": {"tools": {"call": {}}}, "cancel": {}}
+    assert joined_tasks(desk.router.registry, ME) == {"requests": {"tools": {"call": {}}}, "cancel": {}}
     desk.health("a", "down")
-    assert joined_tasks(desk.router.roster, ME) == {}
+    assert joined_tasks(desk.router.registry, ME) == {}
     desk.offer("a", capabilities={"tools": {}}, protocol_version="2025-11-25")
-    assert joined_tasks(desk.router.roster, ME) == {}
+    assert joined_tasks(desk.router.registry, ME) == {}
 
 
 # How long lists hold -------------------------------------------------------------------------------------------------
@@ -117,20 +123,20 @@ def fresh(ttl_ms: int, *, public: bool = True) -> dict[str, Any]:
 def test_a_list_holds_as_long_as_every_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         desk = Desk(tmp_path)
-        roster = desk.router.roster
-        assert list_hints(roster, ME, "tools") == (0, False)
+        registry = desk.router.registry
+        assert list_cache_hints(registry, ME, "tools") == (0, False)
         desk.offer("a", tools=["t"], prompts=["p"], **fresh(5000))
         await asyncio.sleep(1)
         desk.offer("b", tools=["t"], **fresh(60_000))
-        assert list_hints(roster, ME, "tools") == (4000, True)
-        assert list_hints(roster, ME, "prompts") == (4000, True)
+        assert list_cache_hints(registry, ME, "tools") == (4000, True)
+        assert list_cache_hints(registry, ME, "prompts") == (4000, True)
         await asyncio.sleep(10)
-        assert list_hints(roster, ME, "tools") == (0, True)
+        assert list_cache_hints(registry, ME, "tools") == (0, True)
         desk.offer("a", tools=["t"], prompts=["p"], **fresh(5000, public=False))
-        assert list_hints(roster, ME, "tools") == (5000, False)
+        assert list_cache_hints(registry, ME, "tools") == (5000, False)
         desk.offer("c", prompts=["p"])
-        assert list_hints(roster, ME, "tools") == (5000, False)
-        assert list_hints(roster, ME, "prompts") == (0, False)
+        assert list_cache_hints(registry, ME, "tools") == (5000, False)
+        assert list_cache_hints(registry, ME, "prompts") == (0, False)
 
     run_with_clock(monkeypatch, main())
 
@@ -139,15 +145,15 @@ async def test_nothing_is_promised_while_a_server_is_missing(tmp_path: Path) -> 
     desk = Desk(tmp_path)
     desk.offer("a", tools=["t"], **fresh(5000))
     desk.add("b", state="starting")
-    assert list_hints(desk.router.roster, ME, "tools") == (0, False)
+    assert list_cache_hints(desk.router.registry, ME, "tools") == (0, False)
 
 
 async def test_a_list_of_one_client_alone_is_nobody_elses(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.offer("a", tools=["t"], **fresh(60_000))
     desk.sinks["a"].publish_for("s", whole_offer("a", tools=["other"], **fresh(60_000)))
-    assert list_hints(desk.router.roster, Caller(session="s"), "tools") == (0, False)
-    assert list_hints(desk.router.roster, ME, "tools").public
+    assert list_cache_hints(desk.router.registry, Caller(session="s"), "tools") == (0, False)
+    assert list_cache_hints(desk.router.registry, ME, "tools").public
 
 
 # What lists lack -----------------------------------------------------------------------------------------------------
@@ -156,7 +162,7 @@ async def test_a_list_of_one_client_alone_is_nobody_elses(tmp_path: Path) -> Non
 async def test_servers_that_lists_do_not_show_as_they_are_are_named(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.offer("well", tools=["t"])
-    assert incomplete(desk.router.roster) == []
+    assert incomplete_sources(desk.router.registry) == []
     desk.add("starting", state="starting")
     desk.add("off", state=None, enabled=False)
     desk.offer("stale", tools=["t"])
@@ -164,7 +170,7 @@ async def test_servers_that_lists_do_not_show_as_they_are_are_named(tmp_path: Pa
     desk.offer("gone", tools=["t"])
     desk.health("gone", "auth_required", "it wants a login")
     desk.router.catalog.hide("gone", True)
-    assert incomplete(desk.router.roster) == [
+    assert incomplete_sources(desk.router.registry) == [
         {"server": "starting", "state": "starting", "stale": False},
         {"server": "stale", "state": "down", "stale": True, "reason": "it fell over"},
         {"server": "gone", "state": "auth_required", "stale": False, "reason": "it wants a login"},
@@ -205,7 +211,7 @@ def test_a_list_that_came_again_unchanged_is_fresh_again(tmp_path: Path, monkeyp
         version = desk.router.catalog.version
         await asyncio.sleep(10)
         desk.offer("a", tools=["t"], **fresh(5000))
-        assert list_hints(desk.router.roster, ME, "tools") == (5000, True)
+        assert list_cache_hints(desk.router.registry, ME, "tools") == (5000, True)
         assert desk.router.catalog.version == version
 
     run_with_clock(monkeypatch, main())

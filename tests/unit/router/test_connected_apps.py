@@ -19,7 +19,7 @@ class Inn(Desk):
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder)
         self.host = self.add("desktop", kind="app", grace_s=0.0, fingerprint="", **options)
-        self.router.roster.reorder(("desktop",))
+        self.router.registry.reorder(("desktop",))
         self.evicted: list[tuple[str, bool]] = []
 
     def guest(self, name: str, *tools: str, source: FakeSource | None = None) -> FakeSource:
@@ -43,18 +43,18 @@ async def test_a_guest_is_listed_and_called_like_any_server(tmp_path: Path) -> N
     call = inn.call("Paint.draw")
     assert paint.held == [call]
     call.finish(OK)
-    assert inn.router.gates["Paint"].options.kind == "app"
-    assert inn.router.gates["Paint"].options.origin == "app"
+    assert inn.router.admissions["Paint"].options.kind == "app"
+    assert inn.router.admissions["Paint"].options.origin == "app"
 
 
 async def test_guests_are_listed_by_name_behind_their_host_whoever_came_first(tmp_path: Path) -> None:
     inn = Inn(tmp_path)
     inn.add("zoo", "feed")
-    inn.router.roster.reorder(("desktop", "zoo"))
+    inn.router.registry.reorder(("desktop", "zoo"))
     inn.guest("Web", "open")
     inn.guest("Calc", "add")
     assert inn.names == ["Calc_add", "Web_open", "zoo_feed"]
-    assert list(inn.router.gates) == ["desktop", "Calc", "Web", "zoo"]
+    assert list(inn.router.admissions) == ["desktop", "Calc", "Web", "zoo"]
 
 
 async def test_a_name_that_is_taken_is_not_given_again(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_a_name_that_is_taken_is_not_given_again(tmp_path: Path) -> None:
     assert host.host("github", FakeSource(), print) is None
     assert host.host("Paint", FakeSource(), print) is None
     again = host.host("Paint", paint, print)
-    assert again is not None and again.gate is inn.sinks["Paint"].gate
+    assert again is not None and again.admission is inn.sinks["Paint"].admission
 
 
 async def test_a_guest_that_is_away_is_not_listed_and_still_named_in_the_refusal(tmp_path: Path) -> None:
@@ -94,17 +94,17 @@ async def test_guests_leave_with_their_host_and_their_calls_may_end(tmp_path: Pa
     inn = Inn(tmp_path)
     paint = inn.guest("Paint", "draw")
     call = inn.call("Paint.draw")
-    gate = inn.sinks["desktop"].gate
-    inn.router.roster.remove("desktop")
+    admission = inn.sinks["desktop"].admission
+    inn.router.registry.remove("desktop")
     assert inn.names == []
     assert inn.evicted == [("Paint", True)]
-    assert inn.router.roster.busy(gate)
+    assert inn.router.registry.busy(admission)
     assert inn.router.in_flight == 1
     paint.held[0].finish(OK)
     assert isinstance(call.outcome, Result)
-    assert not inn.router.roster.busy(gate)
-    inn.router.roster.let_go(gate)
-    assert inn.router.roster.guests.of(gate) == ()
+    assert not inn.router.registry.busy(admission)
+    inn.router.registry.let_go(admission)
+    assert inn.router.registry.apps.of(admission) == ()
     assert inn.sinks["desktop"].host("Late", FakeSource(), print) is None
 
 
@@ -113,12 +113,12 @@ async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) 
     inn.guest("Paint", "draw")
     old = inn.sinks["desktop"]
     options = SourceOptions(rules=NameRules(prefix="desktop"), timeout_s=30.0, grace_s=0.0, kind="app")
-    inn.sinks["desktop"] = inn.router.roster.replace("desktop", FakeSource(), options)
+    inn.sinks["desktop"] = inn.router.registry.replace("desktop", FakeSource(), options)
     inn.health("desktop", "ready")
     assert inn.names == []
     assert old.host("Paint", FakeSource(), print) is None
     inn.guest("Paint", "draw")
-    inn.router.roster.let_go(old.gate)
+    inn.router.registry.let_go(old.admission)
     assert inn.names == ["Paint_draw"]
 
 
@@ -130,14 +130,14 @@ async def test_the_configuration_has_the_last_word_about_a_name(tmp_path: Path) 
     inn.add("Paint", "mix")
     assert inn.names == ["Paint_mix"]
     assert any("Paint" in note for note in notes)
-    inn.router.roster.remove("Paint")
+    inn.router.registry.remove("Paint")
     inn.guest("Paint", "draw")
     assert inn.names == ["Paint_draw"]
 
 
 def guest_gate(inn: Inn, name: str) -> SourceOptions:
     sink: SourceSink = inn.sinks[name]
-    return sink.gate.options
+    return sink.admission.options
 
 
 async def test_rules_may_name_one_app(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ async def test_other_rules_for_the_host_are_so_for_its_guests(tmp_path: Path) ->
     inn.guest("Paint", "draw")
     for prefix, name in (("", "draw"), ("desk", "desk_Paint_draw"), ("desktop", "Paint_draw")):
         options = SourceOptions(rules=NameRules(prefix=prefix), timeout_s=7.0, grace_s=0.0, kind="app")
-        inn.router.roster.update("desktop", options)
+        inn.router.registry.update("desktop", options)
         assert inn.names == [name]
         assert guest_gate(inn, "Paint").timeout_s == 7.0
 
@@ -181,7 +181,7 @@ async def test_a_tool_is_found_under_the_name_its_app_registered(tmp_path: Path)
 async def test_who_comes_by_itself_takes_no_name_that_another_tool_has(tmp_path: Path) -> None:
     inn = Inn(tmp_path)
     inn.add("git_hub", "search", "get.issue")
-    inn.router.roster.reorder(("desktop", "git_hub"))
+    inn.router.registry.reorder(("desktop", "git_hub"))
     catalog = inn.router.catalog
     inn.guest("git", "hub_search", "hub_get_issue")
     inn.guest("B_c", "d")

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.router.fakes import Desk, FakeSource, item
 from tests.unit.router.virtual_clock import run_with_clock
 
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
-from trunkline.router.definitions import EVERY_S, Definitions
+from trunkline.router.definitions import REPORT_INTERVAL_S, DefinitionStore
 from trunkline.router.status import server_statuses, status_json
 
 
@@ -21,7 +21,7 @@ class Town(Desk):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.notes: list[Note] = []
+        self.notes: list[LogEvent] = []
         self.events.noted.append(lambda note: self.notes.append(note) if note.event == "definitions" else None)
         self.hidden: list[str] = []
         self.events.noted.append(
@@ -115,7 +115,7 @@ def test_a_server_that_describes_a_tool_to_each_client_anew_is_not_told_of_again
         town.say(mail="Reads mail")
         for number in range(200):
             town.say_to(f"c{number}", mail=f"Reads the mail of {number}\u200b", **{f"own{number}\u200b": "x"})
-            await asyncio.sleep(EVERY_S + 1)
+            await asyncio.sleep(REPORT_INTERVAL_S + 1)
         assert 1 <= len(town.told) <= 5
         assert 1 <= len(town.hidden) <= 10
         assert len(town.warnings()) <= 11
@@ -203,16 +203,16 @@ async def test_a_new_token_or_version_hides_no_change_and_its_list_is_not_the_ol
 async def test_a_change_behind_a_reload_with_a_new_token_is_told(tmp_path: Path) -> None:
     town = town_at(tmp_path)
     town.say(add="Adds")
-    options = replace(town.router.gates["s"].options, fingerprint="another")
-    sink = town.router.roster.replace("s", FakeSource(), options)
+    options = replace(town.router.admissions["s"].options, fingerprint="another")
+    sink = town.router.registry.replace("s", FakeSource(), options)
     sink.publish(described(add="Subtracts"))
     sink.health(Health(state="ready"))
     assert town.told == [CHANGED]
-    town.router.roster.close()
+    town.router.registry.close()
 
 
 async def test_sources_of_one_name_in_two_configuration_files_are_two(tmp_path: Path) -> None:
-    one, other = Definitions(tmp_path, "one"), Definitions(tmp_path, "other")
+    one, other = DefinitionStore(tmp_path, "one"), DefinitionStore(tmp_path, "other")
     one.save("s", "key", described(add="Adds"))
     assert one.last("s") is not None
     assert one.last("t") is None
@@ -229,10 +229,10 @@ def test_a_server_that_changes_all_the_time_is_told_of_now_and_then(
             await asyncio.sleep(0)
         changes = [message for level, message in town.told if level == "warning"]
         assert len(changes) == 1
-        await asyncio.sleep(EVERY_S + 1)
+        await asyncio.sleep(REPORT_INTERVAL_S + 1)
         changes = [message for level, message in town.told if level == "warning"]
         assert len(changes) == 2 and "tool `t2`" in changes[1]
-        town.router.roster.close()
+        town.router.registry.close()
 
     run_with_clock(monkeypatch, main())
 
@@ -242,7 +242,7 @@ async def test_what_was_kept_back_is_told_at_the_end(tmp_path: Path) -> None:
     for text in ("one", "two", "three"):
         town.say(add=text)
     assert town.told == [CHANGED]
-    town.router.roster.close()
+    town.router.registry.close()
     assert town.told == [CHANGED, CHANGED], "the next start will compare with the last one only"
 
 

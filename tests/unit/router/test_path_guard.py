@@ -97,8 +97,8 @@ async def test_switching_the_guard_on_counts_from_the_next_call_on(tmp_path: Pat
 
     desk = Desk(tmp_path)
     desk.add("files", "read")
-    gate = desk.router.gates["files"]
-    desk.router.roster.update("files", replace(gate.options, guards_paths=True))
+    admission = desk.router.admissions["files"]
+    desk.router.registry.update("files", replace(admission.options, guards_paths=True))
     assert problem_of(desk.call("files.read", {"arguments": {"path": "../x"}})).code is PATH_TRAVERSAL
 
 

@@ -75,7 +75,7 @@ async def test_a_tool_that_went_away_meanwhile_is_unknown(tmp_path: Path) -> Non
     desk = guarded(tmp_path)
     desk.add("other", "read")
     one = call(desk, LONG)
-    desk.router.roster.remove("files")
+    desk.router.registry.remove("files")
     async with asyncio.timeout(at_most(60)):
         while not one.done:
             await asyncio.sleep(0.001)

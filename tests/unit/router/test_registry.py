@@ -12,7 +12,7 @@ from tests.unit.router.virtual_clock import run_with_clock
 from trunkline.core.call import Caller, Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_TOOL
 from trunkline.core.source import Health
-from trunkline.router.admission import Gate
+from trunkline.router.admission import Admission
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SWAP_S, SourceSink
 
@@ -22,13 +22,13 @@ class Town(Desk):
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
-        self.left: list[Gate] = []
-        self.router.roster.on_left.append(self.left.append)
+        self.left: list[Admission] = []
+        self.router.registry.on_source_retired.append(self.left.append)
 
     def replace(self, name: str, **options: Any) -> tuple[FakeSource, SourceSink]:
         defaults: dict[str, Any] = {"rules": NameRules(prefix=name), "timeout_s": 60.0, "grace_s": 60.0}
         source = FakeSource()
-        return source, self.router.roster.replace(name, source, SourceOptions(**{**defaults, **options}))
+        return source, self.router.registry.replace(name, source, SourceOptions(**{**defaults, **options}))
 
     def names(self) -> list[str]:
         return [tool["name"] for tool in json.loads(self.router.catalog.listing)]
@@ -84,13 +84,13 @@ async def test_a_source_that_does_not_serve_is_replaced_at_once(tmp_path: Path, 
     town, _ = await town_with(tmp_path)
     town.health("s", state)
     _, sink = town.replace("s")
-    assert [gate is sink.gate for gate in town.router.gates.values()] == [True]
+    assert [admission is sink.admission for admission in town.router.admissions.values()] == [True]
 
 
 async def test_a_successor_that_is_switched_off_takes_over_at_once(tmp_path: Path) -> None:
     town, _ = await town_with(tmp_path)
     town.replace("s", enabled=False)
-    assert town.router.gates["s"].health.state == "disabled"
+    assert town.router.admissions["s"].health.state == "disabled"
     assert len(town.left) == 1
 
 
@@ -98,9 +98,9 @@ async def test_a_second_successor_ousts_the_first_before_it_served(tmp_path: Pat
     town, old = await town_with(tmp_path)
     _, first = town.replace("s")
     _, second = town.replace("s")
-    assert town.left == [first.gate]
+    assert town.left == [first.admission]
     first.health(Health(state="ready"))
-    assert town.router.gates["s"].source is old, "one that was dropped cannot come back"
+    assert town.router.admissions["s"].source is old, "one that was dropped cannot come back"
     second.publish(offer("s", "z"))
     second.health(Health(state="ready"))
     assert town.names() == ["s_z"]
@@ -117,7 +117,7 @@ async def test_what_a_retired_source_still_says_changes_nothing(tmp_path: Path) 
     old.health(Health(state="down", reason="stopped"))
     old.publish_for("session", offer("s", "stale"))
     assert town.names() == ["s_b"]
-    assert town.router.gates["s"].health.state == "ready"
+    assert town.router.admissions["s"].health.state == "ready"
     assert town.router.views.of(Caller(session="session")).find("s_stale") is None
 
 
@@ -125,7 +125,7 @@ async def test_a_client_whose_own_tools_go_with_the_old_source_is_told(tmp_path:
     town, _ = await town_with(tmp_path)
     town.sinks["s"].publish_for("session", offer("s", "a", "own"))
     told: list[bool] = []
-    town.router.roster.on_list_changed.append(lambda: told.append(True))
+    town.router.registry.on_list_changed.append(lambda: told.append(True))
     _, sink = town.replace("s")
     sink.publish(offer("s", "a"))
     assert not told
@@ -141,14 +141,14 @@ async def test_whoever_counts_hears_of_a_source_that_was_removed(tmp_path: Path)
     _, sink = town.replace("s")
     sink.health(Health(state="ready"))
     assert not removed
-    town.router.roster.remove("s")
+    town.router.registry.remove("s")
     assert removed == ["s"]
 
 
 async def test_a_removed_source_refuses_those_that_wait_and_lets_the_rest_end(tmp_path: Path) -> None:
     town, _ = await town_with(tmp_path)
     flying, _, waiting = town.call("s_a"), town.call("s_a"), town.call("s_a")
-    town.router.roster.remove("s")
+    town.router.registry.remove("s")
     assert problem_of(waiting).code is SOURCE_DOWN
     assert not flying.done
     flying.finish(OK)
@@ -160,16 +160,16 @@ async def test_a_removed_source_refuses_those_that_wait_and_lets_the_rest_end(tm
 async def test_removing_a_source_drops_its_successor_too(tmp_path: Path) -> None:
     town, _ = await town_with(tmp_path)
     _, sink = town.replace("s")
-    town.router.roster.remove("s")
+    town.router.registry.remove("s")
     assert len(town.left) == 2
     sink.health(Health(state="ready"))
-    assert "s" not in town.router.gates
+    assert "s" not in town.router.admissions
 
 
 async def test_other_rules_apply_to_the_next_call(tmp_path: Path) -> None:
     town, source = await town_with(tmp_path, "a", "b")
     rules = NameRules(prefix="t", deny=("b",))
-    town.router.roster.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
+    town.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
     assert town.names() == ["t_a"]
     call = town.call("t_a")
     assert source.held == [call] and call.timeout == 5.0
@@ -180,7 +180,7 @@ async def test_other_rules_for_a_source_that_is_being_replaced_are_its_successor
     town, _ = await town_with(tmp_path)
     _, sink = town.replace("s")
     rules = NameRules(prefix="t")
-    town.router.roster.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
+    town.router.registry.update("s", SourceOptions(rules=rules, timeout_s=5.0, grace_s=1.0))
     sink.publish(offer("s", "a"))
     sink.health(Health(state="ready"))
     assert town.names() == ["t_a"]
@@ -191,11 +191,11 @@ async def test_the_order_of_the_file_is_the_order_of_the_list_and_decides_who_ke
     town.add("one", "same", "x")
     town.add("two", "same", "y")
     assert town.names() == ["same", "x", "y"]
-    town.router.roster.reorder(["two", "one"])
+    town.router.registry.reorder(["two", "one"])
     assert town.names() == ["same", "y", "x"]
     entry = town.router.catalog.find("same")
     assert entry is not None and entry.tool.source == "two"
-    assert list(town.router.roster.servers()) == ["two", "one"]
+    assert list(town.router.registry.servers()) == ["two", "one"]
 
 
 def test_a_silent_successor_takes_over_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_a_silent_successor_takes_over_after_a_while(tmp_path: Path, monkeypatch
         await asyncio.sleep(SWAP_S - 1)
         assert not town.left
         await asyncio.sleep(2)
-        assert town.router.gates["s"] is sink.gate
-        town.router.roster.close()
+        assert town.router.admissions["s"] is sink.admission
+        town.router.registry.close()
 
     run_with_clock(monkeypatch, scene())

@@ -11,7 +11,7 @@ from tests.unit.router.virtual_clock import run_with_clock
 from trunkline.core.call import Caller, Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, UNKNOWN_RESOURCE, Problem
 from trunkline.router.request_router import unknown_resource
-from trunkline.router.subscriptions import ResourceWatch
+from trunkline.router.subscriptions import ResourceSubscription
 
 HOLDS = Result(b"{}")
 
@@ -20,7 +20,7 @@ class Listener:
     def __init__(self, desk: Desk, uri: str, caller: Caller | None = None) -> None:
         self.updated: list[str] = []
         self.settled: list[Outcome] = []
-        self.handle: ResourceWatch = desk.router.watch(
+        self.handle: ResourceSubscription = desk.router.subscribe(
             caller or Caller(), uri, lambda params: self.updated.append(json.loads(params)["uri"]), self.settled.append
         )
 
@@ -66,7 +66,7 @@ async def test_a_part_of_a_watched_resource_is_told_by_a_uri_that_can_be_read(tm
     says(desk.sources["b"], "x://1/part")
     says(desk.sources["b"], "x://1/other")
     assert listener.updated == ["trunkline://b/x://1/part", "x://1/other"]
-    assert desk.router.links.resolve(Caller(), "x://1/other") == ("b", "x://1/other")
+    assert desk.router.uri_rewriter.resolve(Caller(), "x://1/other") == ("b", "x://1/other")
 
 
 async def test_a_watch_that_is_closed_hears_nothing_more(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_a_server_that_is_replaced_is_watched_anew(tmp_path: Path) -> None
     listener = Listener(desk, "trunkline://b/x://1")
     old, new = desk.sources["b"], FakeSource()
     old.watches[0].settle(HOLDS)
-    sink = desk.router.roster.replace("b", new, desk.router.gates["b"].options)
+    sink = desk.router.registry.replace("b", new, desk.router.admissions["b"].options)
     sink.publish(whole_offer("b", resources=["x://1"]))
     assert not new.watches
     desk.sinks["b"] = sink
@@ -167,7 +167,7 @@ async def test_a_server_that_is_removed_ends_what_was_watched_there(tmp_path: Pa
     desk = two_servers(tmp_path)
     held, waiting = Listener(desk, "x://1"), Listener(desk, "x://1")
     desk.sources["a"].watches[0].settle(HOLDS)
-    desk.router.roster.remove("a")
+    desk.router.registry.remove("a")
     assert held.settled == [HOLDS]
     assert waiting.problem.code is SOURCE_DOWN
     assert held.handle.closed
@@ -200,7 +200,7 @@ def test_a_watch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 async def test_a_notification_without_a_uri_passes_as_it_is(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     heard: list[bytes] = []
-    desk.router.watch(Caller(), "x://1", lambda params: heard.append(bytes(params)), lambda _: None)
+    desk.router.subscribe(Caller(), "x://1", lambda params: heard.append(bytes(params)), lambda _: None)
     for params in (b'{"a":1}', b'{"uri":5}', b"[]"):
         desk.sources["a"].watches[-1].on_updated(params)
     assert heard == [b'{"a":1}', b'{"uri":5}', b"[]"]
@@ -209,6 +209,6 @@ async def test_a_notification_without_a_uri_passes_as_it_is(tmp_path: Path) -> N
 async def test_notifications_of_a_client_go_to_all_servers(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     caller = Caller(session="s")
-    desk.router.tell(caller, "notifications/roots/list_changed", b"{}")
+    desk.router.notify(caller, "notifications/roots/list_changed", b"{}")
     for source in desk.sources.values():
         assert source.told == [(caller, "notifications/roots/list_changed", b"{}")]

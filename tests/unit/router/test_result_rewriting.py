@@ -41,7 +41,7 @@ def gives(desk: Desk, source: str, *uris: str, caller: Caller = ME) -> list[str]
 async def test_a_uri_in_a_result_leads_back_to_the_server_that_gave_it(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     assert gives(desk, "b", "made://up") == ["made://up"]
-    assert desk.router.links.resolve(ME, "made://up") == ("b", "made://up")
+    assert desk.router.uri_rewriter.resolve(ME, "made://up") == ("b", "made://up")
 
 
 @pytest.mark.law
@@ -49,9 +49,9 @@ async def test_what_one_principal_was_given_means_nothing_for_another(tmp_path: 
     desk = two_servers(tmp_path)
     gives(desk, "b", "made://up")
     gives(desk, "a", "made://up", caller=YOU)
-    assert desk.router.links.resolve(ME, "made://up") == ("b", "made://up")
-    assert desk.router.links.resolve(YOU, "made://up") == ("a", "made://up")
-    assert desk.router.links.resolve(Caller("else"), "made://up") is None
+    assert desk.router.uri_rewriter.resolve(ME, "made://up") == ("b", "made://up")
+    assert desk.router.uri_rewriter.resolve(YOU, "made://up") == ("a", "made://up")
+    assert desk.router.uri_rewriter.resolve(Caller("else"), "made://up") is None
 
 
 async def test_a_uri_that_would_lead_to_another_server_is_shown_as_an_address(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_with_one_server_that_has_resources_nothing_is_looked_at(tmp_path:
     call.finish(answer)
     assert replies == [call]
     assert call.outcome is answer
-    assert desk.router.links.resolve(ME, "y://1") is None
+    assert desk.router.uri_rewriter.resolve(ME, "y://1") is None
 
 
 async def test_what_is_given_before_another_server_has_come_up_still_leads_back(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_what_is_given_before_another_server_has_come_up_still_leads_back(
     desk.offer("b", tools=["t"], resources=["x://1"])
     assert gives(desk, "b", "made://up") == ["made://up"]
     desk.offer("late", resources=["y://1"])
-    assert desk.router.links.resolve(ME, "made://up") == ("b", "made://up")
+    assert desk.router.uri_rewriter.resolve(ME, "made://up") == ("b", "made://up")
 
 
 async def test_a_result_without_links_is_the_very_object_of_the_server(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_memory_is_bounded_for_each_principal_and_in_all(tmp_path: Path, m
     monkeypatch.setattr("trunkline.router.result_rewriting._MOST_PRINCIPALS", 2)
     desk = two_servers(tmp_path)
     gives(desk, "b", *[f"m://{number}" for number in range(5)])
-    resolve = desk.router.links.resolve
+    resolve = desk.router.uri_rewriter.resolve
     assert [resolve(ME, f"m://{number}") is not None for number in range(5)] == [False, False, True, True, True]
     for principal in ("x", "y"):
         gives(desk, "b", "m://1", caller=Caller(principal))
@@ -122,14 +122,14 @@ async def test_a_uri_too_long_to_remember_is_shown_as_an_address(tmp_path: Path)
 async def test_what_a_server_gave_is_void_once_it_is_gone(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     gives(desk, "b", "m://1")
-    desk.router.roster.remove("b")
-    assert desk.router.links.resolve(ME, "m://1") is None
+    desk.router.registry.remove("b")
+    assert desk.router.uri_rewriter.resolve(ME, "m://1") is None
 
 
 async def test_a_kept_result_is_adapted_for_each_who_gets_it(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     rules = CacheRules(tools=("t",), assume_read_only=("t",))
-    desk.router.roster.update("b", _options(desk, "b", rules))
+    desk.router.registry.update("b", _options(desk, "b", rules))
     first = desk.call("b_t", {"arguments": {}}, caller=ME)
     first.finish(link_to("x://listed"))
     again = desk.call("b_t", {"arguments": {}}, caller=ME)
@@ -138,4 +138,4 @@ async def test_a_kept_result_is_adapted_for_each_who_gets_it(tmp_path: Path) -> 
 
 
 def _options(desk: Desk, name: str, cache: CacheRules) -> SourceOptions:
-    return replace(desk.router.gates[name].options, cache=cache)
+    return replace(desk.router.admissions[name].options, cache=cache)

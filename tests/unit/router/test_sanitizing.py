@@ -9,7 +9,7 @@ from tests.unit.router.fakes import Desk, offer, problem_of
 
 from trunkline.core.call import Call, Caller, Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_LOST, Problem
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.router.status import ServerStatus, server_statuses
@@ -27,7 +27,7 @@ class Leaking(Desk):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.source = self.add("s", "t", redact=redact)
-        self.notes: list[Note] = []
+        self.notes: list[LogEvent] = []
         self.healths: list[Health] = []
         self.events.noted.append(self.notes.append)
         self.events.health.append(lambda _, health: self.healths.append(health))
@@ -48,7 +48,7 @@ async def test_the_health_of_a_source_shows_none(tmp_path: Path) -> None:
     desk.sinks["s"].health(Health(state="down", reason=said, last_error=said, hint=said, stderr_tail=said))
     assert SECRET not in repr((desk.status(), desk.healths, problem_of(desk.call("s_t"))))
     assert desk.status().stderr_tail == "no login with ***"
-    desk.router.roster.close()
+    desk.router.registry.close()
 
 
 async def test_a_call_that_failed_shows_none(tmp_path: Path) -> None:

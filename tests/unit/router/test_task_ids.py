@@ -9,8 +9,8 @@ from tests.unit.router.fakes import Desk, problem_of
 
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.errors import CAPABILITY_MISSING, UNKNOWN_METHOD, UNKNOWN_TASK
-from trunkline.core.server_request import Question
-from trunkline.router.task_ids import RELATED_TASK, TaskPlace, Tasks
+from trunkline.core.server_request import ServerRequest
+from trunkline.router.task_ids import RELATED_TASK, TaskIds, TaskLocation
 
 TASKS = "io.modelcontextprotocol/tasks"
 MODERN = Caller("me", capabilities=json.dumps({"extensions": {TASKS: {}}}).encode(), version="2026-07-28")
@@ -69,7 +69,7 @@ async def test_an_id_of_somebody_else_or_of_nobody_is_unknown(tmp_path: Path, me
 async def test_a_task_of_a_server_that_was_removed_is_unknown(tmp_path: Path) -> None:
     desk = desk_with_tool(tmp_path)
     task_id = make_task(desk)
-    desk.router.roster.remove("a")
+    desk.router.registry.remove("a")
     assert problem_of(desk.request("tasks/get", {"taskId": task_id}, caller=MODERN)).code is UNKNOWN_TASK
 
 
@@ -123,15 +123,20 @@ async def test_each_era_has_its_own_methods(tmp_path: Path, method: str, caller:
 async def test_what_a_server_says_and_asks_during_the_call_has_our_ids_too(tmp_path: Path) -> None:
     desk = desk_with_tool(tmp_path)
     heard: list[tuple[str, bytes]] = []
-    asked: list[Question] = []
+    asked: list[ServerRequest] = []
     raw = json.dumps({"progress": 1, "_meta": {RELATED_TASK: {"taskId": "1"}}}).encode()
     call = desk.router.call_tool(
-        MODERN, "a_t", {}, desk.replies.append, notice=lambda *notice: heard.append(notice), ask=asked.append
+        MODERN,
+        "a_t",
+        {},
+        desk.replies.append,
+        on_notification=lambda *on_notification: heard.append(on_notification),
+        on_server_request=asked.append,
     )
-    call.noticed("notifications/progress", raw)
-    assert call.on_question is not None
-    call.on_question(Question("a", "elicitation/create", raw, lambda *_: None))
-    expected = desk.router.tasks.shown(MODERN, TaskPlace("a", "1"))
+    call.notify("notifications/progress", raw)
+    assert call.on_server_request is not None
+    call.on_server_request(ServerRequest("a", "elicitation/create", raw, lambda *_: None))
+    expected = desk.router.task_ids.shown(MODERN, TaskLocation("a", "1"))
     for params in (heard[0][1], asked[0].params):
         assert json.loads(bytes(params))["_meta"][RELATED_TASK]["taskId"] == expected
 
@@ -144,19 +149,19 @@ async def test_what_a_server_says_outside_calls_has_our_ids_too(tmp_path: Path) 
 
         def __init__(self) -> None:
             self.heard: list[tuple[str, str, bytes]] = []
-            self.asked: list[Question] = []
+            self.asked: list[ServerRequest] = []
 
-        def ask(self, question: Question) -> None:
-            self.asked.append(question)
+        def send_request(self, server_request: ServerRequest) -> None:
+            self.asked.append(server_request)
 
-        def tell(self, source: str, method: str, params: bytes) -> None:
+        def send_notification(self, source: str, method: str, params: bytes) -> None:
             self.heard.append((source, method, params))
 
     listener = Listener()
     desk.router.clients.join("s1", listener)
     desk.sinks["a"].tell("s1", "notifications/tasks/status", b'{"taskId":"1","status":"working"}')
     desk.sinks["a"].tell("s1", "notifications/message", b'{"level":"info"}')
-    expected = desk.router.tasks.shown(LEGACY, TaskPlace("a", "1"))
+    expected = desk.router.task_ids.shown(LEGACY, TaskLocation("a", "1"))
     [(_, _, status), message] = listener.heard
     assert json.loads(status) == {"taskId": expected, "status": "working"}
     assert message == ("a", "notifications/message", b'{"level":"info"}')
@@ -164,15 +169,15 @@ async def test_what_a_server_says_outside_calls_has_our_ids_too(tmp_path: Path) 
 
 @pytest.mark.law
 def test_ids_of_another_gateway_or_of_one_before_mean_nothing() -> None:
-    assert Tasks().place(LEGACY, Tasks().shown(LEGACY, TaskPlace("a", "1"))) is None
+    assert TaskIds().place(LEGACY, TaskIds().shown(LEGACY, TaskLocation("a", "1"))) is None
 
 
 @pytest.mark.parametrize("raw", [b'{"taskId":5}', b'{"tasks":{"taskId":1}}', b'["taskId"]', b'{"task":["taskId"]}'])
 def test_what_cannot_be_read_stays_as_it_is(raw: bytes) -> None:
-    assert Tasks().to_caller(LEGACY, "a", raw) == raw
+    assert TaskIds().to_caller(LEGACY, "a", raw) == raw
 
 
 def test_a_list_of_tasks_has_our_ids() -> None:
-    tasks = Tasks()
+    tasks = TaskIds()
     listed = json.loads(bytes(tasks.to_caller(LEGACY, "a", b'{"tasks":[{"taskId":"1"},{"x":2}]}')))
-    assert listed == {"tasks": [{"taskId": tasks.shown(LEGACY, TaskPlace("a", "1"))}, {"x": 2}]}
+    assert listed == {"tasks": [{"taskId": tasks.shown(LEGACY, TaskLocation("a", "1"))}, {"x": 2}]}

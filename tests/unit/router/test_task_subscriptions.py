@@ -18,7 +18,7 @@ from trunkline.core.source import Health, Source, State, TaskWatch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
-from trunkline.router.task_ids import RELATED_TASK, TaskPlace
+from trunkline.router.task_ids import RELATED_TASK, TaskLocation
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource, Tuning
@@ -30,7 +30,7 @@ class Listener:
     def __init__(self, desk: Desk, *task_ids: str, caller: Caller = MODERN) -> None:
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.settled: list[tuple[frozenset[str], frozenset[str]]] = []
-        self.news = desk.router.watch_tasks(
+        self.news = desk.router.subscribe_tasks(
             caller,
             task_ids,
             lambda source, task_id, params: self.told.append((source, task_id, json.loads(bytes(params)))),
@@ -67,7 +67,7 @@ def replaced(desk: Desk, successor: Source, *, enabled: bool = True) -> SourceSi
     options = SourceOptions(
         rules=NameRules(prefix="a"), timeout_s=60.0, grace_s=60.0, fingerprint="new", enabled=enabled
     )
-    return desk.router.roster.replace("a", successor, options)
+    return desk.router.registry.replace("a", successor, options)
 
 
 def replaced_by(desk: Desk, state: State) -> FakeSource:
@@ -116,7 +116,7 @@ async def test_tasks_are_watched_at_their_servers_and_told_under_the_ids_of_the_
 @pytest.mark.law
 async def test_ids_of_somebody_else_or_of_nobody_are_watched_nowhere(tmp_path: Path) -> None:
     desk, a, _ = desk_of_two(tmp_path)
-    gone = desk.router.tasks.shown(STRANGER, TaskPlace("no such server", "1"))
+    gone = desk.router.task_ids.shown(STRANGER, TaskLocation("no such server", "1"))
     listener = Listener(desk, a, "1", gone, caller=STRANGER)
     assert listener.settled == [({a, "1", gone}, frozenset())]
     assert not desk.sources["a"].task_watches
@@ -161,7 +161,7 @@ async def test_a_server_that_is_replaced_is_watched_anew_and_one_that_is_removed
     desk, a, b = desk_of_two(tmp_path)
     listener = Listener(desk, a, b)
     [at_a], [at_b] = desk.sources["a"].task_watches, desk.sources["b"].task_watches
-    desk.router.roster.remove("b")
+    desk.router.registry.remove("b")
     assert at_b.closed
     assert listener.settled == [({b}, frozenset())]
     successor = FakeSource()
@@ -198,7 +198,7 @@ async def test_nothing_waits_at_a_successor_that_stays_down_once_nobody_listens_
     listener, _ = promised(desk, a)
     [waiting] = replaced_by(desk, "down").task_watches
     if end == "removed":
-        desk.router.roster.remove("a")
+        desk.router.registry.remove("a")
     elif end == "closed":
         listener.news.close()
     else:
@@ -239,7 +239,7 @@ async def test_a_source_that_takes_over_unreached_listens_once_it_is_up_and_keep
     source = McpSource("a", server.open, Tuning(shared=False, max_sessions=4, session_idle_s=1000.0))
     life = asyncio.get_running_loop().create_task(source.run(replaced(desk, source)))
     try:
-        await until(lambda: desk.router.gates["a"].health.state == "down", "it took over, and is down")
+        await until(lambda: desk.router.admissions["a"].health.state == "down", "it took over, and is down")
         assert len(source._task_watches) == 1
         if comes_up:
             server.is_there = True

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
-from trunkline.core.listen_address import Listen
 from trunkline.runtime.listener import Listener
 
 KEY = "sources.desktop.listen"
@@ -23,7 +23,7 @@ class Greeter(asyncio.Protocol):
 
 
 async def test_any_free_port_is_found_and_named() -> None:
-    listener = await Listener.open(Listen("127.0.0.1", 0), Greeter, KEY)
+    listener = await Listener.open(BindAddress("127.0.0.1", 0), Greeter, KEY)
     host, _, port = listener.where.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     assert await reader.read() == b"hello\n"
@@ -50,7 +50,7 @@ async def test_what_cannot_be_had_is_a_problem_that_names_the_key() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(GatewayError) as failed:
-            await Listener.open(Listen("127.0.0.1", port), Greeter, KEY)
+            await Listener.open(BindAddress("127.0.0.1", port), Greeter, KEY)
     assert failed.value.problem.code is LISTEN_FAILED
     assert KEY in failed.value.problem.hint
     assert "already in use" in failed.value.problem.message

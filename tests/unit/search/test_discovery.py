@@ -248,7 +248,7 @@ async def test_tools_of_a_server_that_was_removed_take_up_no_room(tmp_path: Path
     assert listed(here) == ["old_dump"]
     answer = await ask(here, "provision_tools", {"tool_ids": ["mail_send"], "context_tokens": answer["tokens"]})
     assert [each["tool_id"] for each in answer["refused"]] == ["mail_send"]
-    here.router.roster.remove("old")
+    here.router.registry.remove("old")
     answer = await ask(here, "provision_tools", {"tool_ids": ["mail_send"]})
     assert [each["tool_id"] for each in answer["provisioned"]] == ["mail_send"]
     assert answer["tokens"] < answer["budget"]

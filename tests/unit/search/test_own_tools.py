@@ -47,7 +47,7 @@ async def test_they_can_be_switched_off_and_on_at_any_time(tmp_path: Path) -> No
     registry = Registry(tmp_path, shown=False)
     changes: list[int] = []
     registry.add("s", "echo", "list_tools", rules=NameRules(prefix=""))
-    registry.router.roster.on_list_changed.append(lambda: changes.append(1))
+    registry.router.registry.on_list_changed.append(lambda: changes.append(1))
     assert registry.listed() == ["echo", "list_tools"]
     registry.own.show(True)
     assert changes
@@ -73,7 +73,7 @@ async def test_they_are_no_server(tmp_path: Path) -> None:
     registry.own.show(True)
     registry.add("s", "echo")
     assert healths == ["s"]
-    assert list(registry.router.roster.servers()) == ["s"]
+    assert list(registry.router.registry.servers()) == ["s"]
     assert [server["name"] for server in (await registry.ask("list_servers"))["servers"]] == ["s"]
 
 

@@ -31,7 +31,7 @@ from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Result
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-from trunkline.core.events import Events, Level, Note
+from trunkline.core.events import Events, Level, LogEvent
 from trunkline.core.source import Health
 from trunkline.router.router import TOOLS_CALL, Router
 from trunkline.telemetry.call_lines import CallLines
@@ -122,7 +122,7 @@ class RunTelemetry:
         events.noted.append(lambda note: self._noted(step, note))
         events.health.append(lambda source, health: self._health(step, source, health))
 
-    def _noted(self, step: str, note: Note) -> None:
+    def _noted(self, step: str, note: LogEvent) -> None:
         if note.level in ("warning", "error"):
             fields = {name: str(value) for name, value in note.fields}
             self._tell(

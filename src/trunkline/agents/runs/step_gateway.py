@@ -29,7 +29,7 @@ from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.frontends.stdio.private_socket import CutOff, PrivateDoor
 from trunkline.gateway.composition import GatewayRuntime
-from trunkline.router.admission import Gate
+from trunkline.router.admission import Admission
 from trunkline.runtime.overdue import Within
 from trunkline.runtime.pump import serve_command
 from trunkline.search.answers import offered
@@ -101,8 +101,8 @@ class StepGateway:
         return max((section.start_timeout for section in self.settings.sources.values()), default=0.0) + _SPARE_S
 
     def starting(self) -> tuple[str, ...]:
-        gates = self.router.roster.servers()
-        return tuple(name for name, gate in gates.items() if gate.health.state == "starting")
+        admissions = self.router.registry.servers()
+        return tuple(name for name, admission in admissions.items() if admission.health.state == "starting")
 
     def _name_what_starts(self) -> None:
         for name in self.starting():
@@ -122,7 +122,7 @@ class StepGateway:
         return True
 
     def _unsettled(self) -> bool:
-        states = {name: gate.health.state for name, gate in self.router.roster.servers().items()}
+        states = {name: admission.health.state for name, admission in self.router.registry.servers().items()}
         failed = any(states[name] not in _UP and states[name] != "starting" for name in self._wanted.needed)
         return not failed and "starting" in states.values()
 
@@ -137,9 +137,11 @@ class StepGateway:
             raise GatewayError(problems[0], tuple(problems[1:]))
 
     def _not_up(self) -> list[Problem]:
-        gates = self.router.roster.servers()
-        down = [name for name in self._wanted.needed if gates[name].health.state not in _UP]
-        return [_down("Plugin" if name in self._wanted.operations else "Source", name, gates[name]) for name in down]
+        admissions = self.router.registry.servers()
+        down = [name for name in self._wanted.needed if admissions[name].health.state not in _UP]
+        return [
+            _down("Plugin" if name in self._wanted.operations else "Source", name, admissions[name]) for name in down
+        ]
 
     def _missing(self) -> list[Problem]:
         catalog = self.router.catalog
@@ -164,8 +166,8 @@ class StepGateway:
         ]
 
 
-def _down(what: str, name: str, gate: Gate) -> Problem:
-    health = gate.health
+def _down(what: str, name: str, admission: Admission) -> Problem:
+    health = admission.health
     reason = health.reason or health.last_error or "it is not up after its start timeout"
     message = f"{what} `{name}` is {health.state}: {reason}"
     return Problem(code=SOURCE_DOWN, message=message, source=name, hint=health.hint, stderr_tail=health.stderr_tail)

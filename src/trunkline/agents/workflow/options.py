@@ -15,8 +15,8 @@ from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Boolean, Integer, JsonSchema, Shape, Text
 from trunkline.config.sources import NOTHING
 from trunkline.config.tree import Node, Scalar, Table
+from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import BAD_VALUE, KEY_NOT_SENT, MISSING_KEY, MODEL_KEY
-from trunkline.core.listen_address import is_loopback
 from trunkline.sources.sections import McpHttpSection, wrong_with_url
 
 _KEYS: Final = ("api_key", "api_key_env")

@@ -107,7 +107,7 @@ class AttachedDesk:
 
         request = Request("tools/call", params, done)
         request.wants_progress = True
-        request.on_notice = lambda _method, params: progress(progress_line(params))
+        request.on_notification = lambda _method, params: progress(progress_line(params))
         self._session.lane.send(request)
         try:
             await self._watch(answered)

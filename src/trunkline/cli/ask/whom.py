@@ -23,8 +23,8 @@ from trunkline.cli.terminal import complain
 from trunkline.config.found import ConfigFile, find_config
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.settings import Settings
+from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
-from trunkline.core.listen_address import is_loopback
 from trunkline.gateway.operator_token import read_operator_token
 from trunkline.runtime.private_files import gateway_key, gateways_folder
 from trunkline.runtime.running import Running, all_running, find_running

@@ -17,7 +17,7 @@ from trunkline.config.secrets import ONLY_REFERENCES
 from trunkline.config.tree import Items, Node, Scalar, Table
 from trunkline.config.trust.fingerprint import Way, covered
 from trunkline.config.trust.own_programs import ABSENT, LEADS_TO, OwnFile
-from trunkline.core.listen_address import is_loopback
+from trunkline.core.bind_address import is_loopback
 
 Verb = Literal["start", "reach", "weaken", "set"]
 _HIDDEN: Final = "********"

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import (
     HOST_REFUSED,
     ORIGIN_REFUSED,
@@ -18,7 +19,6 @@ from trunkline.core.errors import (
     GatewayError,
     Problem,
 )
-from trunkline.core.listen_address import is_loopback
 from trunkline.protocol.http1 import HttpRequest
 from trunkline.protocol.http1_message import content_length
 

@@ -197,9 +197,11 @@ class McpRoute:
     def _check_arguments(self, request: HttpRequest, tool: str, params: Members) -> None:
         """The headers that repeat arguments of a tool agree with them."""
         entry = self._server.router.catalog.find(tool)
-        if entry is None or entry.mirrors is None:
+        if entry is None or entry.header_parameters is None:
             return
-        what = check_param_headers(request.headers, entry.mirrors, params.get("arguments", _NONE), request.repeated)
+        what = check_param_headers(
+            request.headers, entry.header_parameters, params.get("arguments", _NONE), request.repeated
+        )
         if what is not None:
             raise Refused(
                 Problem(code=HEADER_MISMATCH, message=what, hint="list the tools again, then repeat the call")

@@ -15,9 +15,9 @@ from trunkline.core.names import is_source_name
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.rest.rest import Visit
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.router.diagnosis import why_tool
 from trunkline.router.router import Router
 from trunkline.router.status import server_statuses, status_json
+from trunkline.router.tool_diagnosis import diagnose_tool
 
 PERSIST: Final = "persist"
 _SWITCH: Final = {"1": True, "0": False}
@@ -76,9 +76,9 @@ class OperatorApi:
         switches(visit.request)
         visit.answer(200, self._operator.drop_session_token(visit.names["id"]))
 
-    def why_tool(self, visit: Visit) -> None:
+    def diagnose_tool(self, visit: Visit) -> None:
         switches(visit.request)
-        visit.answer(200, why_tool(self._router, visit.names["name"]))
+        visit.answer(200, diagnose_tool(self._router, visit.names["name"]))
 
     def reload(self, visit: Visit) -> None:
         switches(visit.request)

@@ -37,8 +37,8 @@ class Pages:
         they are, is for those who may use them."""
         answer: dict[str, object] = {"status": "draining" if self.draining else "ready"}
         if visit.principal != STRANGER:
-            servers = self._router.roster.servers().items()
-            answer["servers"] = {name: {"state": gate.health.state} for name, gate in servers}
+            servers = self._router.registry.servers().items()
+            answer["servers"] = {name: {"state": admission.health.state} for name, admission in servers}
         visit.answer(503 if self.draining else 200, answer)
 
     def metrics(self, visit: Visit) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import Call, Caller, Json, NeedsInput
 from trunkline.core.errors import INTERNAL, SOURCE_PROTOCOL, Problem
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.answer import Answer, refuse
 from trunkline.frontends.mcp.asked import Asked
 from trunkline.frontends.mcp.client_calls import ClientCalls
@@ -131,11 +131,25 @@ class RoutedCall(Asked):
         method = self.message.method or ""
         if method == "tools/call":
             call = self._router.call_tool(
-                caller, tool, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
+                caller,
+                tool,
+                members,
+                self._reply,
+                meta=passed_on,
+                on_notification=notice,
+                progress=progress,
+                on_server_request=ask,
             )
         else:
             call = self._router.request(
-                caller, method, members, self._reply, meta=passed_on, notice=notice, progress=progress, ask=ask
+                caller,
+                method,
+                members,
+                self._reply,
+                meta=passed_on,
+                on_notification=notice,
+                progress=progress,
+                on_server_request=ask,
             )
         self.call = call
         if call.outcome is None:
@@ -143,12 +157,12 @@ class RoutedCall(Asked):
 
     # -- what comes back ------------------------------------------------------------------------------------------
 
-    def _asked_something(self, question: Question) -> None:
+    def _asked_something(self, server_request: ServerRequest) -> None:
         conversation = self.conversation
         if conversation is None:
-            self._parking.ask(self, question)
+            self._parking.ask(self, server_request)
         else:
-            conversation.questions.ask(question, self.answer.ask)
+            conversation.questions.ask(server_request, self.answer.ask)
 
     def _noticed(self, method: str, params: Json) -> None:
         waiting = self if self.parked is None else self.parked.waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trunkline.core.call import Caller, Json
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.client_calls import ClientCalls
 from trunkline.frontends.mcp.questions import ClientQuestions
 
@@ -29,8 +29,8 @@ class Conversation:
 
     # -- as a client of the router: what its own servers ask and tell outside any call ----------------------------
 
-    def ask(self, question: Question) -> None:
-        self.questions.ask(question)
+    def send_request(self, server_request: ServerRequest) -> None:
+        self.questions.ask(server_request)
 
-    def tell(self, source: str, method: str, params: Json) -> None:
+    def send_notification(self, source: str, method: str, params: Json) -> None:
         self.questions.tell(method, params)

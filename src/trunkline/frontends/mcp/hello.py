@@ -69,9 +69,9 @@ class Hello:
         return True
 
     def _greet(self, conversation: Conversation, asked: Asked) -> None:
-        roster, caller = self._router.roster, conversation.caller
+        registry, caller = self._router.registry, conversation.caller
         instructions = self._instructions(caller)
-        tasks = joined_tasks(roster, caller) if conversation.version == WITH_LEGACY_TASKS else {}
+        tasks = joined_tasks(registry, caller) if conversation.version == WITH_LEGACY_TASKS else {}
         capabilities = {**CAPABILITIES, "tasks": tasks} if tasks else CAPABILITIES
         result = initialize_result(conversation.version, capabilities, INFO, instructions)
         asked.answer.result(result_of_ours(result))
@@ -81,9 +81,9 @@ class Hello:
         self._when_heard(lambda: answered_later(asked.answer, self._describe, asked))
 
     def _describe(self, asked: Asked) -> None:
-        roster = self._router.roster
+        registry = self._router.registry
         said: dict[str, object] = {"supportedVersions": SUPPORTED, "capabilities": CAPABILITIES}
-        extensions = joined_extensions(roster, asked.caller)
+        extensions = joined_extensions(registry, asked.caller)
         if extensions:
             said["capabilities"] = {**CAPABILITIES, "extensions": extensions}
         instructions = self._instructions(asked.caller)
@@ -94,10 +94,10 @@ class Hello:
 
     def _instructions(self, caller: Caller) -> str:
         """What the servers say; who searches hears that of a server once it has found something there."""
-        roster = self._router.roster
+        registry = self._router.registry
         if self._disclosure.searches(caller):
-            return searching_instructions(roster, caller)
-        return joined_instructions(roster, caller)
+            return searching_instructions(registry, caller)
+        return joined_instructions(registry, caller)
 
     def _when_heard(self, then: Callable[[], None]) -> None:
         """Once every server was heard of, or nearly at once."""

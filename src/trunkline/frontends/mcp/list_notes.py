@@ -12,7 +12,7 @@ from trunkline.core.call import Caller
 from trunkline.core.tool import ListName
 from trunkline.frontends.mcp.hello import OUR_INFO
 from trunkline.protocol.jsonrpc import encode
-from trunkline.router.aggregation import INCOMPLETE, incomplete, list_hints
+from trunkline.router.aggregation import INCOMPLETE, incomplete_sources, list_cache_hints
 from trunkline.router.router import Router
 
 _REFRESH_S: Final = 1.0
@@ -33,8 +33,8 @@ class ListNotes:
         self._incomplete: bytes | None = None
         self._refreshed_at: dict[ListName, float] = {}
         self._servers = 0
-        router.roster.on_news.insert(0, self._forget)  # before anybody who waits for news is given a list
-        router.roster.on_list_changed.append(self._forget)
+        router.registry.on_source_changed.insert(0, self._forget)  # before anybody who waits for news is given a list
+        router.registry.on_list_changed.append(self._forget)
 
     def listed(self, name: ListName) -> None:
         """Somebody lists this: servers whose last word on it is old are asked again."""
@@ -64,17 +64,17 @@ class ListNotes:
     def _hints_of(self, name: ListName) -> _Hints:
         hints = self._hints.get(name)
         if hints is None:
-            ttl_ms, public = list_hints(self._router.roster, _ANYBODY, name)
+            ttl_ms, public = list_cache_hints(self._router.registry, _ANYBODY, name)
             hints = self._hints[name] = _Hints(self._time() + ttl_ms / 1000, public)
         return hints
 
     def _missing(self) -> bytes:
         """The member of `_meta` for servers that the lists do not show as they are now; empty when there are none."""
-        if self._servers != len(self._router.gates):  # a new one makes no news before it was heard of
-            self._servers = len(self._router.gates)
+        if self._servers != len(self._router.admissions):  # a new one makes no news before it was heard of
+            self._servers = len(self._router.admissions)
             self._forget()
         if self._incomplete is None:
-            servers = incomplete(self._router.roster)
+            servers = incomplete_sources(self._router.registry)
             self._incomplete = b"%b:%b" % (encode(INCOMPLETE), encode(servers)) if servers else b""
         return self._incomplete
 

@@ -55,7 +55,7 @@ def set_level(router: Router, asked: Asked) -> None:
         refuse(asked.answer, Problem(code=INVALID_PARAMS, message=f"`params.level` must be one of {_ONE_OF}"))
         return
     conversation.caller = replace(conversation.caller, log_level=level)
-    router.tell(conversation.caller, SET_LEVEL, encode({"level": level}))
+    router.notify(conversation.caller, SET_LEVEL, encode({"level": level}))
     asked.answer.result(result_of_ours(b"{}"))
 
 

@@ -43,7 +43,7 @@ class News:
         self._before: Told = {}
         """What everybody was told last of the lists that are alike for all."""
         self._loop = asyncio.get_running_loop()
-        router.roster.on_list_changed.append(self.list_changed)
+        router.registry.on_list_changed.append(self.list_changed)
         listens.on_open = self._begin_listen
 
     def begin(self, conversation: Conversation) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.core.call import Call, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.seal import Sealer
-from trunkline.core.server_request import ELICITATION, Question
+from trunkline.core.server_request import ELICITATION, ServerRequest
 from trunkline.frontends.mcp.answer import refuse, result_of_ours
 from trunkline.frontends.mcp.questions import MAX_OPEN, Rules, why_not
 from trunkline.frontends.mcp.request_state import StateSeal, answers_in, is_for_legacy, without_round
@@ -48,7 +48,7 @@ class ParkedCall:
         self._parking = parking
         self._first = first
         self._calls = first.calls
-        self._open: dict[str, tuple[Question, Asking]] = {}
+        self._open: dict[str, tuple[ServerRequest, Asking]] = {}
         self._asked_so_far = 0
         self._outcome: Call | None = None
         self._gathering: asyncio.TimerHandle | None = None
@@ -57,19 +57,19 @@ class ParkedCall:
 
     # -- questions out --------------------------------------------------------------------------------------------
 
-    def ask(self, question: Question) -> None:
+    def ask(self, server_request: ServerRequest) -> None:
         if len(self._open) >= MAX_OPEN:
-            question.refuse(_TOO_MANY)
+            server_request.refuse(_TOO_MANY)
             return
         try:
-            asking = self._parking.asking(question)
+            asking = self._parking.asking(server_request)
         except (BadMessage, RecursionError) as error:
-            question.refuse(encode({"code": -32602, "message": f"The question cannot be passed on: {error}"}))
+            server_request.refuse(encode({"code": -32602, "message": f"The question cannot be passed on: {error}"}))
             return
         self._asked_so_far += 1
         key = f"{question.source}-{self._asked_so_far}"
-        self._open[key] = (question, asking)
-        question.on_withdrawn = lambda: self._withdrawn(key)
+        self._open[key] = (server_request, asking)
+        server_request.on_withdrawn = lambda: self._withdrawn(key)
         self._gather()
 
     def _withdrawn(self, key: str) -> None:
@@ -119,8 +119,8 @@ class ParkedCall:
         self.waiting = routed
         self._calls.add(routed.key, self)
         for key in [key for key in self._open if key in answers]:
-            question, _ = self._open.pop(key)
-            question.answer(answers[key])
+            server_request, _ = self._open.pop(key)
+            server_request.answer(answers[key])
         if self._open:
             self._gather()
 
@@ -162,8 +162,8 @@ class ParkedCall:
 
     def _refuse_all(self, error: bytes) -> None:
         questions, self._open = self._open, {}
-        for question, _ in questions.values():
-            question.refuse(error)
+        for server_request, _ in questions.values():
+            server_request.refuse(error)
 
 
 class Parking:
@@ -177,16 +177,16 @@ class Parking:
     def __len__(self) -> int:
         return len(self._parked)
 
-    def ask(self, routed: RoutedCall, question: Question) -> None:
+    def ask(self, routed: RoutedCall, server_request: ServerRequest) -> None:
         """A server's question during this call."""
-        refused = why_not(routed.caller, question.method, question.params)
+        refused = why_not(routed.caller, server_request.method, server_request.params)
         if refused is not None:
-            question.refuse(refused)
+            server_request.refuse(refused)
             return
         if routed.parked is None:
             routed.parked = ParkedCall(self, routed)
             self._parked[routed.parked.handle] = routed.parked
-        routed.parked.ask(question)
+        routed.parked.ask(server_request)
 
     def takes(self, routed: RoutedCall, router: Router) -> bool:
         """Whether a request with a `requestState` is answered here; if not it goes on to its server."""
@@ -223,15 +223,15 @@ class Parking:
             asking[f"{source}-{number}"] = Asking(ELICITATION, encode_members({"mode": b'"url"', **members}))
         return encode_input_required(asking, self.state_of(asked, _URLS))
 
-    def asking(self, question: Question) -> Asking:
+    def asking(self, server_request: ServerRequest) -> Asking:
         """A question as its client sees it: modern clients have no way to show progress on it."""
-        members = self._labelled(question.source, question.method, question.params)
+        members = self._labelled(server_request.source, server_request.method, server_request.params)
         meta = members_of(bytes(members["_meta"]), "`_meta`")
         if "progressToken" in meta:
             members["_meta"] = encode_members({name: meta[name] for name in meta if name != "progressToken"})
-        if question.method == ELICITATION:
+        if server_request.method == ELICITATION:
             members.pop("elicitationId", None)
-        return Asking(question.method, encode_members(members))
+        return Asking(server_request.method, encode_members(members))
 
     def _labelled(self, source: str, method: str, params: Json) -> dict[str, Json]:
         return labelled(source, method, params, in_text=self.rules.names_servers())

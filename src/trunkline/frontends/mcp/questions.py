@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import PROGRESS, Caller, Json
-from trunkline.core.server_request import ELICITATION, NOBODY, Question
+from trunkline.core.server_request import ELICITATION, NO_CLIENT_ERROR, ServerRequest
 from trunkline.frontends.mcp.logs import is_log_message, wants_log_message
 from trunkline.protocol.jsonrpc import (
     BadMessage,
@@ -51,10 +51,10 @@ class Rules:
 class _Open:
     """A question that the client has and has not answered. `token` is the server's own for progress, as JSON."""
 
-    __slots__ = ("question", "send", "timer", "token")
+    __slots__ = ("server_request", "send", "timer", "token")
 
-    def __init__(self, question: Question, send: Send | None, timer: Deadline, token: Json | None) -> None:
-        self.question = question
+    def __init__(self, server_request: ServerRequest, send: Send | None, timer: Deadline, token: Json | None) -> None:
+        self.server_request = server_request
         self.send = send
         self.timer = timer
         self.token = token
@@ -76,48 +76,48 @@ class ClientQuestions:
 
     # -- from servers ---------------------------------------------------------------------------------------------
 
-    def ask(self, question: Question, send: Send | None = None) -> None:
+    def ask(self, server_request: ServerRequest, send: Send | None = None) -> None:
         """Put a question to the client: with `send` where that can carry it, else outside any request."""
-        if question.ended:
+        if server_request.ended:
             return
-        refused = self._refusal(question)
+        refused = self._refusal(server_request)
         if refused is not None:
-            question.refuse(refused)
+            server_request.refuse(refused)
             return
         number = self._last_id = self._last_id + 1
         try:
-            message, token = self._message(number, question)
+            message, token = self._message(number, server_request)
         except (BadMessage, RecursionError) as error:
-            question.refuse(_error(-32602, f"The question cannot be passed on: {error}"))
+            server_request.refuse(_error(-32602, f"The question cannot be passed on: {error}"))
             return
-        self._expect(number, question, send, token)
+        self._expect(number, server_request, send, token)
         self._send(send, message)
 
-    def _refusal(self, question: Question) -> bytes | None:
+    def _refusal(self, server_request: ServerRequest) -> bytes | None:
         conversation = self._conversation
         if self._rules is None or conversation is None or conversation.push is None:
-            return NOBODY
+            return NO_CLIENT_ERROR
         if len(self._open) >= MAX_OPEN:
             return _error(-32603, f"The client has {MAX_OPEN} questions open already")
-        return why_not(conversation.caller, question.method, question.params)
+        return why_not(conversation.caller, server_request.method, server_request.params)
 
-    def _message(self, number: int, question: Question) -> tuple[bytes, Json | None]:
+    def _message(self, number: int, server_request: ServerRequest) -> tuple[bytes, Json | None]:
         """The request as the client gets it, and the server's token for progress on it."""
         in_text = self._rules is not None and self._rules.names_servers()
-        params = labelled(question.source, question.method, question.params, in_text=in_text)
+        params = labelled(server_request.source, server_request.method, server_request.params, in_text=in_text)
         meta = members_of(bytes(params["_meta"]), "`_meta`")
         token = meta.get("progressToken")
         if token is not None:
             params["_meta"] = encode_members({**meta, "progressToken": b"%d" % number})
-        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (number, encode(question.method))
+        head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (number, encode(server_request.method))
         return b"%b%b}" % (head, encode_members(params)), None if token is None else bytes(token)
 
-    def _expect(self, number: int, question: Question, send: Send | None, token: Json | None) -> None:
+    def _expect(self, number: int, server_request: ServerRequest, send: Send | None, token: Json | None) -> None:
         assert self._rules is not None
         question_s = self._rules.question_s
         timer = Deadline(question_s, partial(self._expired, number, question_s))
-        self._open[number] = _Open(question, send, timer, token)
-        question.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
+        self._open[number] = _Open(server_request, send, timer, token)
+        server_request.on_withdrawn = lambda: self._take_back(number, "the server took its question back")
 
     def _send(self, send: Send | None, message: bytes) -> None:
         push = None if self._conversation is None else self._conversation.push
@@ -127,7 +127,7 @@ class ClientQuestions:
     def _expired(self, number: int, question_s: float) -> None:
         waiting = self._open[number]
         self._take_back(number, "there was no answer in time")
-        waiting.question.refuse(_error(-32603, f"The client gave no answer within {question_s:g} seconds"))
+        waiting.server_request.refuse(_error(-32603, f"The client gave no answer within {question_s:g} seconds"))
 
     def _take_back(self, number: int, reason: str) -> None:
         """The client need not answer any more."""
@@ -163,11 +163,11 @@ class ClientQuestions:
         except BadMessage:
             text = b""
         if not text or text[0] != _OPEN_BRACE:
-            waiting.question.refuse(_error(-32603, "The client's answer is not an object that can be passed on"))
+            waiting.server_request.refuse(_error(-32603, "The client's answer is not an object that can be passed on"))
         elif message.result is None:
-            waiting.question.refuse(text)
+            waiting.server_request.refuse(text)
         else:
-            waiting.question.answer(text)
+            waiting.server_request.answer(text)
 
     def progressed(self, message: Message) -> None:
         """The client is at work on a question whose server wants to hear of that."""
@@ -176,7 +176,9 @@ class ClientQuestions:
             number = _token_in(params)
             waiting = None if number is None else self._open.get(number)
             if waiting is not None and waiting.token is not None:
-                waiting.question.progressed(single_line(encode_members({**params, "progressToken": waiting.token})))
+                waiting.server_request.progressed(
+                    single_line(encode_members({**params, "progressToken": waiting.token}))
+                )
         except BadMessage:
             return
 
@@ -185,7 +187,7 @@ class ClientQuestions:
         waiting, self._open = self._open, {}
         for one in waiting.values():
             one.timer.cancel()
-            one.question.refuse(_error(-32603, "The client is gone"))
+            one.server_request.refuse(_error(-32603, "The client is gone"))
         self._conversation = None  # a cycle would stay until the collector finds it
 
     def _take(self, number: MessageId) -> _Open | None:

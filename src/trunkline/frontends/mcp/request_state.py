@@ -15,7 +15,7 @@ from trunkline.core.seal import Sealer
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
 from trunkline.protocol.mcp.input_required import ROUND_MEMBERS
 from trunkline.protocol.mcp.versions import MODERN
-from trunkline.router.catalog import Entry
+from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def is_for_legacy(asked: Asked, router: Router) -> bool:
 
 def _source_of(asked: Asked, router: Router) -> str | None:
     if asked.message.method == "resources/read":
-        place = router.links.resolve_or_guess(asked.caller, text_member(asked.params, "uri") or "")
+        place = router.uri_rewriter.resolve_or_guess(asked.caller, text_member(asked.params, "uri") or "")
         return None if place is None else place.source
     name = text_member(asked.params, "name") or ""
     if asked.message.method == "prompts/get":
@@ -107,7 +107,7 @@ def _source_of(asked: Asked, router: Router) -> str | None:
     return None if entry is None else entry.tool.source
 
 
-def _tool_of(asked: Asked, router: Router, name: str) -> Entry | None:
+def _tool_of(asked: Asked, router: Router, name: str) -> ToolEntry | None:
     """The tool that answers: what is executed by a tool of ours, is answered by the one that was named."""
     catalog = router.views.of(asked.caller)
     entry = catalog.find(name)

@@ -99,7 +99,7 @@ class ResourceSubscriptions:
         subscription.answer(asked.answer)
         settled = partial(self._settled, conversation, subscription)
         subscription.timer = Deadline(_SETTLE_S, partial(settled, Failure(_too_slow(uri))))
-        subscription.watching = self._router.watch(conversation.caller, uri, subscription.updated, settled)
+        subscription.watching = self._router.subscribe(conversation.caller, uri, subscription.updated, settled)
         if theirs.get(uri) is not subscription:  # it was refused at once
             subscription.close()
 

@@ -15,7 +15,7 @@ import msgspec
 
 from trunkline.core.call import Json
 from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
-from trunkline.core.server_request import ELICITATION, Ending, Question
+from trunkline.core.server_request import ELICITATION, ResponseKind, ServerRequest
 from trunkline.frontends.mcp.answer import refuse
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of
 from trunkline.protocol.mcp.error_codes import message_of
@@ -36,7 +36,7 @@ class Rounds:
         self._source = ""
         self._count = 0
         self._state: bytes | None = None
-        self._questions: list[Question] = []
+        self._questions: list[ServerRequest] = []
         self._answers: dict[str, Json] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._over = False
@@ -72,13 +72,13 @@ class Rounds:
         conversation, answer = self._routed.conversation, self._routed.answer
         assert conversation is not None
         self._questions = [
-            Question(self._source, one.method, _with_id(one), partial(self._answered, key, one.method))
+            ServerRequest(self._source, one.method, _with_id(one), partial(self._answered, key, one.method))
             for key, one in asked.items()
         ]
-        for question in list(self._questions):
-            conversation.questions.ask(question, answer.ask)
+        for server_request in list(self._questions):
+            conversation.questions.ask(server_request, answer.ask)
 
-    def _answered(self, key: str, method: str, ending: Ending, raw: Json) -> None:
+    def _answered(self, key: str, method: str, ending: ResponseKind, raw: Json) -> None:
         if self._over:
             return
         if ending == "error" and method != ELICITATION:
@@ -120,8 +120,8 @@ class Rounds:
         if self._pause is not None:
             self._pause.cancel()
         questions, self._questions = self._questions, []
-        for question in questions:
-            question.withdraw()
+        for server_request in questions:
+            server_request.withdraw()
 
     def _problem(self, code: Code, message: str) -> Problem:
         tool = self._routed.call.tool if self._routed.call is not None else ""

@@ -57,7 +57,7 @@ class McpServer:
         self.router = router
         self.max_calls = max_calls_per_client
         self.conversations: set[Conversation] = set()
-        self.rules = Rules(question_s, lambda: len(router.roster.servers()) > 1)
+        self.rules = Rules(question_s, lambda: len(router.registry.servers()) > 1)
         self.listens = Listens(router, self.rules.names_servers)
         self.subscriptions = ResourceSubscriptions(router)
         self.parking = Parking(Sealer(), self.rules)
@@ -123,7 +123,7 @@ class McpServer:
         elif message.method == "notifications/progress":
             conversation.questions.progressed(message)
         elif message.method == "notifications/roots/list_changed":
-            self.router.tell(conversation.caller, message.method, b"{}" if message.params is None else message.params)
+            self.router.notify(conversation.caller, message.method, b"{}" if message.params is None else message.params)
 
     def end(self, conversation: Conversation, why: str) -> None:
         """The client is gone, and with it everything that was held for it."""
@@ -134,7 +134,7 @@ class McpServer:
         conversation.questions.close()  # after the calls: one that was asking must not go on with a refusal
         if conversation.caller.session is not None:
             self.router.clients.leave(conversation.caller.session)
-            self.router.roster.forget(conversation.caller.session)
+            self.router.registry.forget(conversation.caller.session)
 
     # -- the modern era -------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Listens:
         if self.on_open is not None:
             self.on_open(listen)
         router, caller = self._router, asked.caller
-        listen.begin(partial(router.watch, caller), partial(router.watch_tasks, caller))
+        listen.begin(partial(router.subscribe, caller), partial(router.subscribe_tasks, caller))
 
     def _refusal(self, key: Hashable, principal: str, watched: int) -> Problem | None:
         if key in self._open:

@@ -13,7 +13,7 @@ from trunkline.frontends.relay.link import GatewayLink, Post
 from trunkline.frontends.relay.messages import Headers
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode, encode_members, members_of, text_member
 from trunkline.protocol.mcp.modern import LATEST_MODERN
-from trunkline.protocol.mcp.param_headers import BadAnnotation, Mirror, mirrors_of, param_headers
+from trunkline.protocol.mcp.param_headers import BadAnnotation, HeaderParameter, header_parameters_of, param_headers
 
 CALL: Final = "tools/call"
 _LIST: Final = "tools/list"
@@ -54,22 +54,22 @@ def lacks_header(status: int, body: bytes) -> bool:
 class MirroredArguments:
     def __init__(self, link: GatewayLink) -> None:
         self._link = link
-        self._tools: dict[str, tuple[Mirror, ...]] = {}
+        self._tools: dict[str, tuple[HeaderParameter, ...]] = {}
 
     def headers(self, message: Message) -> Headers:
         """Those of a call, as far as it is known what its tool wants."""
         if not self._tools or message.method != CALL:
             return []
         params = _members(message.params)
-        mirrors = self._tools.get(_text(params, "name"), ())
-        return param_headers(mirrors, params.get("arguments", b"{}"))
+        header_parameters = self._tools.get(_text(params, "name"), ())
+        return param_headers(header_parameters, params.get("arguments", b"{}"))
 
     def learn(self, message: Message, done: Done) -> None:
         """List the tools as whoever sent this call may see them, then go on."""
         meta = _members(message.params).get("_meta", b"{}")
         _Listing(self._link, bytes(meta), done, self._learned).ask(None)
 
-    def _learned(self, tools: dict[str, tuple[Mirror, ...]]) -> None:
+    def _learned(self, tools: dict[str, tuple[HeaderParameter, ...]]) -> None:
         self._tools = tools
 
 
@@ -77,13 +77,17 @@ class _Listing:
     """One walk through the pages of the list."""
 
     def __init__(
-        self, link: GatewayLink, meta: bytes, done: Done, learned: Callable[[dict[str, tuple[Mirror, ...]]], None]
+        self,
+        link: GatewayLink,
+        meta: bytes,
+        done: Done,
+        learned: Callable[[dict[str, tuple[HeaderParameter, ...]]], None],
     ) -> None:
         self._link = link
         self._meta = meta
         self._done = done
         self._learned = learned
-        self._tools: dict[str, tuple[Mirror, ...]] = {}
+        self._tools: dict[str, tuple[HeaderParameter, ...]] = {}
         self._pages = 0
         self._last = b""
 
@@ -112,11 +116,11 @@ class _Listing:
     def _read(self, page: _Page) -> None:
         for definition in page.tools:
             try:
-                mirrors = mirrors_of(bytes(definition))
+                header_parameters = header_parameters_of(bytes(definition))
             except BadAnnotation:
                 continue
-            if mirrors:
-                self._tools[msgspec.json.decode(definition, type=_Tool).name] = mirrors
+            if header_parameters:
+                self._tools[msgspec.json.decode(definition, type=_Tool).name] = header_parameters
 
     def lost(self, post: Post, reason: str) -> None:
         self._done()

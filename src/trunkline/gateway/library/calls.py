@@ -44,7 +44,7 @@ async def call_tool(
         name,
         members,
         lambda _: None if answered.done() else answered.set_result(None),
-        notice=None if on_progress is None else _teller(on_progress),
+        on_notification=None if on_progress is None else _teller(on_progress),
         progress=on_progress is not None,
     )
     timer = None if timeout is None else Deadline(timeout, partial(_expire, call, timeout))

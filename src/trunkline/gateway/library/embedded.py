@@ -30,7 +30,7 @@ from typing import Any, cast
 from trunkline.config.found import find_config
 from trunkline.config.load import Loaded, load_config, load_text
 from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
-from trunkline.core.events import Note
+from trunkline.core.events import LogEvent
 from trunkline.gateway.library.results import ConfigurationError
 from trunkline.sources import section_kinds
 
@@ -97,7 +97,7 @@ class EmbeddedGateway:
             await self._news.wait()
 
     def _some_start(self) -> bool:
-        return any(gate.health.state == _STARTING for gate in self.router.roster.servers().values())
+        return any(admission.health.state == _STARTING for admission in self.router.registry.servers().values())
 
     def _health_changed(self, source: str, health: Health) -> None:
         self._news.set()
@@ -143,7 +143,7 @@ log: Final = logging.getLogger("trunkline")
 
 
 class StandardLog:
-    """Writes the gateway's events to the standard logger `trunkline`. Calls are not logged: their caller has the result."""
+    """Writes the gateway's events to the logger `trunkline`. Calls are not logged: their caller has the result."""
 
     def __init__(self, events: Events, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -159,7 +159,7 @@ class StandardLog:
         reason = f": {health.reason}" if health.reason else ""
         log.log(level, "%s", self._redact(f"{source} is {health.state}{reason}"))
 
-    def _noted(self, note: Note) -> None:
+    def _noted(self, note: LogEvent) -> None:
         log.log(_LEVELS[note.level], "%s", self._redact(note.message))
 
 
@@ -175,13 +175,13 @@ def read_config(config: Config) -> tuple[Settings, tuple[Problem, ...]]:
     """Read a file, a mapping with the same keys, or (None) the file in the usual place. Returns settings and warnings.
 
     Raises ConfigurationError."""
-    loaded = _of_mapping(config) if isinstance(config, Mapping) else _of_file(config)
+    loaded = _of_mapping(config) if isinstance(config, Mapping) else _from_file(config)
     if loaded.settings is None:
         raise ConfigurationError(loaded.problems, loaded.text)
     return loaded.settings, loaded.problems
 
 
-def _of_file(path: str | os.PathLike[str] | None) -> Loaded:
+def _from_file(path: str | os.PathLike[str] | None) -> Loaded:
     found = find_config(None if path is None else Path(path).expanduser(), Path.cwd(), Path.home())
     if found is None:
         hint = 'name one: `Gateway("trunkline.yaml")`, or give its keys as a dict'
@@ -190,7 +190,7 @@ def _of_file(path: str | os.PathLike[str] | None) -> Loaded:
 
 
 def _of_mapping(config: Mapping[str, Any]) -> Loaded:
-    """Read a mapping as if it were a file in the working folder. Literal secrets in it are the program's own business."""
+    """Read a mapping as if it were a file in the working folder. Secrets in it are the program's own business."""
     try:
         text = json.dumps(dict(config), indent=2, default=_plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ import msgspec
 from trunkline.config.render import render, summarize
 from trunkline.core.call import Call, Failure, Json, NeedsInput, RemoteError, Result
 from trunkline.core.errors import NOT_ANSWERED, SOURCE_PROTOCOL, Executed, Problem
-from trunkline.router.catalog import Entry
+from trunkline.router.catalog import ToolEntry
 
 
 class TrunklineError(Exception):
@@ -110,7 +110,7 @@ class CallResult:
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
 
 
-def tool_of(entry: Entry) -> Tool:
+def tool_of(entry: ToolEntry) -> Tool:
     tool = entry.tool
     definition = _object(tool.definition)
     annotations = _dict(definition.get("annotations"))

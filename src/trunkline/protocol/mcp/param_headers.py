@@ -36,7 +36,7 @@ class BadAnnotation(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class HeaderParameter:
     """One argument that a header repeats: where it is, and the header's name in lower case."""
 
     path: _Path
@@ -50,7 +50,7 @@ class _Definition(msgspec.Struct):
 # -- what is mirrored ---------------------------------------------------------------------------------------------
 
 
-def mirrors_of(definition: bytes) -> tuple[Mirror, ...]:
+def header_parameters_of(definition: bytes) -> tuple[HeaderParameter, ...]:
     """The arguments of a tool that headers mirror. Raises `BadAnnotation`; nearly all tools have none, at no cost."""
     if _ANNOTATION_BYTES not in definition and b"\\u" not in definition:
         return ()
@@ -58,17 +58,17 @@ def mirrors_of(definition: bytes) -> tuple[Mirror, ...]:
         schema = msgspec.json.decode(definition, type=_Definition).inputSchema
     except (msgspec.MsgspecError, RecursionError):
         return ()
-    mirrors: dict[bytes, Mirror] = {}
+    header_parameters: dict[bytes, HeaderParameter] = {}
     for path, position in _positions(schema):
         if _ANNOTATION in position:
-            mirror = _mirror(path, position)
-            if mirror.header in mirrors:
+            parameter = _mirror(path, position)
+            if parameter.header in header_parameters:
                 raise BadAnnotation(f"two arguments want the header `{mirror.header.decode()}`")
-            mirrors[mirror.header] = mirror
-    return tuple(mirrors.values())
+            header_parameters[parameter.header] = parameter
+    return tuple(header_parameters.values())
 
 
-def _mirror(path: _Path | None, schema: _Schema) -> Mirror:
+def _mirror(path: _Path | None, schema: _Schema) -> HeaderParameter:
     token = schema[_ANNOTATION]
     if not path:
         raise BadAnnotation(f"`{_ANNOTATION}` stands where no single argument is meant")
@@ -77,7 +77,7 @@ def _mirror(path: _Path | None, schema: _Schema) -> Mirror:
         raise BadAnnotation(f"`{_ANNOTATION}` of `{where}` is no name of a header")
     if schema.get("type") not in _TYPES:
         raise BadAnnotation(f"`{_ANNOTATION}` is for strings, integers and booleans, and `{where}` is none of them")
-    return Mirror(path, PREFIX + token.lower().encode())
+    return HeaderParameter(path, PREFIX + token.lower().encode())
 
 
 def _positions(root: object) -> Iterator[tuple[_Path | None, _Schema]]:
@@ -119,35 +119,35 @@ def _schemas_in(schema: _Schema) -> Iterator[object]:
 # -- values -------------------------------------------------------------------------------------------------------
 
 
-def param_headers(mirrors: Collection[Mirror], arguments: Json) -> list[tuple[bytes, bytes]]:
+def param_headers(header_parameters: Collection[HeaderParameter], arguments: Json) -> list[tuple[bytes, bytes]]:
     """The headers of a call: one for every mirrored argument that has a value."""
     headers: list[tuple[bytes, bytes]] = []
-    for mirror in mirrors:
-        text = _text_at(arguments, mirror.path)
+    for parameter in header_parameters:
+        text = _text_at(arguments, parameter.path)
         if text is not None:
-            headers.append((mirror.header, encode_header(text) if text else b""))
+            headers.append((parameter.header, encode_header(text) if text else b""))
     return headers
 
 
 def check_param_headers(
     headers: Mapping[bytes, bytes],
-    mirrors: Collection[Mirror],
+    header_parameters: Collection[HeaderParameter],
     arguments: Json,
     repeated: Collection[bytes] = (),
 ) -> str | None:
     """What is wrong with the headers of a call (names in lower case), None when they agree with its arguments."""
-    for mirror in mirrors:
-        what = _disagreement(headers, mirror, arguments, repeated)
+    for parameter in header_parameters:
+        what = _disagreement(headers, parameter, arguments, repeated)
         if what is not None:
             return f"Header `{mirror.header.decode()}` {what}"
     return None
 
 
 def _disagreement(
-    headers: Mapping[bytes, bytes], mirror: Mirror, arguments: Json, repeated: Collection[bytes]
+    headers: Mapping[bytes, bytes], parameter: HeaderParameter, arguments: Json, repeated: Collection[bytes]
 ) -> str | None:
-    raw, expected = headers.get(mirror.header), _text_at(arguments, mirror.path)
-    if mirror.header in repeated:
+    raw, expected = headers.get(parameter.header), _text_at(arguments, parameter.path)
+    if parameter.header in repeated:
         return "comes more than once"
     if raw is None:
         return None if expected is None else "is missing"

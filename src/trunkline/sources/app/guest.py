@@ -20,7 +20,7 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.app_lines import Register, refused
 from trunkline.protocol.jsonrpc import encode
@@ -42,7 +42,7 @@ class _Params(msgspec.Struct):
 _decode_params: Final = msgspec.json.Decoder(_Params).decode
 
 
-class Guest(ToolsOnly):
+class Guest(ToolsOnlySource):
     """`link` is its connection, None while it has none. `rate` 0 is no limit."""
 
     def __init__(self, name: str, complaints: Complaints, *, queue: int, rate: int) -> None:

@@ -107,7 +107,7 @@ class AppLink(asyncio.Protocol):
     def send(self, call: Call, tool_json: bytes, parameters: Json) -> None:
         correlation_id = next(_correlation_ids)
         call.upstream_id = correlation_id
-        call.carrier = self
+        call.upstream = self
         self.pending[correlation_id] = call
         self.write(invocation(correlation_id, tool_json, parameters))
 
@@ -243,7 +243,7 @@ class AppLink(asyncio.Protocol):
             step = 0
             if message.progress is None:
                 self._steps[correlation_id] = step = self._steps.get(correlation_id, 0) + 1
-            call.noticed(PROGRESS, message.as_mcp(step))
+            call.notify(PROGRESS, message.as_mcp(step))
 
     def _broken(self, line: bytes, wrong: BadLine) -> None:
         """A banner costs nothing; a broken answer fails the call whose id it shows."""

@@ -102,7 +102,7 @@ class Post(Exchange):
         if not lane.carries(request):
             return
         if self._resumed(request):
-            request.noticed(STREAM_CLOSED, b"{}")
+            request.notify(STREAM_CLOSED, b"{}")
         else:
             lane.fail(request, lane.problem(SOURCE_PROTOCOL, self._what_came(body), request))
 

@@ -175,7 +175,7 @@ class HttpLane(Lane):
         self._count("sessions_lost")
         problem = self.problem(SOURCE_LOST, "lost our session")
         self.retire(problem)
-        request.carrier = None
+        request.upstream = None
         if not self.take_back(request):
             request.finish(Failure(problem))
 
@@ -189,7 +189,7 @@ class HttpLane(Lane):
         was not run."""
         self.pending.pop(request.upstream_id, None)
         if self.modern and isinstance(request, Call) and code_of(error) == _HEADER_MISMATCH:
-            request.carrier = None
+            request.upstream = None
             if self.mirror_again(request):
                 return
         request.finish(RemoteError(error))

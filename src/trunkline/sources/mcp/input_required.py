@@ -40,9 +40,9 @@ def _wrong(result: Members, request: Request) -> str:
     if len(asked) > MAX_OPEN:
         return f"asks {len(asked)} things at once"
     for raw in asked.values():
-        question = members_of(raw, "an input request")
-        method = text_member(question, "method") or ""
-        if refusal(request.caller.capabilities, method, bytes(question.get("params", b"{}"))) is not None:
+        server_request = members_of(raw, "an input request")
+        method = text_member(server_request, "method") or ""
+        if refusal(request.caller.capabilities, method, bytes(server_request.get("params", b"{}"))) is not None:
             return f"asks its client for `{method}`, which the client did not declare"
     return ""
 

@@ -106,7 +106,7 @@ class Lane:
         stamp = self.stamp if self.prepare is None else self.prepare(request)
         self._next_id = upstream_id = self._next_id + 1
         request.upstream_id = upstream_id
-        request.carrier = self
+        request.upstream = self
         self.pending[upstream_id] = request
         self._write(request, encode_request(request, upstream_id, stamp))
 
@@ -292,8 +292,8 @@ class Lane:
             self._count("protocol_errors")
             return
         call = self._only_call() if stream is None else stream
-        if isinstance(call, Call) and call.on_notice is not None and not call.done:
-            call.noticed(method, params)
+        if isinstance(call, Call) and call.on_notification is not None and not call.done:
+            call.notify(method, params)
         else:
             self.on_notification(method, params)
 
@@ -323,8 +323,8 @@ class Lane:
             self._count("protocol_errors")
             return
         request = self.pending.get(token) if isinstance(token, int) else None
-        if request is not None and request.on_notice is not None:
-            request.noticed(PROGRESS, params)
+        if request is not None and request.on_notification is not None:
+            request.notify(PROGRESS, params)
         else:
             self._count("unmatched_progress")
 

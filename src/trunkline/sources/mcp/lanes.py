@@ -23,8 +23,8 @@ from trunkline.core.errors import (
 )
 from trunkline.runtime.backoff import AT_ONCE_WITHIN_S, Backoff
 from trunkline.runtime.contained import handed_on
+from trunkline.runtime.health_tracker import SOON_S
 from trunkline.runtime.overdue import Deadline
-from trunkline.runtime.vitals import SOON_S
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane, leave
 from trunkline.sources.mcp.settling import settle
@@ -73,7 +73,7 @@ class _Slot:
         return self.lane is not None and self.lane.idle
 
     def hold(self, call: Call) -> None:
-        call.carrier = self
+        call.upstream = self
         self.waiting.append(call)
 
     def abandon(self, request: Request) -> None:
@@ -207,7 +207,7 @@ class ClientLanes:
         waiting, slot.waiting = slot.waiting, []
         for call in waiting:
             if not call.done and self._elsewhere is not None:
-                call.carrier = None
+                call.upstream = None
                 handed_on(call, self._elsewhere, call)
 
     def _lane_lost(self, key: LaneKey, slot: _Slot) -> None:

@@ -14,7 +14,7 @@ from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
 from trunkline.protocol.mcp.error_codes import code_of
-from trunkline.protocol.mcp.param_headers import BadAnnotation, mirrors_of
+from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of
 from trunkline.runtime.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 from trunkline.runtime.overdue import Within
 from trunkline.sources.mcp.handshake import Session
@@ -97,7 +97,7 @@ async def _items(pages: _Pages, *, strict: bool) -> dict[str, bytes]:
             definition = single_line(raw)
             key = text_member(members_of(definition, kind.noun), kind.key)
             if strict and kind.name == "tools":
-                mirrors_of(definition)
+                header_parameters_of(definition)
         except (BadMessage, BadAnnotation, RecursionError) as error:
             warnings.append(f"a {kind.noun} definition was left out ({error}): {bytes(raw)[:80]!r}")
             continue

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from trunkline.core.call import Call, Json
-from trunkline.protocol.mcp.param_headers import BadAnnotation, mirrors_of, param_headers
+from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of, param_headers
 from trunkline.sources.mcp.offer import Offer
 
 
@@ -35,6 +35,6 @@ def _send_again(offer: Offer, submit: Callable[[Call], None], call: Call) -> Non
 def _headers(offer: Offer, params: Json) -> list[tuple[bytes, bytes]]:
     try:
         called = msgspec.json.decode(params, type=_ToolCall)
-        return param_headers(mirrors_of(offer.definition_of(called.name)), bytes(called.arguments))
+        return param_headers(header_parameters_of(offer.definition_of(called.name)), bytes(called.arguments))
     except (msgspec.MsgspecError, BadAnnotation):
         return []

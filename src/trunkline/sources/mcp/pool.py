@@ -12,7 +12,7 @@ from typing import Final
 
 from trunkline.core.call import QUEUED, Call, Caller, Request
 from trunkline.core.errors import Phase
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.mcp.capabilities import askable
 from trunkline.sources.mcp.lanes import ClientLanes, LaneKey
 
@@ -57,11 +57,11 @@ class _Group:
         seat = self._seat_of(call)
         if seat is None:
             call.on_done = self._then_leave(call.on_done)
-            if call.on_question is not None:
-                call.on_question = self._then_seat_others(call.on_question)
+            if call.on_server_request is not None:
+                call.on_server_request = self._then_seat_others(call.on_server_request)
         else:  # its server refused it before running it, and it comes again
             del self._seats[seat]
-        call.carrier = self
+        call.upstream = self
         self._waiting.append(call)
         self._seat_waiting()
 
@@ -72,9 +72,9 @@ class _Group:
 
         return ended
 
-    def _then_seat_others(self, ask: Callable[[Question], None]) -> Callable[[Question], None]:
-        def asked(question: Question) -> None:
-            ask(question)
+    def _then_seat_others(self, ask: Callable[[ServerRequest], None]) -> Callable[[ServerRequest], None]:
+        def asked(server_request: ServerRequest) -> None:
+            ask(server_request)
             self._seat_waiting()
 
         return asked
@@ -91,7 +91,7 @@ class _Group:
                     return
                 call = self._waiting.popleft()
                 if not call.done:
-                    call.carrier = None
+                    call.upstream = None
                     self._seats[seat] = call
                     self._lanes.submit(call, self._lane_key(seat))
         finally:
@@ -101,7 +101,7 @@ class _Group:
         """The lowest that is free, if there is a lane for it or room for one more. Whoever is alone tries anyway: so
         it learns why not. One whose process keeps crashing is passed by while there are others: the crashes may be
         another client's doing."""
-        if sum(not call.questions for call in self._seats.values()) >= MAX_SEATS:
+        if sum(not call.open_server_requests for call in self._seats.values()) >= MAX_SEATS:
             return None
         free = [seat for seat in range(len(self._seats) + MAX_SEATS) if seat not in self._seats][:MAX_SEATS]
         seat = next((seat for seat in free if not self._lanes.rests(self._lane_key(seat))), free[0])

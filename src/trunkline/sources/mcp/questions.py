@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import PROGRESS, Call, Json, Request
-from trunkline.core.server_request import METHODS, NOBODY, Ending, Question
+from trunkline.core.server_request import NO_CLIENT_ERROR, SERVER_REQUEST_METHODS, ResponseKind, ServerRequest
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     MessageId,
@@ -37,13 +37,13 @@ Causes = Callable[[], tuple[Call, ...]]
 """The calls in flight that may have caused a question, the likeliest last."""
 
 
-def refuse_nobody(question: Question) -> None:
+def refuse_nobody(server_request: ServerRequest) -> None:
     """Where nobody can be asked outside a call."""
-    question.refuse(NOBODY)
+    server_request.refuse(NO_CLIENT_ERROR)
 
 
 class Questions:
-    """`declared` is what the client of this lane said it can be asked. `on_question` takes what belongs to no call;
+    """`declared` is what the client of this lane said it can be asked. `on_server_request` takes what belongs to no call;
     until someone sets it, such questions are held (a server may ask as soon as it is greeted)."""
 
     def __init__(self, source: str, write: Callable[[bytes], None], count: Callable[[str], None]) -> None:
@@ -52,9 +52,9 @@ class Questions:
         self._source = source
         self._write = write
         self._count = count
-        self._open: dict[MessageId, Question] = {}
+        self._open: dict[MessageId, ServerRequest] = {}
         self._held: dict[MessageId, Callable[[], None]] = {}
-        self._on_question: Callable[[Question], None] | None = None
+        self._on_server_request: Callable[[ServerRequest], None] | None = None
         self._on_quiet: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
@@ -71,9 +71,9 @@ class Questions:
             for then in waiting:
                 contained("whoever waited for quiet", then)
 
-    def attend(self, on_question: Callable[[Question], None]) -> None:
+    def attend(self, on_server_request: Callable[[ServerRequest], None]) -> None:
         """Someone takes questions outside calls from now on, and those that came too early."""
-        self._on_question = on_question
+        self._on_server_request = on_server_request
         held, self._held = self._held, {}
         for ask in held.values():
             contained("a question that came early", ask)
@@ -100,7 +100,7 @@ class Questions:
                 self._ask(request_id, id_json, method, params, causes)
 
     def _refusal(self, method: str, params: bytes) -> bytes | None:
-        if method not in METHODS:
+        if method not in SERVER_REQUEST_METHODS:
             return METHOD_NOT_FOUND
         refused = refusal(self.declared, method, params)
         if refused is None and (len(self._open) + len(self._held) >= MAX_OPEN or self._is_too_much(params)):
@@ -110,29 +110,29 @@ class Questions:
 
     def _is_too_much(self, params: bytes) -> bool:
         """People take their time, and what they are asked is kept meanwhile. One question alone may be of any size."""
-        open_bytes = sum(len(question.params) for question in self._open.values())
+        open_bytes = sum(len(server_request.params) for server_request in self._open.values())
         return open_bytes > 0 and open_bytes + len(params) > MAX_OPEN_BYTES
 
     def _ask(self, request_id: MessageId, id_json: bytes, method: str, params: bytes, causes: Causes) -> None:
         calls = causes()
-        if not calls and self._on_question is None:
+        if not calls and self._on_server_request is None:
             self._held[request_id] = partial(self._ask, request_id, id_json, method, params, causes)
             return
-        question = Question(self._source, method, params, partial(self._reply, request_id, id_json), calls)
-        question.on_progress = self._progressed
-        self._open[request_id] = question
+        server_request = ServerRequest(self._source, method, params, partial(self._reply, request_id, id_json), calls)
+        server_request.on_progress = self._progressed
+        self._open[request_id] = server_request
         self.asked_any = True
-        self._hand_over(question)
+        self._hand_over(server_request)
 
-    def _hand_over(self, question: Question) -> None:
+    def _hand_over(self, server_request: ServerRequest) -> None:
         """To the likeliest call whose client can be asked, else to the client outside any call."""
-        takers = [call.on_question for call in question.calls if call.on_question is not None]
-        ask = takers[-1] if takers else self._on_question or refuse_nobody
+        takers = [call.on_server_request for call in server_request.calls if call.on_server_request is not None]
+        ask = takers[-1] if takers else self._on_server_request or refuse_nobody
         try:
-            ask(question)
+            ask(server_request)
         except Exception:  # a bug on the client's side must not cost the server's other calls
             self._count("internal_errors")
-            question.refuse(_FAILED)
+            server_request.refuse(_FAILED)
 
     def cancelled(self, params: bytes) -> bool:
         """The server takes back a question of its own; False when it means something else."""
@@ -140,15 +140,15 @@ class Questions:
             request_id = msgspec.json.decode(params, type=_Cancelled).requestId
         except (msgspec.MsgspecError, RecursionError):
             return False
-        question = self._open.pop(request_id, None)
-        if question is not None:
-            question.withdraw()
+        server_request = self._open.pop(request_id, None)
+        if server_request is not None:
+            server_request.withdraw()
             self._tell_if_quiet()
-        return question is not None or self._held.pop(request_id, None) is not None
+        return server_request is not None or self._held.pop(request_id, None) is not None
 
     # -- what goes back -------------------------------------------------------------------------------------------
 
-    def _reply(self, request_id: MessageId, id_json: bytes, ending: Ending, raw: Json) -> None:
+    def _reply(self, request_id: MessageId, id_json: bytes, ending: ResponseKind, raw: Json) -> None:
         self._open.pop(request_id, None)
         try:
             text = single_line(raw).strip()
@@ -169,21 +169,21 @@ class Questions:
 
     def calls_over(self) -> None:
         """Whatever was asked was for calls that have ended; the next one on this lane may be someone else's."""
-        for question in list(self._open.values()):
-            contained("a question that is over", _end, question)
+        for server_request in list(self._open.values()):
+            contained("a question that is over", _end, server_request)
 
     def call_over(self, call: Request) -> None:
         """Nobody waits for this call any more, nor for the answers to what was asked for it alone."""
-        for question in list(self._open.values()):
-            if question.calls == (call,):
-                contained("a question that is over", _end, question)
+        for server_request in list(self._open.values()):
+            if server_request.calls == (call,):
+                contained("a question that is over", _end, server_request)
 
     def withdraw_all(self) -> None:
         """The lane is gone."""
         questions, self._open = list(self._open.values()), {}
         self._held.clear()
-        for question in questions:
-            contained("a question that is over", question.withdraw)
+        for server_request in questions:
+            contained("a question that is over", server_request.withdraw)
         self._tell_if_quiet()
 
     def close(self) -> None:
@@ -195,10 +195,10 @@ def _drop(message: bytes) -> None:
     """The lane it would go to is closed."""
 
 
-def _end(question: Question) -> None:
+def _end(server_request: ServerRequest) -> None:
     """The server is told that there is no answer, the client that none is wanted."""
-    on_withdrawn = question.on_withdrawn
-    if question.refuse(_OVER) and on_withdrawn is not None:
+    on_withdrawn = server_request.on_withdrawn
+    if server_request.refuse(_OVER) and on_withdrawn is not None:
         on_withdrawn()
 
 

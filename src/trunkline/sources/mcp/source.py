@@ -13,13 +13,13 @@ from typing import Final
 
 from trunkline.core.call import Call, Caller, Failure, Json, Request, Result
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.source import Health, Sink, TaskWatch, Watch
+from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.capabilities import NOTHING, askable
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.backoff import Backoff
 from trunkline.runtime.contained import handed_on
-from trunkline.runtime.vitals import Vitals, warn_if_over_limits
+from trunkline.runtime.health_tracker import HealthTracker, warn_if_over_limits
 from trunkline.sources.mcp.client_lists import ClientLists
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.http_lane import HttpLane
@@ -71,7 +71,7 @@ class McpSource:
         self._leaving: set[asyncio.Task[None]] = set()
         self._over = False
         self._backoff = Backoff()
-        self._vitals = Vitals(name, self._health_changed, self._serves_some)
+        self._health_tracker = HealthTracker(name, self._health_changed, self._serves_some)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -106,12 +106,12 @@ class McpSource:
     def _submit_to_scout(self, call: Call) -> None:
         if self._scout is not None and self._scout.lane.usable:
             self._scout.lane.send_shared(call)
-        elif self._vitals.refuses:
-            call.finish(Failure(self._vitals.refusal(call.tool)))
+        elif self._health_tracker.refuses:
+            call.finish(Failure(self._health_tracker.refusal(call.tool)))
         else:
             self._parked.append(call)
 
-    def watch(self, watch: Watch) -> None:
+    def watch_resource(self, watch: ResourceWatch) -> None:
         self._watches.add(watch)
 
     def watch_tasks(self, watch: TaskWatch) -> None:
@@ -123,7 +123,7 @@ class McpSource:
             return None
         return (caller.principal, caller.capabilities) if needs_seat(caller) else lane_key(caller)
 
-    def tell(self, caller: Caller, method: str, params: Json) -> None:
+    def notify(self, caller: Caller, method: str, params: Json) -> None:
         """A modern server knows no news of clients, and one that all share could not tell whose it is."""
         lane = None if self._shares(caller) or self._lanes is None else self._lanes.lane_of(caller)
         if lane is None or not lane.usable:
@@ -168,7 +168,7 @@ class McpSource:
             idle_s=self._tuning.session_idle_s,
             on_opened=self._client_lane_opened,
             on_closed=self._client_lane_closed,
-            on_change=self._vitals.look_again,
+            on_change=self._health_tracker.look_again,
             elsewhere=self.submit,
         )
         self._pool = Pool(lanes)
@@ -203,9 +203,9 @@ class McpSource:
                 self._watches.down()
                 self._task_watches.down()
                 await offer.close()
-            self._vitals.lost(problem, _tail(session))
+            self._health_tracker.lost(problem, _tail(session))
         except GatewayError as error:
-            self._vitals.failed(error.problem, _tail(session))
+            self._health_tracker.failed(error.problem, _tail(session))
         finally:
             self._scout = None
             if session is not None:
@@ -278,7 +278,7 @@ class McpSource:
     def _went_up(self, session: Session) -> None:
         self._scout = session
         self._backoff.up()
-        self._vitals.well()
+        self._health_tracker.well()
         self._release_parked(up=True)
         self._watches.up(session)
         self._task_watches.up(session)
@@ -298,17 +298,17 @@ class McpSource:
     def _listed(self, trouble: str | None) -> None:
         """How listing it once more went."""
         if trouble is None:
-            self._vitals.well()
+            self._health_tracker.well()
         else:
-            self._vitals.ailing(f"its tools could not be listed again: {trouble}")
+            self._health_tracker.ailing(f"its tools could not be listed again: {trouble}")
 
     async def _probe(self, session: Session) -> bool:
         method = "ping" if session.era == "legacy" else "server/discover"
         outcome = await session.lane.ask(method, b"{}", PROBE_TIMEOUT_S)
         if isinstance(outcome, Failure):
-            self._vitals.ailing(f"a probe failed: {outcome.problem.message}")
+            self._health_tracker.ailing(f"a probe failed: {outcome.problem.message}")
             return False
-        self._vitals.well()
+        self._health_tracker.well()
         return True
 
     def _heard(self, lane: Lane, method: str, params: Json) -> None:
@@ -328,7 +328,7 @@ class McpSource:
         lane, client = session.lane, key[1]
         if isinstance(client, str) and self._sink is not None:
             lane.on_notification = partial(self._client_heard, client, session)
-            lane.questions.attend(partial(self._sink.ask, client))
+            lane.questions.attend(partial(self._sink.forward_request, client))
         else:
             lane.on_notification = partial(self._nobody_heard, lane)
             lane.questions.attend(refuse_nobody)
@@ -339,7 +339,7 @@ class McpSource:
         elif method in OF_THE_LANE:
             self._watches.heard(session.lane, method, params)
         elif self._sink is not None:
-            self._sink.tell(client, method, params)
+            self._sink.forward_notification(client, method, params)
 
     def _nobody_heard(self, lane: Lane, method: str, params: Json) -> None:
         if method in OF_THE_LANE:
@@ -360,7 +360,7 @@ class McpSource:
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if not self._vitals.worth_waiting(delay_s):
+        if not self._health_tracker.worth_waiting(delay_s):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 
@@ -372,7 +372,7 @@ class McpSource:
             if up:
                 handed_on(call, self.submit, call)
             else:
-                call.finish(Failure(self._vitals.refusal(call.tool)))
+                call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
     # -- what others hear of it -----------------------------------------------------------------------------------
 

@@ -176,5 +176,5 @@ class _Post(Exchange):
         if request is None or self._lane.pending.pop(request.upstream_id, None) is None:
             return
         if not self.written:
-            request.carrier = None
+            request.upstream = None
         request.finish(Failure(self._lane.problem(code, reason, request)))

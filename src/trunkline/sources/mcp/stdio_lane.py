@@ -96,7 +96,7 @@ class StdioLane(Lane):
     def _refuse(self, request: Request, problem: Problem) -> None:
         """Not one byte of it was written, so the tool cannot have run."""
         self.pending.pop(request.upstream_id, None)
-        request.carrier = None
+        request.upstream = None
         request.finish(Failure(problem))
 
     def _unread_bytes(self) -> int:

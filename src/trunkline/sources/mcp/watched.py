@@ -10,7 +10,7 @@ import msgspec
 
 from trunkline.core.call import Call, Caller, Outcome
 from trunkline.core.errors import Problem
-from trunkline.core.source import Watch
+from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 from trunkline.runtime.backoff import Backoff
@@ -33,7 +33,7 @@ class Subscription:
         self.home = home
         self.caller = caller
         self.uri = uri
-        self.watches: list[Watch] = []
+        self.watches: list[ResourceWatch] = []
         self.lane: Lane | None = None
         self.asking: Call | None = None
         self.was_held = False
@@ -57,7 +57,7 @@ class Subscription:
             watch.settle(outcome)
 
     def is_on(self, lane: Lane) -> bool:
-        return self.lane is lane or (self.asking is not None and self.asking.carrier is lane)
+        return self.lane is lane or (self.asking is not None and self.asking.upstream is lane)
 
     def quiet(self) -> None:
         if self.timer is not None:

@@ -14,7 +14,7 @@ import msgspec
 
 from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteError, Request, Result
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
-from trunkline.core.source import Watch
+from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.incoming import CANCELLED as TOLD_CANCELLED
 from trunkline.protocol.mcp.incoming import RESOURCE_UPDATED
@@ -49,7 +49,7 @@ class Watches:
         self._by_uri: dict[str, set[Subscription]] = {}
         self._per_home: dict[Home, int] = {}
         self._leaving: dict[tuple[Home, str], Request] = {}
-        self._early: dict[Watch, Deadline] = {}
+        self._early: dict[ResourceWatch, Deadline] = {}
         self._session: Session | None = None
         self._is_up = False
         self._listen: Listen | None = None
@@ -58,7 +58,7 @@ class Watches:
 
     # -- who watches ----------------------------------------------------------------------------------------------
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: ResourceWatch) -> None:
         watch.owned_by(self._unwatched)
         if self._session is None and not self._closed:
             self._early[watch] = Deadline(_ASKED_S, partial(self._too_early, watch))
@@ -69,7 +69,7 @@ class Watches:
             return
         self._join(watch)
 
-    def _refusal(self, watch: Watch) -> Problem | None:
+    def _refusal(self, watch: ResourceWatch) -> Problem | None:
         if self._closed or self._session is None:
             return self._problem(SOURCE_DOWN, "was stopped")
         if not self._session.hello.declares("resources", "subscribe"):
@@ -81,7 +81,7 @@ class Watches:
     def _problem(self, code: Code, reason: str) -> Problem:
         return Problem(code=code, message=f"Server {self._source}: {reason}", source=self._source)
 
-    def _join(self, watch: Watch) -> None:
+    def _join(self, watch: ResourceWatch) -> None:
         key = (self._home_of(watch.caller), watch.uri)
         subscription = self._subscriptions.get(key)
         if subscription is not None:
@@ -95,11 +95,11 @@ class Watches:
         subscription.watches.append(watch)
         self._ask(subscription)
 
-    def _too_early(self, watch: Watch) -> None:
+    def _too_early(self, watch: ResourceWatch) -> None:
         if self._early.pop(watch, None) is not None:
             watch.settle(Failure(self._problem(SOURCE_DOWN, "is not connected")))
 
-    def _unwatched(self, watch: Watch) -> None:
+    def _unwatched(self, watch: ResourceWatch) -> None:
         early = self._early.pop(watch, None)
         if early is not None:
             early.cancel()
@@ -191,7 +191,7 @@ class Watches:
         if subscription.asking is not call or call.outcome is None:
             return
         subscription.asking = None
-        lane = call.carrier
+        lane = call.upstream
         if isinstance(call.outcome, Result) and isinstance(lane, Lane):
             self._hold(subscription, lane)
             if not subscription.wanted:  # they left meanwhile

@@ -130,7 +130,7 @@ class RunningPlugin:
             message = f"The arguments are larger than {self._limit_bytes} bytes (`limits.message_bytes`)"
             self._finish(call, Problem(code=REQUEST_TOO_LARGE, message=message))
             return
-        call.carrier = self
+        call.upstream = self
         self._calls[call] = asyncio.get_running_loop().create_task(self._execute(call, request))
 
     def _hold(self, call: Call) -> None:

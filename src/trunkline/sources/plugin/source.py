@@ -8,12 +8,12 @@ from typing import Final
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, GatewayError, Problem
-from trunkline.core.source import Health, Sink, ToolsOnly
+from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
 from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.health_tracker import HealthTracker, warn_if_over_limits
 from trunkline.runtime.parts import Parts
-from trunkline.runtime.vitals import Vitals, warn_if_over_limits
 from trunkline.sources.plugin.operations import tools_of
 from trunkline.sources.plugin.running import RunningPlugin
 from trunkline.sources.plugin.start import Launch, Start
@@ -24,7 +24,7 @@ _FAILED_PROBES: Final = 3
 _LONGEST_NAME: Final = 128
 
 
-class PluginSource(ToolsOnly):
+class PluginSource(ToolsOnlySource):
     def __init__(self, name: str, launch: Launch, parts: Parts, *, probe_every_s: float = PROBE_EVERY_S) -> None:
         self.name = name
         self._launch = launch
@@ -36,7 +36,7 @@ class PluginSource(ToolsOnly):
         self._over = False
         self._not_offered = ""
         self._backoff = Backoff()
-        self._vitals = Vitals(name, self._health_changed)
+        self._health_tracker = HealthTracker(name, self._health_changed)
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ class PluginSource(ToolsOnly):
         self._parked.let_go(self.submit if up else self._refuse)
 
     def _refuse(self, call: Call) -> None:
-        call.finish(Failure(self._vitals.refusal(call.tool)))
+        call.finish(Failure(self._health_tracker.refusal(call.tool)))
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -74,9 +74,9 @@ class PluginSource(ToolsOnly):
             plugin = await Start(self.name, self._launch, self._parts, self._count).run()
             self._publish(plugin, sink)
             self._went_up(plugin)
-            self._vitals.lost(await self._tend(plugin))
+            self._health_tracker.lost(await self._tend(plugin))
         except GatewayError as error:
-            self._vitals.failed(error.problem)
+            self._health_tracker.failed(error.problem)
         finally:
             self._plugin = None
             if plugin is not None:
@@ -100,9 +100,9 @@ class PluginSource(ToolsOnly):
 
     def _is_well(self) -> None:
         if self._not_offered:
-            self._vitals.ailing(self._not_offered)
+            self._health_tracker.ailing(self._not_offered)
         else:
-            self._vitals.well()
+            self._health_tracker.well()
 
     async def _tend(self, plugin: RunningPlugin) -> Problem:
         """Follow the plugin until it is lost, and ask it for signs of life."""
@@ -117,14 +117,14 @@ class PluginSource(ToolsOnly):
                 self._is_well()
                 continue
             failed_probes += 1
-            self._vitals.ailing(f"a probe failed: {trouble}")
+            self._health_tracker.ailing(f"a probe failed: {trouble}")
             if failed_probes >= _FAILED_PROBES:
                 message = f"Server {self.name}: {failed_probes} probes in a row failed: {trouble}"
                 return Problem(code=SOURCE_LOST, message=message, source=self.name, retryable=True)
 
     async def _wait_before_retry(self) -> None:
         delay_s = self._backoff.next_delay_s()
-        if not self._vitals.worth_waiting(delay_s):
+        if not self._health_tracker.worth_waiting(delay_s):
             self._release_parked(up=False)
         await asyncio.sleep(delay_s)
 

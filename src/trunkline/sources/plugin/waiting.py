@@ -16,14 +16,14 @@ class Waiting:
         return len(self._calls)
 
     def add(self, call: Call) -> None:
-        call.carrier = self
+        call.upstream = self
         self._calls[call] = call
 
     def let_go(self, where: Callable[[Call], None]) -> None:
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done:
-                call.carrier = None
+                call.upstream = None
                 where(call)
 
     def abandon(self, request: Request) -> None:

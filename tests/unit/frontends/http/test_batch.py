@@ -83,7 +83,7 @@ async def test_something_to_tell_before_makes_it_a_stream_with_every_answer(tmp_
         )
         await until(lambda: len(here.source.held) == 2, "both calls are on their way")
         first, second = here.source.held
-        first.noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
+        first.notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         second.finish(OK)
         first.finish(OK)
         reply = await posted

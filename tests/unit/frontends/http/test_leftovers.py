@@ -69,10 +69,10 @@ async def test_calls_that_asked_a_modern_client_leave_nothing_behind(tmp_path: P
     async def ask(talk: Modern) -> None:
         call, (asking,), result = await talk.parked()
         retry = talk.retry(result, dict.fromkeys(result["inputRequests"], YES))
-        await until(lambda: not call.questions, "the server has its answer")
+        await until(lambda: not call.open_server_requests, "the server has its answer")
         call.finish(OK)
         assert (await retry).result["resultType"] == "complete"
-        del asking.question  # the tests' own circle
+        del asking.server_request  # the tests' own circle
 
     async with modern(tmp_path) as talk:
         for _ in range(_TIMES):
@@ -81,11 +81,13 @@ async def test_calls_that_asked_a_modern_client_leave_nothing_behind(tmp_path: P
 
 
 async def test_calls_made_again_with_the_answers_of_a_legacy_client_leave_nothing_behind(tmp_path: Path) -> None:
-    question = b'{"a":{"method":"elicitation/create","params":{"message":"Who?"}}}'
+    server_request = b'{"a":{"method":"elicitation/create","params":{"message":"Who?"}}}'
     async with legacy(tmp_path) as talk:
         make_modern(talk.house)
         for _ in range(_TIMES):
-            (await talk.call()).finish(NeedsInput(b'{"resultType":"input_required","inputRequests":%b}' % question))
+            (await talk.call()).finish(
+                NeedsInput(b'{"resultType":"input_required","inputRequests":%b}' % server_request)
+            )
             talk.send({"id": (await talk.next())["id"], "result": YES})
             (await talk.held()).finish(OK)
             assert "result" in await talk.next()

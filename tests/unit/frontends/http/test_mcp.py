@@ -325,9 +325,9 @@ async def test_progress_turns_the_answer_into_a_stream_under_the_clients_own_tok
     async with house(tmp_path) as here, here.client() as client:
 
         def works(call: Call) -> None:
-            assert call.on_notice is not None
-            call.on_notice("notifications/progress", b'{"progress":0.10,"progressToken":99,"message":"m"}')
-            call.on_notice("notifications/progress", b'{"progress":2,\n"progressToken":99,"x":{"y":1}}')
+            assert call.on_notification is not None
+            call.on_notification("notifications/progress", b'{"progress":0.10,"progressToken":99,"message":"m"}')
+            call.on_notification("notifications/progress", b'{"progress":2,\n"progressToken":99,"x":{"y":1}}')
             call.finish(Result(b'{"a":\n1}'))
 
         here.source.on_submit = works
@@ -347,9 +347,9 @@ async def test_progress_with_doubtful_members_is_dropped_and_the_call_goes_on(tm
     async with house(tmp_path) as here, here.client() as client:
 
         def works(call: Call) -> None:
-            assert call.on_notice is not None
-            call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1,"progress":2}')
-            call.on_notice("notifications/progress", b'{"progressToken":1,"progress":3}')
+            assert call.on_notification is not None
+            call.on_notification("notifications/progress", b'{"progressToken":1,"progress":1,"progress":2}')
+            call.on_notification("notifications/progress", b'{"progressToken":1,"progress":3}')
             call.finish(OK)
 
         here.source.on_submit = works
@@ -363,8 +363,8 @@ async def test_a_client_that_takes_no_events_gets_none(tmp_path: Path, accept: s
     async with house(tmp_path) as here, here.client(Accept=accept) as client:
 
         def works(call: Call) -> None:
-            assert call.on_notice is not None
-            call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1}')
+            assert call.on_notification is not None
+            call.on_notification("notifications/progress", b'{"progressToken":1,"progress":1}')
             call.finish(OK)
 
         here.source.on_submit = works
@@ -388,8 +388,8 @@ async def test_http_1_0_gets_its_stream_without_chunks(tmp_path: Path) -> None:
     async with house(tmp_path) as here, here.client() as client:
 
         def works(call: Call) -> None:
-            assert call.on_notice is not None
-            call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1}')
+            assert call.on_notification is not None
+            call.on_notification("notifications/progress", b'{"progressToken":1,"progress":1}')
             call.finish(OK)
 
         here.source.on_submit = works

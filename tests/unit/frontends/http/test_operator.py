@@ -200,4 +200,4 @@ async def test_a_bug_behind_a_route_is_told_as_rest(tmp_path: Path) -> None:
     ]
     here.server.close()
     await here.door.close()
-    here.desk.router.roster.close()
+    here.desk.router.registry.close()

@@ -13,7 +13,7 @@ from tests.unit.frontends.rig import House, house
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Result
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.http.exchange import HttpExchange
 
 STREAM = {"Accept": "text/event-stream, application/json"}
@@ -233,12 +233,12 @@ async def test_a_question_that_outlives_the_stream_of_its_call_is_taken_back_on_
         wire, events = await ask(client, call())
         await events.next()
         running = await held(here)
-        question = Question("s", "roots/list", b"{}", lambda *_: None, (running,))
-        running.on_question(question)
+        server_request = ServerRequest("s", "roots/list", b"{}", lambda *_: None, (running,))
+        running.on_server_request(server_request)
         asked = json.loads((await events.next())["data"])
         running.finish(OK)
         assert len(await events.rest()) == 1
-        question.withdraw()
+        server_request.withdraw()
         taken = json.loads((await own_events.next())["data"])
         assert (taken["method"], taken["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
         for one in (own, wire, client):

@@ -117,7 +117,7 @@ def test_a_bug_of_ours_costs_one_request(loop_factory: Loop, tmp_path: Path) -> 
         assert any("ZeroDivisionError: a bug" in note.message for note in here.notes)
         await door.close()
         here.server.close()
-        here.desk.router.roster.close()
+        here.desk.router.registry.close()
 
     run_on(loop_factory, main())
 
@@ -134,7 +134,7 @@ async def test_a_port_that_is_taken_is_a_problem_with_a_hint(tmp_path: Path) -> 
         assert "--port" in refused.value.problem.hint
         await door.close()
     here.server.close()
-    here.desk.router.roster.close()
+    here.desk.router.registry.close()
 
 
 @both_loops

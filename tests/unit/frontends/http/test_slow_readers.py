@@ -36,8 +36,8 @@ def test_a_large_answer_at_the_end_of_a_stream_arrives_whole(loop_factory: Loop,
             await wire.send(await call_bytes(here, 1))
             await until(lambda: here.source.held, "the call is on its way")
             call = here.source.held[0]
-            assert call.on_notice is not None
-            call.on_notice("notifications/progress", b'{"progressToken":1,"progress":1}')
+            assert call.on_notification is not None
+            call.on_notification("notifications/progress", b'{"progressToken":1,"progress":1}')
             call.finish(LARGE)
             reply = await wire.read()
             assert reply.streamed

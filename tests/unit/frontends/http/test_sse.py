@@ -90,7 +90,7 @@ async def test_progress_and_news_come_on_the_stream(tmp_path: Path) -> None:
         params = {"name": "s_t", "_meta": {"progressToken": "p"}}
         await client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         await until(lambda: here.source.held, "the call is on its way")
-        here.source.held[0].noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
+        here.source.held[0].notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         assert json.loads((await client.event())[1])["params"]["progressToken"] == "p"
         only_session(here).push(b'{"jsonrpc":"2.0","method":"notifications/x"}')
         assert json.loads((await client.event())[1])["method"] == "notifications/x"

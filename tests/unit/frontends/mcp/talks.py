@@ -17,7 +17,7 @@ from tests.unit.frontends.rig import House, at_pipe, house
 from tests.unit.router.fakes import OK, offer
 
 from trunkline.core.call import Call, Json
-from trunkline.core.server_request import ELICITATION, Ending, Question
+from trunkline.core.server_request import ELICITATION, ResponseKind, ServerRequest
 
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 FORM = {"message": "Who?", "requestedSchema": {"type": "object"}}
@@ -28,15 +28,15 @@ class Asking:
     """A question of a server, and what came of it."""
 
     def __init__(self, call: Call | None, method: str = ELICITATION, params: Any = FORM, source: str = "s") -> None:
-        self.endings: list[tuple[Ending, Any]] = []
+        self.endings: list[tuple[ResponseKind, Any]] = []
         self.raw = b""
         raw = params if isinstance(params, bytes) else json.dumps(params).encode()
-        self.question = Question(source, method, raw, self._ended, () if call is None else (call,))
+        self.server_request = ServerRequest(source, method, raw, self._ended, () if call is None else (call,))
         if call is not None:
-            assert call.on_question is not None, "this client cannot be asked"
-            call.on_question(self.question)
+            assert call.on_server_request is not None, "this client cannot be asked"
+            call.on_server_request(self.server_request)
 
-    def _ended(self, ending: Ending, raw: Json) -> None:
+    def _ended(self, ending: ResponseKind, raw: Json) -> None:
         self.raw = bytes(raw)
         self.endings.append((ending, json.loads(self.raw)))
 
@@ -134,7 +134,7 @@ class Modern:
         asking: list[Asking] = []
         first = asyncio.get_running_loop().create_task(self.call(**params))
         call = await self.held()
-        asking += [Asking(call, **question) for question in questions or ({},)]
+        asking += [Asking(call, **server_request) for server_request in questions or ({},)]
         result = (await first).result
         assert result["resultType"] == "input_required"
         return call, asking, result

@@ -107,12 +107,12 @@ async def test_what_a_client_has_in_flight_is_counted_whatever_it_asks(tmp_path:
 async def test_a_legacy_client_hears_what_its_server_says_during_a_call(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         call = await talk.call(_meta={"progressToken": 7})
-        call.noticed("notifications/progress", b'{"progressToken":1,\n"progress":1.10}')
-        call.noticed("notifications/message", b'{"level":"debug","data":1}')
-        call.noticed("notifications/vendor", b'{"x":\r\n1}')
+        call.notify("notifications/progress", b'{"progressToken":1,\n"progress":1.10}')
+        call.notify("notifications/message", b'{"level":"debug","data":1}')
+        call.notify("notifications/vendor", b'{"x":\r\n1}')
         for unseen in ("notifications/cancelled", "trunkline/stream-closed"):
-            call.noticed(unseen, b"{}")
-        call.noticed("notifications/progress", b"[]")
+            call.notify(unseen, b"{}")
+        call.notify("notifications/progress", b"[]")
         call.finish(OK)
         seen = [await talk.next() for _ in range(4)]
         assert [message.get("params") for message in seen] == [
@@ -132,10 +132,10 @@ async def test_a_modern_client_hears_its_progress_and_the_log_it_asked_for(tmp_p
         ):
             answer = asyncio.get_running_loop().create_task(client.call(meta=meta))
             call = await client.held()
-            call.noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
+            call.notify("notifications/progress", b'{"progressToken":1,"progress":1}')
             for level in ("info", "error", 5):
-                call.noticed("notifications/message", encode({"level": level, "data": 1}))
-            call.noticed("notifications/vendor", b"{}")
+                call.notify("notifications/message", encode({"level": level, "data": 1}))
+            call.notify("notifications/vendor", b"{}")
             call.finish(OK)
             assert [notice["method"] for notice in (await answer).notices] == heard
 

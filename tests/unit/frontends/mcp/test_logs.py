@@ -32,8 +32,8 @@ async def test_a_level_holds_for_calls_under_way_and_for_what_is_said_outside_th
 
         def say(level: str) -> None:
             params = encode({"level": level, "data": level})
-            call.noticed(MESSAGE, params)
-            sink.tell("stdio", MESSAGE, params)
+            call.notify(MESSAGE, params)
+            sink.forward_notification("stdio", MESSAGE, params)
 
         say("debug")
         assert [(await talk.next())["params"]["level"] for _ in range(2)] == ["debug", "debug"]

@@ -60,13 +60,13 @@ async def test_a_server_may_ask_again_and_again(tmp_path: Path) -> None:
         call, _, result = await talk.parked()
         for number in range(5):
             retry = talk.retry(result, {only_key(result): YES})
-            await until(lambda: not call.questions, "the server has its answer")
+            await until(lambda: not call.open_server_requests, "the server has its answer")
             asking = Asking(call, SAMPLING, {"messages": [], "number": number})
             before, result = only_key(result), (await retry).result
             assert only_key(result) != before
             assert not asking.endings
         retry = talk.retry(result, {only_key(result): {"role": "user"}})
-        await until(lambda: not call.questions, "the server has its answer")
+        await until(lambda: not call.open_server_requests, "the server has its answer")
         call.finish(RemoteError(b'{"code":5,"message":"theirs"}'))
         assert (await retry).error == {"code": 5, "message": "theirs"}
 
@@ -161,7 +161,7 @@ async def test_a_shutdown_waits_for_a_client_that_waits_and_not_for_one_that_is_
     async with modern(tmp_path) as talk:
         call, _, result = await talk.parked()
         retry = talk.retry(result, {only_key(result): YES})
-        await until(lambda: not call.questions, "the server has its answer")
+        await until(lambda: not call.open_server_requests, "the server has its answer")
         talk.parking.clear()
         assert not call.done
         Asking(call, ELICITATION, FORM)
@@ -192,7 +192,7 @@ async def test_closing_a_connection_while_the_user_is_asked_cancels_nothing(tmp_
         assert (await talk.client.request("tools/list")).result["tools"]
         assert not call.done
         retry = talk.retry(result, {only_key(result): YES})
-        await until(lambda: not call.questions, "the server has its answer")
+        await until(lambda: not call.open_server_requests, "the server has its answer")
         call.finish(OK)
         assert (await retry).result["content"] == []
 
@@ -211,13 +211,13 @@ async def test_parked_calls_count_as_in_flight_but_their_own_retry_always_gets_i
 async def test_progress_and_log_go_to_the_request_that_waits_now(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, _, result = await talk.parked(meta={"progressToken": "first"})
-        call.noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
+        call.notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         later = {"progressToken": "second", f"{META}logLevel": "info"}
         retry = talk.retry(result, {only_key(result): YES}, meta=later)
-        await until(lambda: not call.questions, "the server has its answer")
-        call.noticed("notifications/progress", b'{"progressToken":1,"progress":2}')
-        call.noticed("notifications/message", b'{"level":"debug","data":1}')
-        call.noticed("notifications/message", b'{"level":"error","data":2}')
+        await until(lambda: not call.open_server_requests, "the server has its answer")
+        call.notify("notifications/progress", b'{"progressToken":1,"progress":2}')
+        call.notify("notifications/message", b'{"level":"debug","data":1}')
+        call.notify("notifications/message", b'{"level":"error","data":2}')
         call.finish(OK)
         notices = [notice["params"] for notice in (await retry).notices]
         assert notices == [{"progressToken": "second", "progress": 2}, {"level": "error", "data": 2}]
@@ -226,7 +226,7 @@ async def test_progress_and_log_go_to_the_request_that_waits_now(tmp_path: Path)
 async def test_a_question_that_is_withdrawn_is_asked_no_more(tmp_path: Path) -> None:
     async with modern(tmp_path) as talk:
         call, (first, second), result = await talk.parked({}, {"method": ROOTS, "params": {}})
-        first.question.withdraw()
+        first.server_request.withdraw()
         keys = {request["method"]: key for key, request in result["inputRequests"].items()}
         retry = talk.retry(result, {keys[ROOTS]: {"roots": []}, keys[ELICITATION]: YES})
         await until(lambda: second.endings, "the server has its answer")
@@ -246,7 +246,7 @@ async def test_only_what_the_request_declared_is_asked(tmp_path: Path) -> None:
         assert (await first).result["content"] == []
         nothing = asyncio.get_running_loop().create_task(talk.call(meta={f"{META}clientCapabilities": {}}))
         call = await talk.held()
-        assert call.on_question is None
+        assert call.on_server_request is None
         call.finish(OK)
         await nothing
 
@@ -257,7 +257,7 @@ async def test_a_thousand_questions_of_one_call_are_bounded(tmp_path: Path) -> N
         assert len(result["inputRequests"]) == MAX_OPEN
         assert sum(bool(one.endings) for one in asking) == 1000 - MAX_OPEN
         retry = talk.retry(result, dict.fromkeys(result["inputRequests"], YES))
-        await until(lambda: not call.questions, "all are answered")
+        await until(lambda: not call.open_server_requests, "all are answered")
         call.finish(OK)
         assert (await retry).result["content"] == []
 
@@ -367,6 +367,6 @@ async def test_a_read_only_result_after_a_question_is_complete(tmp_path: Path) -
     async with modern(tmp_path) as talk:
         call, _, result = await talk.parked()
         retry = talk.retry(result, {only_key(result): YES})
-        await until(lambda: not call.questions, "the server has its answer")
+        await until(lambda: not call.open_server_requests, "the server has its answer")
         call.finish(Result(b'{"content":\n[],"x":1.10}'))
         assert b'"x":1.10' in (await retry).raw

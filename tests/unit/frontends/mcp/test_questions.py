@@ -25,11 +25,11 @@ async def test_a_question_is_asked_in_the_middle_of_its_call_and_says_who_asks(t
         asked = await talk.next()
         assert asked["method"] == ELICITATION
         assert asked["params"] == {**FORM, "_meta": {"trunkline/server": "s"}}
-        assert call.questions == 1
+        assert call.open_server_requests == 1
         talk.send(b'{"jsonrpc":"2.0","id":%d,"result":{"action" : "accept", "x":1.10}}' % asked["id"])
         await until(lambda: asking.endings, "the server has its answer")
         assert asking.raw == b'{"action" : "accept", "x":1.10}'
-        assert call.questions == 0
+        assert call.open_server_requests == 0
         call.finish(OK)
         assert (await talk.next())["result"] == {"content": []}
 
@@ -114,14 +114,14 @@ async def test_a_client_is_asked_only_what_it_declared(
 
 async def test_a_client_that_declared_nothing_cannot_be_asked_at_all(tmp_path: Path) -> None:
     async with legacy(tmp_path, {}) as talk:
-        assert (await talk.call()).on_question is None
+        assert (await talk.call()).on_server_request is None
 
 
 async def test_a_question_taken_back_is_taken_back_from_the_client_too(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(await talk.call())
         number = (await talk.next())["id"]
-        asking.question.withdraw()
+        asking.server_request.withdraw()
         taken = await talk.next()
         assert (taken["method"], taken["params"]["requestId"]) == ("notifications/cancelled", number)
         talk.send({"id": number, "result": YES})
@@ -149,7 +149,7 @@ async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path, m
         assert asking.error["message"] == "The client is gone"
         assert call.done
         late = Asking(None)
-        talk.house.desk.router.clients.ask("stdio", late.question)
+        talk.house.desk.router.clients.send_request("stdio", late.server_request)
         assert late.error["code"] == -32601
 
 
@@ -158,19 +158,19 @@ async def test_a_thousand_questions_do_not_flood_a_client(tmp_path: Path) -> Non
         call = await talk.call()
         asking = [Asking(call) for _ in range(1000)]
         assert len([one for one in asking if not one.endings]) == MAX_OPEN
-        assert call.questions == MAX_OPEN
+        assert call.open_server_requests == MAX_OPEN
         numbers = [(await talk.next())["id"] for _ in range(MAX_OPEN)]
         talk.send(*({"id": number, "result": YES} for number in numbers))
         await until(lambda: all(one.endings for one in asking), "all have ended")
         assert sum(one.endings[0][0] == "result" for one in asking) == MAX_OPEN
-        assert call.questions == 0
+        assert call.open_server_requests == 0
 
 
 async def test_a_clients_progress_goes_to_the_server_under_its_own_token(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(await talk.call(), params={**FORM, "_meta": {"progressToken": "theirs"}})
         progress: list[bytes] = []
-        asking.question.on_progress = lambda params: progress.append(bytes(params))
+        asking.server_request.on_progress = lambda params: progress.append(bytes(params))
         token = (await talk.next())["params"]["_meta"]["progressToken"]
         assert token != "theirs"
         for one in (token, "theirs", 77):
@@ -182,7 +182,7 @@ async def test_a_clients_progress_goes_to_the_server_under_its_own_token(tmp_pat
 async def test_a_question_outside_any_call_reaches_the_client_whose_server_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(None, ROOTS, {})
-        talk.house.desk.sinks["s"].ask("stdio", asking.question)
+        talk.house.desk.sinks["s"].ask("stdio", asking.server_request)
         talk.send({"id": (await talk.next())["id"], "result": {"roots": []}})
         await until(lambda: asking.endings, "it is answered")
         assert asking.result == {"roots": []}
@@ -192,9 +192,9 @@ async def test_what_a_server_says_outside_calls_passes_if_the_client_knows_it(tm
     complete, done = "notifications/elicitation/complete", {"elicitationId": "e1"}
     async with legacy(tmp_path) as talk:
         sink = talk.house.desk.sinks["s"]
-        sink.tell("stdio", "notifications/cancelled", b"{}")
-        sink.tell("stdio", "notifications/progress", b"{}")
-        sink.tell("stdio", complete, encode(done))
+        sink.forward_notification("stdio", "notifications/cancelled", b"{}")
+        sink.forward_notification("stdio", "notifications/progress", b"{}")
+        sink.forward_notification("stdio", complete, encode(done))
         assert (await talk.next())["params"] == done
     async with legacy(tmp_path, version="2025-06-18") as talk:
         talk.house.desk.sinks["s"].tell("stdio", complete, encode(done))

@@ -191,7 +191,7 @@ async def test_a_resource_whose_server_was_taken_out_and_is_back_can_be_subscrib
     async with house(tmp_path) as here, here.client() as client, client.listen() as events:
         resourceful(here, "x:1", source="b")
         assert (await client.request(SUBSCRIBE, {"uri": "x:1"})).result == {}
-        here.desk.router.roster.remove("b")
+        here.desk.router.registry.remove("b")
         del here.desk.sources["b"]
         assert (await client.request(SUBSCRIBE, {"uri": "x:1"})).error["code"] == -32002
         resourceful(here, "x:1", source="b")

@@ -52,7 +52,7 @@ async def test_the_client_is_asked_and_the_call_made_again_with_its_answer(tmp_p
         assert params.startswith(bytes(first.params)[:-1])
         assert STATE.encode() in params
         assert json.loads(params)["inputResponses"] == {"a": YES}
-        again.noticed("notifications/progress", b'{"progressToken":1,"progress":2}')
+        again.notify("notifications/progress", b'{"progressToken":1,"progress":2}')
         assert (await talk.next())["params"] == {"progressToken": "p", "progress": 2}
         again.finish(OK)
         assert await talk.next() == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}

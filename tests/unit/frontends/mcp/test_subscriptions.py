@@ -13,7 +13,7 @@ from tests.unit.frontends.rig import House, house
 
 from trunkline.core.call import Failure, RemoteError, Result
 from trunkline.core.errors import SOURCE_DOWN, Problem
-from trunkline.core.source import Watch
+from trunkline.core.source import ResourceWatch
 from trunkline.frontends.mcp import listen as one_listen
 from trunkline.frontends.mcp import subscriptions
 
@@ -28,7 +28,7 @@ def resourceful(here: House, *uris: str, **settled: Any) -> None:
     here.desk.offer("s", resources=uris)
     watch = here.source.watch
 
-    def watched(one: Watch) -> None:
+    def watched(one: ResourceWatch) -> None:
         watch(one)
         answer = settled.get(one.uri.partition(":")[0], HOLDS)
         if answer is not None:

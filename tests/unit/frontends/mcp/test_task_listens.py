@@ -15,14 +15,14 @@ from trunkline.core.call import Caller
 from trunkline.core.source import TaskWatch
 from trunkline.frontends.mcp import listen as one_listen
 from trunkline.frontends.mcp import subscriptions
-from trunkline.router.task_ids import TaskPlace
+from trunkline.router.task_ids import TaskLocation
 
 CAPABILITIES = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
 
 def given(here: House, own_id: str, *, principal: str = "local", source: str = "s") -> str:
     """The id under which a client knows a task of a server."""
-    return here.desk.router.tasks.shown(Caller(principal), TaskPlace(source, own_id))
+    return here.desk.router.task_ids.shown(Caller(principal), TaskLocation(source, own_id))
 
 
 @contextlib.asynccontextmanager
@@ -76,14 +76,14 @@ async def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path, monk
 
 
 async def test_questions_in_news_say_which_of_several_servers_asks(tmp_path: Path) -> None:
-    question = {"method": "elicitation/create", "params": {"message": "Who?"}}
+    server_request = {"method": "elicitation/create", "params": {"message": "Who?"}}
     async with house(tmp_path) as here:
         here.desk.add("other")
         async with listening(here, given(here, "1")) as heard:
             watch = await watch_at(here)
             watch.settle(frozenset({"1"}))
             await acknowledged(heard)
-            says(watch, "1", status="input_required", inputRequests={"k": question})
+            says(watch, "1", status="input_required", inputRequests={"k": server_request})
             asked = (await heard())["params"]["inputRequests"]["k"]["params"]
             assert asked == {"message": "[s] Who?", "_meta": {"trunkline/server": "s"}}
             says(watch, "1", status="input_required", inputRequests=[])

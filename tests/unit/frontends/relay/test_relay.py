@@ -16,7 +16,7 @@ from tests.support.waiting import at_most, until
 from tests.unit.frontends.rig import wait_for_last_answers
 from tests.unit.runtime.scripted_server import Peer, http, scripted
 
-from trunkline.core.events import Events, Note
+from trunkline.core.events import Events, LogEvent
 from trunkline.frontends.relay import link as link_module
 from trunkline.frontends.relay import outgoing as outgoing_module
 from trunkline.frontends.relay import relay as relay_module
@@ -30,7 +30,7 @@ CHANGED = "notifications/tools/list_changed"
 
 
 class Stage:
-    def __init__(self, relay: Relay, pipes: Pipes, serving: asyncio.Task[None], notes: list[Note]) -> None:
+    def __init__(self, relay: Relay, pipes: Pipes, serving: asyncio.Task[None], notes: list[LogEvent]) -> None:
         self.relay = relay
         self.pipes = pipes
         self.serving = serving
@@ -54,7 +54,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def stage(url: str, *, max_in_flight: int = 8, limit_bytes: int = 100_000) -> AsyncIterator[Stage]:
-    notes: list[Note] = []
+    notes: list[LogEvent] = []
     events = Events()
     events.noted.append(notes.append)
     link = GatewayLink(Target(url), token="t0ken", limit_bytes=limit_bytes, max_in_flight=max_in_flight, events=events)

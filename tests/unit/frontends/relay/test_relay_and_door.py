@@ -13,7 +13,7 @@ from tests.unit.frontends.relay.test_relay import stage
 from tests.unit.frontends.rig import House, echo, house
 from tests.unit.router.fakes import OK
 
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.frontends.http.exchange import HttpExchange
 
@@ -54,9 +54,9 @@ async def test_a_question_reaches_the_client_and_its_answer_the_server(tmp_path:
         await until(lambda: here.source.held, "the call is on its way")
         (running,) = here.source.held
         answers: list[tuple[str, Any]] = []
-        assert running.on_question is not None
-        running.on_question(
-            Question("s", "roots/list", b"{}", lambda how, raw: answers.append((how, json.loads(raw))), (running,))
+        assert running.on_server_request is not None
+        running.on_server_request(
+            ServerRequest("s", "roots/list", b"{}", lambda how, raw: answers.append((how, json.loads(raw))), (running,))
         )
         asked = await on.pipes.next()
         assert asked["method"] == "roots/list"
@@ -76,10 +76,10 @@ async def test_a_stream_that_the_gateway_closes_or_loses_is_asked_for_again(tmp_
         on.pipes.send({"id": 1, "method": "tools/call", "params": {"name": "s_t", "_meta": {"progressToken": "p"}}})
         await until(lambda: here.source.held, "the call is on its way")
         (running,) = here.source.held
-        running.noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
+        running.notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         assert (await on.pipes.next())["method"] == "notifications/progress"
         exchanges[-1].pause()
-        running.noticed("notifications/progress", b'{"progressToken":1,"progress":2}')
+        running.notify("notifications/progress", b'{"progressToken":1,"progress":2}')
         assert (await on.pipes.next())["params"]["progress"] == 2
         here.break_connections()
         running.finish(OK)
@@ -126,7 +126,7 @@ async def test_what_a_gateway_has_begun_and_forgotten_is_never_asked_again(tmp_p
         await on.ask(hello("2025-11-25"))
         on.pipes.send({"id": 1, "method": "tools/call", "params": {"name": "s_t", "_meta": {"progressToken": "p"}}})
         await until(lambda: here.source.held, "the call is on its way")
-        here.source.held[0].noticed("notifications/progress", b'{"progressToken":1,"progress":1}')
+        here.source.held[0].notify("notifications/progress", b'{"progressToken":1,"progress":1}')
         await on.pipes.next()
         session = here.session()
         here.break_connections()

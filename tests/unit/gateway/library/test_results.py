@@ -13,7 +13,7 @@ from trunkline.core.call import Call, Caller, Failure, NeedsInput, RemoteError, 
 from trunkline.core.errors import SOURCE_DOWN, Problem
 from trunkline.core.tool import Tool as Defined
 from trunkline.gateway.library.results import Progress, read_progress, result_of, tool_of
-from trunkline.router.catalog import Entry
+from trunkline.router.catalog import ToolEntry
 
 
 def ended(outcome) -> Call:
@@ -87,7 +87,7 @@ def test_a_tool_has_what_its_server_said() -> None:
         "annotations": {"title": "T", "readOnlyHint": True},
         "x-more": 1,
     }
-    tool = tool_of(Entry(Defined("s", "t", json.dumps(definition).encode()), "s_t", b""))
+    tool = tool_of(ToolEntry(Defined("s", "t", json.dumps(definition).encode()), "s_t", b""))
     assert (tool.name, tool.address, tool.server, tool.title) == ("s_t", "s.t", "s", "T")
     assert (tool.description, tool.input_schema, tool.output_schema) == ("does", {"type": "object"}, {"type": "object"})
     assert tool.annotations["readOnlyHint"] is True
@@ -95,7 +95,7 @@ def test_a_tool_has_what_its_server_said() -> None:
 
 
 def test_a_tool_without_a_name_of_its_own_is_called_by_its_address() -> None:
-    tool = tool_of(Entry(Defined("s", "t", b'{"description":3,"inputSchema":[]}'), None, b""))
+    tool = tool_of(ToolEntry(Defined("s", "t", b'{"description":3,"inputSchema":[]}'), None, b""))
     assert (tool.name, tool.description, tool.input_schema, tool.output_schema) == ("s.t", "", {}, None)
 
 

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from trunkline.protocol.mcp.param_headers import BadAnnotation, Mirror, check_param_headers, mirrors_of, param_headers
+from trunkline.protocol.mcp.param_headers import (
+    BadAnnotation,
+    HeaderParameter,
+    check_param_headers,
+    header_parameters_of,
+    param_headers,
+)
 
 
 def tool(**properties: Any) -> bytes:
@@ -19,10 +25,10 @@ def annotated(name: Any, kind: Any = "string") -> dict[str, Any]:
 def test_annotated_arguments_are_found_also_inside_others() -> None:
     inner = {"type": "object", "properties": {"deep": annotated("Deep", "integer"), "plain": {"type": "string"}}}
     definition = tool(region=annotated("Region"), flag=annotated("Method", "boolean"), inner=inner)
-    assert set(mirrors_of(definition)) == {
-        Mirror(("region",), b"mcp-param-region"),
-        Mirror(("flag",), b"mcp-param-method"),
-        Mirror(("inner", "deep"), b"mcp-param-deep"),
+    assert set(header_parameters_of(definition)) == {
+        HeaderParameter(("region",), b"mcp-param-region"),
+        HeaderParameter(("flag",), b"mcp-param-method"),
+        HeaderParameter(("inner", "deep"), b"mcp-param-deep"),
     }
 
 
@@ -39,7 +45,7 @@ def test_annotated_arguments_are_found_also_inside_others() -> None:
     ],
 )
 def test_what_only_looks_like_an_annotation_is_none(definition: bytes) -> None:
-    assert mirrors_of(definition) == ()
+    assert header_parameters_of(definition) == ()
 
 
 @pytest.mark.parametrize(
@@ -47,19 +53,19 @@ def test_what_only_looks_like_an_annotation_is_none(definition: bytes) -> None:
 )
 def test_what_is_no_name_of_a_header_is_refused(header: Any) -> None:
     with pytest.raises(BadAnnotation, match="no name of a header"):
-        mirrors_of(tool(a=annotated(header)))
+        header_parameters_of(tool(a=annotated(header)))
 
 
 @pytest.mark.parametrize("kind", ["object", "array", "null", "number", None, ["string", "null"], "text"])
 def test_only_strings_integers_and_booleans_are_mirrored(kind: Any) -> None:
     with pytest.raises(BadAnnotation):
-        mirrors_of(tool(a={"type": kind, "x-mcp-header": "A"} if kind else {"x-mcp-header": "A"}))
+        header_parameters_of(tool(a={"type": kind, "x-mcp-header": "A"} if kind else {"x-mcp-header": "A"}))
 
 
 @pytest.mark.parametrize("second", ["Region", "REGION"])
 def test_two_arguments_never_share_a_header(second: str) -> None:
     with pytest.raises(BadAnnotation, match="two arguments"):
-        mirrors_of(tool(a=annotated("Region"), b=annotated(second)))
+        header_parameters_of(tool(a=annotated("Region"), b=annotated(second)))
 
 
 @pytest.mark.parametrize(
@@ -82,12 +88,12 @@ def test_two_arguments_never_share_a_header(second: str) -> None:
 )
 def test_an_annotation_where_no_single_argument_is_meant_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(BadAnnotation, match="no single argument"):
-        mirrors_of(json.dumps({"name": "t", "inputSchema": schema}).encode())
+        header_parameters_of(json.dumps({"name": "t", "inputSchema": schema}).encode())
 
 
 def test_an_annotation_spelled_with_escapes_is_one_too() -> None:
     definition = tool(a=annotated("A")).replace(b"x-mcp-header", b"x\\u002dmcp-header")
-    assert mirrors_of(definition) == (Mirror(("a",), b"mcp-param-a"),)
+    assert header_parameters_of(definition) == (HeaderParameter(("a",), b"mcp-param-a"),)
 
 
 @pytest.mark.parametrize(
@@ -113,24 +119,24 @@ def test_an_annotation_spelled_with_escapes_is_one_too() -> None:
     ],
 )
 def test_values_are_spelled_as_the_protocol_says_and_pass_the_check(value: bytes, header: bytes) -> None:
-    mirrors = (Mirror(("a",), b"mcp-param-a"),)
+    header_parameters = (HeaderParameter(("a",), b"mcp-param-a"),)
     arguments = b'{"a":%b}' % value
-    assert param_headers(mirrors, arguments) == [(b"mcp-param-a", header)]
-    assert check_param_headers({b"mcp-param-a": header}, mirrors, arguments) is None
+    assert param_headers(header_parameters, arguments) == [(b"mcp-param-a", header)]
+    assert check_param_headers({b"mcp-param-a": header}, header_parameters, arguments) is None
 
 
 @pytest.mark.parametrize("arguments", [b"{}", b'{"a":null}', b'{"a":{}}', b'{"a":[1]}', b"null", b"[]", b'{"b":1}'])
 def test_no_value_is_no_header(arguments: bytes) -> None:
-    mirrors = (Mirror(("a",), b"mcp-param-a"),)
-    assert param_headers(mirrors, arguments) == []
-    assert check_param_headers({}, mirrors, arguments) is None
-    assert check_param_headers({b"mcp-param-a": b"x"}, mirrors, arguments) is not None
+    header_parameters = (HeaderParameter(("a",), b"mcp-param-a"),)
+    assert param_headers(header_parameters, arguments) == []
+    assert check_param_headers({}, header_parameters, arguments) is None
+    assert check_param_headers({b"mcp-param-a": b"x"}, header_parameters, arguments) is not None
 
 
 def test_a_value_inside_an_object_is_found() -> None:
-    mirrors = (Mirror(("a", "b"), b"mcp-param-b"),)
-    assert param_headers(mirrors, b'{"a":{"b":"x"}}') == [(b"mcp-param-b", b"x")]
-    assert param_headers(mirrors, b'{"a":"b"}') == []
+    header_parameters = (HeaderParameter(("a", "b"), b"mcp-param-b"),)
+    assert param_headers(header_parameters, b'{"a":{"b":"x"}}') == [(b"mcp-param-b", b"x")]
+    assert param_headers(header_parameters, b'{"a":"b"}') == []
 
 
 @pytest.mark.parametrize(
@@ -154,14 +160,14 @@ def test_a_value_inside_an_object_is_found() -> None:
     ],
 )
 def test_headers_are_compared_with_the_body(value: Any, header: bytes, agrees: bool) -> None:
-    mirrors = (Mirror(("a",), b"mcp-param-a"),)
-    problem = check_param_headers({b"mcp-param-a": header}, mirrors, json.dumps({"a": value}).encode())
+    header_parameters = (HeaderParameter(("a",), b"mcp-param-a"),)
+    problem = check_param_headers({b"mcp-param-a": header}, header_parameters, json.dumps({"a": value}).encode())
     assert (problem is None) == agrees
 
 
 def test_a_header_that_is_missing_or_comes_twice_is_named() -> None:
-    mirrors = (Mirror(("a",), b"mcp-param-a"),)
-    assert check_param_headers({}, mirrors, b'{"a":"x"}') == "Header `mcp-param-a` is missing"
+    header_parameters = (HeaderParameter(("a",), b"mcp-param-a"),)
+    assert check_param_headers({}, header_parameters, b'{"a":"x"}') == "Header `mcp-param-a` is missing"
     headers = {b"mcp-param-a": b"x"}
-    twice = check_param_headers(headers, mirrors, b'{"a":"x"}', repeated={b"mcp-param-a"})
+    twice = check_param_headers(headers, header_parameters, b'{"a":"x"}', repeated={b"mcp-param-a"})
     assert twice == "Header `mcp-param-a` comes more than once"

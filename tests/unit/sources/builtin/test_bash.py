@@ -64,7 +64,7 @@ class Shell:
         params = json.dumps({"name": "Bash", "arguments": {"command": command, **arguments}}).encode()
         call = Call("tools/call", params, lambda _: None, caller=Caller(), reply=lambda _: None)
         call.tool, call.timeout, call.started_at = "Bash", deadline_s, monotonic()
-        call.wants_progress, call.on_notice = True, self._noticed
+        call.wants_progress, call.on_notification = True, self._noticed
         self.source.submit(call)
         return call
 

@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import HELLO, MemoryLane, session_on
 
 from trunkline.core.call import Call, Json, Result
 from trunkline.core.errors import SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.versions import Era
@@ -77,13 +77,13 @@ class Book:
     def __init__(self) -> None:
         self.entries: list[Snapshot | Health] = []
         self.for_clients: list[tuple[str, list[str] | None]] = []
-        self.asked: list[tuple[str, Question]] = []
+        self.asked: list[tuple[str, ServerRequest]] = []
         self.told: list[tuple[str, str, bytes]] = []
 
-    def ask(self, session: str, question: Question) -> None:
-        self.asked.append((session, question))
+    def forward_request(self, session: str, server_request: ServerRequest) -> None:
+        self.asked.append((session, server_request))
 
-    def tell(self, session: str, method: str, params: Json) -> None:
+    def forward_notification(self, session: str, method: str, params: Json) -> None:
         self.told.append((session, method, bytes(params)))
 
     def publish_for(self, session: str, snapshot: Snapshot | None) -> None:

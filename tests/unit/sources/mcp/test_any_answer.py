@@ -55,7 +55,7 @@ async def test_whatever_a_server_writes_every_request_ends_once(seed: int) -> No
     for _ in range(400):
         if random.random() < 0.4:
             request = Request("tools/call", b"{}", lambda ended: ends[ended].append(ended.outcome))
-            request.on_notice = lambda method, params: read(bytes(params)) and None
+            request.on_notification = lambda method, params: read(bytes(params)) and None
             ends[request] = []
             lane.send(request)
         lane.received(server.text(len(ends)))

@@ -181,7 +181,7 @@ def test_an_answer_may_come_as_a_stream_with_news_before_it(loop_factory: Loop) 
         async with scripted(answering(answer)) as server, lane_to(server.url) as lane:
             call = new_call()
             seen: list[bytes] = []
-            call.on_notice = lambda method, params: seen.append(bytes(params))
+            call.on_notification = lambda method, params: seen.append(bytes(params))
             call.wants_progress = True
             lane.send(call)
             assert isinstance(await outcome(call), Result)
@@ -659,7 +659,7 @@ def test_a_call_whose_headers_are_refused_may_be_taken_back(loop_factory: Loop) 
             lane.mirror_again = take
             call = sent(lane)
             await until(lambda: taken == [call], "it is handed over")
-            assert (call.done, call.carrier, lane.pending) == (False, None, {})
+            assert (call.done, call.upstream, lane.pending) == (False, None, {})
 
     run_on(loop_factory, main())
 

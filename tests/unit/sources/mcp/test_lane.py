@@ -181,7 +181,7 @@ async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
     seen: list[bytes] = []
-    request.on_notice = lambda method, params: seen.append(bytes(params))
+    request.on_notification = lambda method, params: seen.append(bytes(params))
     lane.received(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":0.10}}')
     assert seen == [b'{"progressToken":1,"progress":0.10}']
 
@@ -201,7 +201,7 @@ async def test_progress_reaches_the_request_whose_token_it_carries() -> None:
 async def test_progress_of_nothing_in_flight_is_counted_and_dropped(params: bytes, counter: str) -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
-    request.on_notice = lambda method, params: pytest.fail("not for this request")
+    request.on_notification = lambda method, params: pytest.fail("not for this request")
     lane.received(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
     assert lane.counted == [counter]
 
@@ -209,7 +209,7 @@ async def test_progress_of_nothing_in_flight_is_counted_and_dropped(params: byte
 async def test_progress_after_the_answer_is_dropped() -> None:
     lane = MemoryLane()
     request, _ = request_on(lane)
-    request.on_notice = lambda method, params: pytest.fail("it is over")
+    request.on_notification = lambda method, params: pytest.fail("it is over")
     lane.answer({"id": 1}, {})
     lane.say({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}})
     assert lane.counted == ["unmatched_progress"]
@@ -218,7 +218,7 @@ async def test_progress_after_the_answer_is_dropped() -> None:
 def calling(lane: MemoryLane, notices: list[str] | None) -> Call:
     call = new_call()
     if notices is not None:
-        call.on_notice = lambda method, params: notices.append(method)
+        call.on_notification = lambda method, params: notices.append(method)
     lane.send(call)
     return call
 
@@ -396,7 +396,7 @@ async def test_a_server_cannot_say_what_only_our_own_parts_say_to_each_other() -
     lane = MemoryLane()
     call = new_call()
     heard: list[str] = []
-    call.on_notice = lambda method, _: heard.append(method)
+    call.on_notification = lambda method, _: heard.append(method)
     lane.send(call)
     lane.say({"method": STREAM_CLOSED, "params": {}})
     lane.say({"method": "notifications/message", "params": {}})
@@ -420,7 +420,7 @@ async def test_a_batch_without_end_is_not_read() -> None:
 async def test_what_a_shared_server_still_says_of_a_call_given_up_is_not_the_next_callers() -> None:
     lane, heard = MemoryLane(), []
     first, second = new_call(), new_call()
-    second.on_notice = lambda method, _: heard.append(method)
+    second.on_notification = lambda method, _: heard.append(method)
     lane.send_shared(first)
     first.cancel("its client left")
     lane.send_shared(second)
@@ -434,7 +434,7 @@ async def test_what_a_shared_server_still_says_of_a_call_given_up_is_not_the_nex
 async def test_a_server_that_never_says_that_it_stopped_is_trusted_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     lane, heard = MemoryLane(), []
     first, second = new_call(), new_call()
-    second.on_notice = lambda method, _: heard.append(method)
+    second.on_notification = lambda method, _: heard.append(method)
     lane.send_shared(first)
     first.cancel("its client left")
     lane.send_shared(second)

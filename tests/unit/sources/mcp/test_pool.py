@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes
@@ -185,7 +185,7 @@ async def test_a_call_that_waits_for_its_client_keeps_nobody_from_a_seat() -> No
     async with pool_with(opener) as pool:
         calls = [new_call(None, capabilities=FORMS) for _ in range(MAX_SEATS + 2)]
         for call in calls:
-            call.on_question = asked.append
+            call.on_server_request = asked.append
             pool.submit(call)
         await sent(opener, *calls[:MAX_SEATS])
         assert calls[MAX_SEATS].phase == "queued"
@@ -230,11 +230,11 @@ async def test_an_idle_lane_is_closed_as_any_other() -> None:
 async def test_a_server_asks_the_one_call_that_it_works_for_and_nobody_between_calls() -> None:
     opener = Opener()
     async with pool_with(opener) as pool:
-        asked: list[tuple[int, Question]] = []
+        asked: list[tuple[int, ServerRequest]] = []
         calls = []
         for number in range(2):
             call = new_call(None, capabilities=FORMS)
-            call.on_question = lambda question, number=number: asked.append((number, question))
+            call.on_server_request = lambda server_request, number=number: asked.append((number, server_request))
             pool.submit(call)
             calls.append(call)
         await sent(opener, *calls)
@@ -265,11 +265,11 @@ async def test_a_question_that_comes_while_the_lane_is_greeted_is_for_the_call_i
         on_opened=lambda key, session: session.lane.questions.attend(refuse_nobody),
     )
     call = new_call(None, capabilities=FORMS)
-    call.on_question = asked.append
+    call.on_server_request = asked.append
     Pool(lanes).submit(call)
     await until(lambda: asked or (opener.lanes and opener.lanes[0].sent[1:]), "it is asked")
     await lanes.close()
-    assert [question.params for question in asked] == [b'{"message": "m"}']
+    assert [server_request.params for server_request in asked] == [b'{"message": "m"}']
 
 
 @pytest.mark.law

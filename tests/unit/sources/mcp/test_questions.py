@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call
 
 from trunkline.core.call import Call, Request
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.runtime.http_client import MAX_WAITING, HttpPool, Target
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.questions import MAX_OPEN, MAX_OPEN_BYTES, refuse_nobody
@@ -27,9 +27,9 @@ def lane_that_declares(capabilities: bytes = EVERYTHING) -> MemoryLane:
     return lane
 
 
-def calling(lane: MemoryLane, asked: list[Question] | None = None) -> Call:
+def calling(lane: MemoryLane, asked: list[ServerRequest] | None = None) -> Call:
     call = new_call()
-    call.on_question = None if asked is None else asked.append
+    call.on_server_request = None if asked is None else asked.append
     lane.send(call)
     lane.sent.clear()
     return call
@@ -46,14 +46,14 @@ async def test_a_question_goes_to_the_call_in_flight_and_its_answer_back_under_t
     lane, asked = lane_that_declares(), []
     call = calling(lane, asked)
     lane.received(b'{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{"message":"m","x":1.10}}')
-    (question,) = asked
-    assert (question.source, question.method, question.calls) == ("s", "elicitation/create", (call,))
-    assert question.params == b'{"message":"m","x":1.10}'
-    assert call.questions == 1
-    assert question.answer(b'{"action":"accept",\n"content":{"n":1.10}}')
+    (server_request,) = asked
+    assert (server_request.source, server_request.method, server_request.calls) == ("s", "elicitation/create", (call,))
+    assert server_request.params == b'{"message":"m","x":1.10}'
+    assert call.open_server_requests == 1
+    assert server_request.answer(b'{"action":"accept",\n"content":{"n":1.10}}')
     assert lane.sent == [{"jsonrpc": "2.0", "id": "q-1", "result": {"action": "accept", "content": {"n": 1.10}}}]
-    assert call.questions == 0
-    assert not question.answer(b"{}")
+    assert call.open_server_requests == 0
+    assert not server_request.answer(b"{}")
     assert len(lane.sent) == 1
 
 
@@ -74,7 +74,7 @@ async def test_the_latest_call_is_asked_and_the_clocks_of_all_rest() -> None:
     ask(lane)
     assert (len(first), len(second)) == (0, 1)
     assert second[0].calls == tuple(calls)
-    assert [call.questions for call in calls] == [1, 1, 1]
+    assert [call.open_server_requests for call in calls] == [1, 1, 1]
 
 
 async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
@@ -96,7 +96,7 @@ async def test_a_question_outside_calls_goes_to_whoever_attends_the_lane() -> No
     own = Request("resources/subscribe", b"{}", lambda _: None)
     lane.send(own)
     lane.received(b'{"jsonrpc":"2.0","id":3,"method":"roots/list"}', own)
-    assert [len(question.calls) for question in asked] == [0, 1, 0]
+    assert [len(server_request.calls) for server_request in asked] == [0, 1, 0]
 
 
 async def test_a_question_that_comes_before_anyone_attends_is_held() -> None:
@@ -122,13 +122,13 @@ async def test_a_client_that_fails_when_it_is_asked_costs_its_question_only() ->
     lane = lane_that_declares()
     call = calling(lane)
 
-    def broken(question: Question) -> None:
+    def broken(server_request: ServerRequest) -> None:
         raise RuntimeError("a bug")
 
-    call.on_question = broken
+    call.on_server_request = broken
     ask(lane)
     assert lane.sent[0]["error"]["code"] == -32603
-    assert call.questions == 0
+    assert call.open_server_requests == 0
     assert not call.done
 
 
@@ -177,7 +177,7 @@ async def test_what_the_client_declared_is_passed_on(capabilities: bytes, method
     lane, asked = lane_that_declares(capabilities), []
     calling(lane, asked)
     lane.say({"id": 1, "method": method, "params": params})
-    assert [question.method for question in asked] == [method]
+    assert [server_request.method for server_request in asked] == [method]
     assert lane.sent == []
 
 
@@ -250,16 +250,16 @@ async def test_a_question_the_server_takes_back_or_dies_with_is_withdrawn(end: s
     ask(lane, id="b")
     log: list[str] = []
     call.on_done = lambda _: log.append("call ended")
-    for name, question in zip("ab", asked, strict=True):
-        question.on_withdrawn = lambda name=name: log.append(name)
+    for name, server_request in zip("ab", asked, strict=True):
+        server_request.on_withdrawn = lambda name=name: log.append(name)
     if end == "cancelled":
         lane.say({"method": "notifications/cancelled", "params": {"requestId": "b", "reason": "x"}})
         assert log == ["b"]
-        assert call.questions == 1
+        assert call.open_server_requests == 1
     else:
         lane.lose(lane.problem(SOURCE_LOST, "exited"))
         assert log == ["a", "b", "call ended"]
-        assert call.questions == 0
+        assert call.open_server_requests == 0
     assert not asked[1].answer(b"{}")
     assert lane.sent == []
 
@@ -306,7 +306,7 @@ async def test_questions_that_are_open_together_have_a_size_and_one_alone_may_be
     calling(lane, asked)
     ask(lane, id=1, message="x" * MAX_OPEN_BYTES)
     ask(lane, id=2, message="small")
-    assert [question.params.count(b"x") for question in asked] == [MAX_OPEN_BYTES]
+    assert [server_request.params.count(b"x") for server_request in asked] == [MAX_OPEN_BYTES]
     assert [message["error"]["code"] for message in lane.sent] == [-32603]
     asked[0].answer(b"{}")
     ask(lane, id=3, message="small")

@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.sources.mcp import settling
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes, lane_key
@@ -48,9 +48,9 @@ async def lanes_of(server: Server) -> AsyncIterator[ClientLanes]:
         await lanes.close()
 
 
-def call_on(lanes: ClientLanes, capabilities: bytes = ROOTS) -> tuple[Call, list[Question]]:
-    call, asked = new_call(capabilities=capabilities), list[Question]()
-    call.on_question = asked.append
+def call_on(lanes: ClientLanes, capabilities: bytes = ROOTS) -> tuple[Call, list[ServerRequest]]:
+    call, asked = new_call(capabilities=capabilities), list[ServerRequest]()
+    call.on_server_request = asked.append
     key = lane_key(call.caller)
     assert key is not None
     lanes.submit(call, key)

@@ -16,7 +16,7 @@ from trunkline.core.errors import (
     SOURCE_START_FAILED,
     Problem,
 )
-from trunkline.core.server_request import Question
+from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.backoff import Backoff
 from trunkline.sources.mcp import source as source_module
@@ -341,12 +341,12 @@ FORMS = b'{"elicitation":{}}'
 QUESTION = {"id": 1, "method": "elicitation/create", "params": {"message": "m"}}
 
 
-class Asked(list[Question]):
+class Asked(list[ServerRequest]):
     """What came to one client."""
 
     def call(self, session: str | None, capabilities: bytes = FORMS, **more: Any) -> Call:
         call = new_call(session, capabilities=capabilities, **more)
-        call.on_question = self.append
+        call.on_server_request = self.append
         return call
 
 
@@ -445,14 +445,14 @@ async def test_news_of_a_client_goes_to_its_own_server_and_to_no_other() -> None
         calls = [submitted(source, new_call(name)) for name in ("one", "two")]
         await until(lambda: all(call.done for call in calls), "both have a server")
         news = "notifications/roots/list_changed"
-        source.tell(calls[1].caller, news, b"{}")
-        source.tell(Caller("local", "nobody"), news, b"{}")
-        source.tell(Caller("local"), news, b"{}")
-        source.tell(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
+        source.notify(calls[1].caller, news, b"{}")
+        source.notify(Caller("local", "nobody"), news, b"{}")
+        source.notify(Caller("local"), news, b"{}")
+        source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
         assert [news in lane.methods() for lane in server.lanes] == [False, False, True]
         assert not any("logging/setLevel" in lane.methods() for lane in server.lanes)
         server.lanes[2].prepare = LaneLevel(server.lanes[2])
-        source.tell(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
+        source.notify(calls[1].caller, "logging/setLevel", b'{"level":"debug"}')
         assert server.lanes[2].sent[-1]["params"] == {"level": "debug"}
 
 
@@ -461,7 +461,7 @@ async def test_a_modern_server_is_told_no_news_of_clients() -> None:
     async with living(server) as (source, book):
         await ready(book)
         submitted(source, new_call("one"))
-        source.tell(Caller("local", "one"), "notifications/roots/list_changed", b"{}")
+        source.notify(Caller("local", "one"), "notifications/roots/list_changed", b"{}")
         assert "notifications/roots/list_changed" not in server.lanes[0].methods()
 
 
@@ -476,7 +476,7 @@ async def test_what_a_shared_server_says_is_for_its_only_call_unless_it_has_work
 
         def call_of(principal: str) -> Call:
             call = new_call(None, principal)
-            call.on_notice = lambda method, params: notices.append((principal, method))
+            call.on_notification = lambda method, params: notices.append((principal, method))
             return submitted(source, call)
 
         for principal in ("a", "a", "b", "a"):

@@ -11,7 +11,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 
 from trunkline.core.call import Caller, Outcome, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError, Problem
-from trunkline.core.source import Watch
+from trunkline.core.source import ResourceWatch
 from trunkline.protocol.mcp.versions import Era
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource
@@ -79,8 +79,8 @@ class Watcher:
         self.heard: list[dict[str, Any]] = []
         self.settled: list[Outcome] = []
         told = lambda params: self.heard.append(json.loads(bytes(params)))  # noqa: E731
-        self.watch = Watch(Caller("local", session, **caller), uri, told, self.settled.append)
-        source.watch(self.watch)
+        self.watch = ResourceWatch(Caller("local", session, **caller), uri, told, self.settled.append)
+        source.watch_resource(self.watch)
 
     async def outcome(self) -> Outcome:
         await until(lambda: bool(self.settled), "it is settled")

@@ -168,7 +168,7 @@ async def test_the_token_of_a_session_goes_with_the_session(service: ServiceProc
     async with scene(service, tokens={}) as stage:
         await stage.state("ready")
         stage.gateway.session_tokens.put("s", TOKEN)
-        stage.gateway.router.roster.forget("s")
+        stage.gateway.router.registry.forget("s")
         assert code(await stage.call("echo", text="x", session="s")) is NO_SESSION_TOKEN
 
 

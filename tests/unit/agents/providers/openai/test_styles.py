@@ -29,7 +29,7 @@ from trunkline.core.errors import (
     Problem,
 )
 
-PAGE = Path(__file__).parents[4] / "docs" / "agents" / "openai-compatible.md"
+PAGE = Path(__file__).parents[5] / "docs" / "agents" / "openai-compatible.md"
 QUICK = Patience(first_retry_s=0.01, first_byte_s=START_WAIT_S, quiet_s=START_WAIT_S)
 KEY = "sk-never-to-be-seen"
 GIVEN = {"text": 'a "quoted"\nline\tand \\ more', "n": 1}

@@ -11,7 +11,7 @@ _ANY: Final = frozenset(_ONE_OF_ANY)
 MAX_PORT: Final = 65_535
 
 
-class Listen(NamedTuple):
+class BindAddress(NamedTuple):
     """A host and a port to listen on. Port 0 takes any free one."""
 
     host: str

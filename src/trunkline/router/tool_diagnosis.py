@@ -9,8 +9,8 @@ from typing import Final
 
 from trunkline.core.names import split_address, without_own_prefix
 from trunkline.core.tool import Snapshot
-from trunkline.router.admission import Gate
-from trunkline.router.catalog import Entry
+from trunkline.router.admission import Admission
+from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router
 
 _WELL: Final = ("ready", "degraded")
@@ -24,7 +24,7 @@ _ALIKE: Final = 0.5
 Finding = dict[str, str]
 
 
-def why_tool(router: Router, name: str) -> dict[str, object]:
+def diagnose_tool(router: Router, name: str) -> dict[str, object]:
     """`found` says whether a call by this name reaches a tool; `findings` are the reasons, each with what to do."""
     entry = router.catalog.find(name)
     if entry is not None:
@@ -33,7 +33,7 @@ def why_tool(router: Router, name: str) -> dict[str, object]:
     if addresses:
         findings = [_finding(f"Several servers have a tool `{name}`", f"say which: {', '.join(addresses)}")]
     else:
-        findings = [_missing(router, gate, _bare_name(name, gate)) for gate in _candidates(router, name)]
+        findings = [_missing(router, admission, _bare_name(name, admission)) for admission in _candidates(router, name)]
     findings = findings or [_no_server(router, name)]
     return {"name": name, "found": False, "findings": findings, "similar": _similar(router, name)}
 
@@ -41,11 +41,11 @@ def why_tool(router: Router, name: str) -> dict[str, object]:
 # -- a tool that is there ---------------------------------------------------------------------------------------------
 
 
-def _there(router: Router, name: str, entry: Entry) -> dict[str, object]:
-    tool, gate = entry.tool, router.gates[entry.tool.source]
+def _there(router: Router, name: str, entry: ToolEntry) -> dict[str, object]:
+    tool, admission = entry.tool, router.admissions[entry.tool.source]
     findings: list[Finding] = []
-    if gate.health.state not in _WELL:
-        findings.append(_state(gate))
+    if admission.health.state not in _WELL:
+        findings.append(_state(admission))
     listed = entry.exposed is not None and any(entry is other for other in router.catalog.entries())
     if listed:
         findings.append(_finding(f"Clients see it as `{entry.exposed}`"))
@@ -57,7 +57,7 @@ def _there(router: Router, name: str, entry: Entry) -> dict[str, object]:
     return told | {"address": tool.address, "exposed": entry.exposed or "", "server": tool.source, "findings": findings}
 
 
-def _lost_names(router: Router, entry: Entry) -> list[Finding]:
+def _lost_names(router: Router, entry: ToolEntry) -> list[Finding]:
     """The names it wanted, and who has them."""
     return [
         _finding(problem.message, problem.hint)
@@ -69,46 +69,46 @@ def _lost_names(router: Router, entry: Entry) -> list[Finding]:
 # -- a tool that is not -----------------------------------------------------------------------------------------------
 
 
-def _candidates(router: Router, name: str) -> list[Gate]:
+def _candidates(router: Router, name: str) -> list[Admission]:
     """The servers that a tool of this name would belong to."""
     bare = without_own_prefix(name)
-    servers = router.roster.servers()
+    servers = router.registry.servers()
     address = split_address(bare)
     if address is not None and address[0] in servers:
         return [servers[address[0]]]
-    by_prefix = [gate for gate in servers.values() if _prefix_in(bare, gate)]
+    by_prefix = [admission for admission in servers.values() if _prefix_in(bare, admission)]
     return by_prefix or [
-        gate
-        for gate in servers.values()
-        if bare in gate.options.withheld or _offers(router.catalog.snapshot(gate.name), bare)
+        admission
+        for admission in servers.values()
+        if bare in admission.options.withheld or _offers(router.catalog.snapshot(admission.name), bare)
     ]
 
 
-def _prefix_in(name: str, gate: Gate) -> str:
+def _prefix_in(name: str, admission: Admission) -> str:
     prefixes = (f"{gate.name}__", f"{gate.name}_", f"{gate.name}:", f"{gate.options.rules.prefix}_")
     return next((prefix for prefix in prefixes if len(prefix) > 1 and name.startswith(prefix)), "")
 
 
-def _bare_name(name: str, gate: Gate) -> str:
+def _bare_name(name: str, admission: Admission) -> str:
     bare = without_own_prefix(name)
     address = split_address(bare)
-    if address is not None and address[0] == gate.name:
+    if address is not None and address[0] == admission.name:
         return address[1]
-    return bare.removeprefix(_prefix_in(bare, gate))
+    return bare.removeprefix(_prefix_in(bare, admission))
 
 
 def _offers(snapshot: Snapshot | None, tool: str) -> bool:
     return snapshot is not None and any(offered.name == tool for offered in snapshot.tools)
 
 
-def _missing(router: Router, gate: Gate, tool: str) -> Finding:
+def _missing(router: Router, admission: Admission, tool: str) -> Finding:
     """Why this server does not give this tool."""
-    snapshot, rules = router.catalog.snapshot(gate.name), gate.options.rules
-    if tool in gate.options.withheld:
+    snapshot, rules = router.catalog.snapshot(admission.name), admission.options.rules
+    if tool in admission.options.withheld:
         what = f"Server `{gate.name}` offers `{tool}` only where `tools.allow` has its very name, not a pattern"
         return _finding(what, f'write `tools: {{allow: ["*", {tool}]}}` for `{gate.name}` if clients may have it')
-    if snapshot is None or gate.health.state == "disabled":
-        return _state(gate)
+    if snapshot is None or admission.health.state == "disabled":
+        return _state(admission)
     if _offers(snapshot, tool) and not rules.shows(tool):
         what = f"Server `{gate.name}` has `{tool}`, and the configuration hides it"
         return _finding(what, f"see `tools.allow` and `tools.deny` of `{gate.name}`")
@@ -122,8 +122,8 @@ def _missing(router: Router, gate: Gate, tool: str) -> Finding:
     return _finding(f"Server `{gate.name}` is {gate.health.state} and offers {number}, none named `{tool}`", hint)
 
 
-def _state(gate: Gate) -> Finding:
-    health = gate.health
+def _state(admission: Admission) -> Finding:
+    health = admission.health
     reason = f": {health.reason or health.last_error}" if health.reason or health.last_error else ""
     last_words = health.stderr_tail.strip().splitlines()[-1:]
     hint = health.hint or (f"its last words on stderr: {last_words[0]}" if last_words else "")
@@ -135,14 +135,14 @@ def _state(gate: Gate) -> Finding:
 def _no_server(router: Router, name: str) -> Finding:
     """Nobody offers it. A server that was never heard of may, once it is up."""
     address = split_address(without_own_prefix(name))
-    servers = router.roster.servers()
+    servers = router.registry.servers()
     if not servers:
         return _finding(f"No server has a tool `{name}`", "the configuration names no servers: `trunkline add`")
     if address is not None and (near := _close(address[0], list(servers), 1)):
         return _finding(f"There is no server `{address[0]}`", f"did you mean `{near[0]}`?")
-    silent = [gate for gate in servers.values() if router.catalog.snapshot(gate.name) is None]
+    silent = [admission for admission in servers.values() if router.catalog.snapshot(admission.name) is None]
     if silent:
-        named = ", ".join(f"`{gate.name}` ({gate.health.state})" for gate in silent)
+        named = ", ".join(f"`{gate.name}` ({gate.health.state})" for admission in silent)
         return _finding(f"No server is known to have a tool `{name}`", f"these have not told what they offer: {named}")
     what = f"There is no server `{address[0]}`" if address is not None else f"No server has a tool `{name}`"
     return _finding(what, f"servers: {', '.join(servers)}")

@@ -8,12 +8,12 @@ from tests.unit.router.fakes import Desk, offer
 
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot
-from trunkline.router.diagnosis import why_tool
 from trunkline.router.options import NameRules
+from trunkline.router.tool_diagnosis import diagnose_tool
 
 
 def told(desk: Desk, name: str) -> dict[str, Any]:
-    return why_tool(desk.router, name)
+    return diagnose_tool(desk.router, name)
 
 
 def findings(desk: Desk, name: str) -> list[str]:
@@ -61,7 +61,7 @@ async def test_a_tool_of_a_server_that_went_down_says_so_first(tmp_path: Path) -
     desk.router.catalog.hide("git", True)
     assert told(desk, "git_log")["listed"] is False
     assert "left out of the list" in findings(desk, "git_log")[1]
-    desk.router.roster.close()
+    desk.router.registry.close()
 
 
 # A tool that is not ---------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ async def test_a_server_that_was_never_heard_of_is_why(
     desk.sinks["git"].health(health)
     assert what in findings(desk, "git_log")[0]
     assert (hint or "") in str(hints(desk, "git_log"))
-    desk.router.roster.close()
+    desk.router.registry.close()
 
 
 async def test_a_bare_name_may_belong_to_a_server_that_has_not_spoken(tmp_path: Path) -> None:

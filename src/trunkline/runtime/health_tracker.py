@@ -22,7 +22,7 @@ def warn_if_over_limits(sink: Sink | None, lost: asyncio.Future[Problem]) -> Non
         sink.note("warning", f"{SOURCE_OVER_LIMITS}: {lost.result().message}")
 
 
-class Vitals:
+class HealthTracker:
     """`health` is that of the process or session that all share. Others are told that the server is degraded, not that
     it is starting or down, as long as it still `serves` some of its clients by other means."""
 
