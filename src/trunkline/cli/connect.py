@@ -147,7 +147,7 @@ def _dialled(listen: BindAddress) -> str:
     if not listen.port:
         raise click.UsageError("the configured port is 0, any free one: start the gateway first, or name it: `--url`")
     host = _WILDCARDS.get(listen.host, listen.host)
-    return f"http://{Listen(host, listen.port)}/mcp"
+    return f"http://{BindAddress(host, listen.port)}/mcp"
 
 
 def _wants_token(url: str) -> bool | None:

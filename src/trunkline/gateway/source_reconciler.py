@@ -162,7 +162,7 @@ class SourceReconciler:
 
     def _left(self, admission: Admission) -> None:
         if admission in self._admissions:  # guests are seen off by their host
-            self._own(self._see_off(self._admissions.pop(admission), admission), f"{gate.name} leaves")
+            self._own(self._see_off(self._admissions.pop(admission), admission), f"{admission.name} leaves")
 
     async def _see_off(self, source_run: _RunningSource, admission: Admission) -> None:
         """Let the calls in flight end, then end the source."""

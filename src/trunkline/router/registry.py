@@ -364,10 +364,10 @@ class SourceSink:
         self._registry.health_changed(self._admission, redact_health(health, self._admission.options.redact))
 
     def forward_request(self, session: str, server_request: ServerRequest) -> None:
-        self._registry.clients.send_request(session, server_request)
+        self._registry.clients.forward_request(session, server_request)
 
     def forward_notification(self, session: str, method: str, params: Json) -> None:
-        self._registry.clients.send_notification(session, self._admission.name, method, params)
+        self._registry.clients.forward_notification(session, self._admission.name, method, params)
 
     def add_app(self, name: str, source: Source, evicted: OnEvicted) -> SourceSink | None:
         return self._registry.apps.host(self._admission, name, source, evicted)
@@ -415,7 +415,7 @@ class SessionClients:
             )
             client.send_request(server_request)
 
-    def send_notification(self, session: str, source: str, method: str, params: Json) -> None:
+    def forward_notification(self, session: str, source: str, method: str, params: Json) -> None:
         client = self._clients.get(session)
         if client is not None:
             client.send_notification(source, method, self._task_ids.to_caller(client.caller, source, params))

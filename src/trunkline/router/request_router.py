@@ -99,7 +99,7 @@ class RequestRouter:
         entry = self._find_prompt(call, members, _text(members, "name", "params.name"))
         if entry is not None:
             if self._has_links(call, entry.source):
-                self._result_rewriter.adapt(call, uri_rewriter=True)
+                self._result_rewriter.adapt(call, uris=True)
             self._send(call, entry.source, _params(members, {"name": encode(entry.name)}))
 
     def _find_prompt(self, call: Call, members: Members, name: str) -> PromptEntry | None:
@@ -127,7 +127,7 @@ class RequestRouter:
             renamed = {place.uri: uri} if place.uri != uri else {}
             uri_rewriter = self._has_links(call, place.source)
             if uri_rewriter or renamed:
-                self._result_rewriter.adapt(call, uri_rewriter=uri_rewriter, renamed=renamed)
+                self._result_rewriter.adapt(call, uris=rewrites_uris, renamed=renamed)
             self._send(call, place.source, _params(members, {"uri": encode(place.uri)}))
 
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
@@ -188,7 +188,7 @@ class RequestRouter:
             hint = "ids are good for the client that got them, as long as the gateway runs"
             call.finish(Failure(Problem(code=UNKNOWN_TASK, message="Unknown task", hint=hint)))
             return
-        self._result_rewriter.adapt(call, tasks=True, uri_rewriter=self._has_links(call, place.source))
+        self._result_rewriter.adapt(call, tasks=True, uris=self._has_links(call, place.source))
         self._send(call, place.source, _params(members, {"taskId": encode(place.task_id)}))
 
 

@@ -106,7 +106,7 @@ class ResultRewriter:
         self._task_ids = tasks
 
     def adapt(
-        self, call: Call, *, links: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
+        self, call: Call, *, uris: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
     ) -> None:
         """Adapt the answer to this call when it comes; with `tasks`, what its server says and asks meanwhile too."""
         reply = call.reply
@@ -114,7 +114,7 @@ class ResultRewriter:
         def adapted(call: Call) -> None:
             outcome = call.outcome
             if isinstance(outcome, Result):
-                raw = self._adapted(call, outcome, links, tasks, renamed)
+                raw = self._adapted(call, outcome, uris, tasks, renamed)
                 if raw is not outcome.raw:
                     call.outcome = type(outcome)(raw, bytes(raw))
             elif renamed and isinstance(outcome, RemoteError):
@@ -140,12 +140,12 @@ class ResultRewriter:
         call.on_notification = noticed if on_notification is not None else None
         call.on_server_request = asked if ask is not None else None
 
-    def _adapted(self, call: Call, outcome: Result, links: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
+    def _adapted(self, call: Call, outcome: Result, uris: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
         raw = outcome.raw
         message = bytes(raw) if outcome.message is None else outcome.message
         if tasks and may_have_task_ids(message):
             raw = self._task_ids.to_caller(call.caller, call.source, raw)
-        if (links or renamed) and may_have_uris(message):
+        if (uris or renamed) and may_have_uris(message):
             text = bytes(raw)
             learned = self._uri_rewriter.learn(call.caller, call.source, text, renamed)
             raw = raw if learned is text else learned

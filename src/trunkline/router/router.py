@@ -288,7 +288,7 @@ class Router:
             call.params = tool_params(entry, {name: value for name, value in members.items() if name != "task"})
         tasks = "task" in members or declares_tasks(call.caller)
         if tasks or entry.rewrites_uris:
-            self._result_rewriter.adapt(call, uri_rewriter=entry.rewrites_uris, tasks=tasks)
+            self._result_rewriter.adapt(call, uris=entry.rewrites_uris, tasks=tasks)
 
     def _route_unknown(self, call: Call, name: str, members: Members) -> None:
         """No such tool, or a server that has not said yet what it offers."""

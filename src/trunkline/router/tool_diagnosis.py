@@ -85,7 +85,7 @@ def _candidates(router: Router, name: str) -> list[Admission]:
 
 
 def _prefix_in(name: str, admission: Admission) -> str:
-    prefixes = (f"{gate.name}__", f"{gate.name}_", f"{gate.name}:", f"{gate.options.rules.prefix}_")
+    prefixes = (f"{admission.name}__", f"{admission.name}_", f"{admission.name}:", f"{admission.options.rules.prefix}_")
     return next((prefix for prefix in prefixes if len(prefix) > 1 and name.startswith(prefix)), "")
 
 
@@ -105,21 +105,23 @@ def _missing(router: Router, admission: Admission, tool: str) -> Finding:
     """Why this server does not give this tool."""
     snapshot, rules = router.catalog.snapshot(admission.name), admission.options.rules
     if tool in admission.options.withheld:
-        what = f"Server `{gate.name}` offers `{tool}` only where `tools.allow` has its very name, not a pattern"
-        return _finding(what, f'write `tools: {{allow: ["*", {tool}]}}` for `{gate.name}` if clients may have it')
+        what = f"Server `{admission.name}` offers `{tool}` only where `tools.allow` has its very name, not a pattern"
+        return _finding(what, f'write `tools: {{allow: ["*", {tool}]}}` for `{admission.name}` if clients may have it')
     if snapshot is None or admission.health.state == "disabled":
         return _state(admission)
     if _offers(snapshot, tool) and not rules.shows(tool):
-        what = f"Server `{gate.name}` has `{tool}`, and the configuration hides it"
-        return _finding(what, f"see `tools.allow` and `tools.deny` of `{gate.name}`")
+        what = f"Server `{admission.name}` has `{tool}`, and the configuration hides it"
+        return _finding(what, f"see `tools.allow` and `tools.deny` of `{admission.name}`")
     left_out = [warning for warning in snapshot.warnings if f"`{tool}`" in warning or f'"{tool}"' in warning]
     if left_out:
-        return _finding(f"Server `{gate.name}`: {left_out[0]}", "its definition must be mended in the server")
+        return _finding(f"Server `{admission.name}`: {left_out[0]}", "its definition must be mended in the server")
     names = [offered.name for offered in snapshot.tools if rules.shows(offered.name)]
     near = _close(tool, names, _MAX_NEAR)
-    hint = f"did you mean {' or '.join(f'`{gate.name}.{one}`' for one in near)}?" if near else ""
+    hint = f"did you mean {' or '.join(f'`{admission.name}.{one}`' for one in near)}?" if near else ""
     number = "1 tool" if len(names) == 1 else f"{len(names)} tools"
-    return _finding(f"Server `{gate.name}` is {gate.health.state} and offers {number}, none named `{tool}`", hint)
+    return _finding(
+        f"Server `{admission.name}` is {admission.health.state} and offers {number}, none named `{tool}`", hint
+    )
 
 
 def _state(admission: Admission) -> Finding:
@@ -128,8 +130,8 @@ def _state(admission: Admission) -> Finding:
     last_words = health.stderr_tail.strip().splitlines()[-1:]
     hint = health.hint or (f"its last words on stderr: {last_words[0]}" if last_words else "")
     if health.state == "disabled":
-        hint = f"set `enabled: true` for `{gate.name}`"
-    return _finding(f"Server `{gate.name}` is {health.state}{reason}", hint)
+        hint = f"set `enabled: true` for `{admission.name}`"
+    return _finding(f"Server `{admission.name}` is {health.state}{reason}", hint)
 
 
 def _no_server(router: Router, name: str) -> Finding:
@@ -142,7 +144,7 @@ def _no_server(router: Router, name: str) -> Finding:
         return _finding(f"There is no server `{address[0]}`", f"did you mean `{near[0]}`?")
     silent = [admission for admission in servers.values() if router.catalog.snapshot(admission.name) is None]
     if silent:
-        named = ", ".join(f"`{gate.name}` ({gate.health.state})" for admission in silent)
+        named = ", ".join(f"`{admission.name}` ({admission.health.state})" for admission in silent)
         return _finding(f"No server is known to have a tool `{name}`", f"these have not told what they offer: {named}")
     what = f"There is no server `{address[0]}`" if address is not None else f"No server has a tool `{name}`"
     return _finding(what, f"servers: {', '.join(servers)}")

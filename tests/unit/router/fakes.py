@@ -17,7 +17,7 @@ from trunkline.core.tool import Item, Snapshot, Tool
 from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import NameRules, RouterOptions, SourceOptions
 from trunkline.router.registry import SourceSink
-from trunkline.router.router import Notice, Router
+from trunkline.router.router import OnNotification, Router
 
 OK = Result(b'{"content":[]}')
 
@@ -148,7 +148,7 @@ class Desk:
         members: dict[str, Any] | None = None,
         *,
         caller: Caller | None = None,
-        on_notification: Notice | None = None,
+        on_notification: OnNotification | None = None,
         reply: Callable[[Call], None] | None = None,
     ) -> Call:
         raw = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (members or {}).items()}

@@ -67,7 +67,7 @@ class ParkedCall:
             server_request.refuse(encode({"code": -32602, "message": f"The question cannot be passed on: {error}"}))
             return
         self._asked_so_far += 1
-        key = f"{question.source}-{self._asked_so_far}"
+        key = f"{server_request.source}-{self._asked_so_far}"
         self._open[key] = (server_request, asking)
         server_request.on_withdrawn = lambda: self._withdrawn(key)
         self._gather()

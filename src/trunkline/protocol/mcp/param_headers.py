@@ -63,7 +63,7 @@ def header_parameters_of(definition: bytes) -> tuple[HeaderParameter, ...]:
         if _ANNOTATION in position:
             parameter = _mirror(path, position)
             if parameter.header in header_parameters:
-                raise BadAnnotation(f"two arguments want the header `{mirror.header.decode()}`")
+                raise BadAnnotation(f"two arguments want the header `{parameter.header.decode()}`")
             header_parameters[parameter.header] = parameter
     return tuple(header_parameters.values())
 
@@ -139,7 +139,7 @@ def check_param_headers(
     for parameter in header_parameters:
         what = _disagreement(headers, parameter, arguments, repeated)
         if what is not None:
-            return f"Header `{mirror.header.decode()}` {what}"
+            return f"Header `{parameter.header.decode()}` {what}"
     return None
 
 

@@ -43,8 +43,8 @@ def refuse_nobody(server_request: ServerRequest) -> None:
 
 
 class Questions:
-    """`declared` is what the client of this lane said it can be asked. `on_server_request` takes what belongs to no call;
-    until someone sets it, such questions are held (a server may ask as soon as it is greeted)."""
+    """`declared` is what the client of this lane said it can be asked. `on_server_request` takes what belongs to no
+    call; until someone sets it, such questions are held (a server may ask as soon as it is greeted)."""
 
     def __init__(self, source: str, write: Callable[[bytes], None], count: Callable[[str], None]) -> None:
         self.declared = b"{}"

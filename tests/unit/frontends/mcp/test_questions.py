@@ -149,7 +149,7 @@ async def test_the_questions_of_a_client_that_goes_are_refused(tmp_path: Path, m
         assert asking.error["message"] == "The client is gone"
         assert call.done
         late = Asking(None)
-        talk.house.desk.router.clients.send_request("stdio", late.server_request)
+        talk.house.desk.router.clients.forward_request("stdio", late.server_request)
         assert late.error["code"] == -32601
 
 
