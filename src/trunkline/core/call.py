@@ -110,13 +110,13 @@ class Request:
     """
 
     __slots__ = (
-        "upstream",
         "meta",
         "method",
         "on_done",
         "on_notification",
         "outcome",
         "params",
+        "upstream",
         "upstream_id",
         "wants_progress",
     )
@@ -195,17 +195,17 @@ class Call(Request):
     """
 
     __slots__ = (
+        "admission",
         "admitted",
         "asked_client",
         "caller",
-        "admission",
         "headers",
         "keeper",
         "on_server_request",
-        "progressed_at",
         "open_server_requests",
-        "reply",
         "paused_s",
+        "progressed_at",
+        "reply",
         "retried",
         "source",
         "started_at",

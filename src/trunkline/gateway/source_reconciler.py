@@ -73,7 +73,7 @@ class SourceReconciler:
         registry.on_source_retired.append(self._left)
 
     def protect(self, files: tuple[str, ...], roots: tuple[str, ...]) -> set[str]:
-        """Set what sources made from now on protect. Returns the files and roots that are new or no longer protected."""
+        """Set what sources made from now on protect. Returns the files and roots that are new or gone."""
         before, self._parts = self._parts, replace(self._parts, protected_files=files, roots=roots)
         return {*before.protected_files, *before.roots} ^ {*files, *roots}
 
@@ -134,7 +134,7 @@ class SourceReconciler:
             return _Unbuilt(error)
 
     def _redact_for(self, source_run: _RunningSource) -> Redact:
-        """Hides secrets in a source's text. A service that registered has secrets of its own, hidden while it is there."""
+        """Hides secrets in the text of a source. A service that registered has secrets of its own."""
         of_all = self._parts.redact
         if source_run.origin == _FILE:
             return of_all

@@ -35,7 +35,7 @@ _WELL: Final = ("ready", "degraded")
 
 
 class _Successor:
-    __slots__ = ("before", "admission", "last", "snapshot", "timer")
+    __slots__ = ("admission", "before", "last", "snapshot", "timer")
 
     def __init__(
         self, admission: Admission, timer: asyncio.TimerHandle, before: Snapshot | None, last: Snapshot | None

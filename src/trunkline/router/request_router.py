@@ -125,8 +125,8 @@ class RequestRouter:
             self._route_unknown(call, members, uri)
         else:
             renamed = {place.uri: uri} if place.uri != uri else {}
-            uri_rewriter = self._has_links(call, place.source)
-            if uri_rewriter or renamed:
+            rewrites_uris = self._has_links(call, place.source)
+            if rewrites_uris or renamed:
                 self._result_rewriter.adapt(call, uris=rewrites_uris, renamed=renamed)
             self._send(call, place.source, _params(members, {"uri": encode(place.uri)}))
 

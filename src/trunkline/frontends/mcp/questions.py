@@ -51,7 +51,7 @@ class Rules:
 class _Open:
     """A question that the client has and has not answered. `token` is the server's own for progress, as JSON."""
 
-    __slots__ = ("server_request", "send", "timer", "token")
+    __slots__ = ("send", "server_request", "timer", "token")
 
     def __init__(self, server_request: ServerRequest, send: Send | None, timer: Deadline, token: Json | None) -> None:
         self.server_request = server_request
