@@ -70,7 +70,7 @@ def test_each_client_answers_its_own_server(tmp_path: Path, variant: Variant, lo
             for number, client in reversed(list(enumerate(clients))):
                 (server_request,) = client.asked
                 assert json.loads(bytes(server_request.params)) == {"message": f"for {number}"}
-                assert calls[number].questions == 1
+                assert calls[number].open_server_requests == 1
                 server_request.answer(b'{"action":"accept","content":{"from":%d}}' % number)
             for number, call in enumerate(calls):
                 outcome = (await ended(call)).outcome
@@ -114,7 +114,7 @@ def test_a_question_taken_back_is_withdrawn(tmp_path: Path, variant: Variant) ->
 
             call = await ended(client.call("ask_in_vain", asked))
             assert len(withdrawn) == 1
-            assert call.questions == 0
+            assert call.open_server_requests == 0
             assert not withdrawn[0].answer(b"{}")
 
     play("asyncio", scene())

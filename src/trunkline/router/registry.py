@@ -54,8 +54,8 @@ class SourceRegistry:
         self.admissions: dict[str, Admission] = {}
         self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
         self.views = CatalogViews(self.catalog)
-        self.tasks = TaskIds()
-        self.clients = SessionClients(self.tasks)
+        self.task_ids = TaskIds()
+        self.clients = SessionClients(self.task_ids)
         self.changes = DefinitionChanges(events)
         self.on_list_changed: list[Callable[[], None]] = []
         self.on_source_changed: list[Callable[[], None]] = []

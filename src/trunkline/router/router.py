@@ -72,8 +72,8 @@ class Router:
         self._started_at = self._loop.time()
         self.cache = ResultCache(self.registry, options.cache_bytes, self._loop.time)
         self.uri_rewriter = UriRewriter(self.views)
-        self.tasks = self.registry.tasks
-        self._result_rewriter = ResultRewriter(self.uri_rewriter, self.tasks)
+        self.task_ids = self.registry.task_ids
+        self._result_rewriter = ResultRewriter(self.uri_rewriter, self.task_ids)
         self._deadlines = Deadlines(self._loop, options.call_s)
         self._pending_calls = PendingCalls(self.registry, self._deadlines)
         self._path_guard = PathGuard(self._loop, self._deadlines)
@@ -83,11 +83,11 @@ class Router:
             self._path_guard,
             self._pending_calls,
             self.uri_rewriter,
-            self.tasks,
+            self.task_ids,
             self._result_rewriter,
         )
         self._watches = ResourceSubscriptions(self.registry, self.uri_rewriter, self._pending_calls, self._loop)
-        self._task_watches = TaskSubscriptions(self.registry, self.tasks, self.uri_rewriter)
+        self._task_watches = TaskSubscriptions(self.registry, self.task_ids, self.uri_rewriter)
 
     def drain(self) -> None:
         """Take no new calls; those that still wait for a server are refused now."""

@@ -24,7 +24,7 @@ class Inn(Desk):
 
     def guest(self, name: str, *tools: str, source: FakeSource | None = None) -> FakeSource:
         source = self.sources[name] = source or FakeSource()
-        sink = self.sinks["desktop"].host(name, source, lambda host_leaves: self.evicted.append((name, host_leaves)))
+        sink = self.sinks["desktop"].add_app(name, source, lambda host_leaves: self.evicted.append((name, host_leaves)))
         assert sink is not None
         self.sinks[name] = sink
         sink.publish(offer(name, *tools))
@@ -62,9 +62,9 @@ async def test_a_name_that_is_taken_is_not_given_again(tmp_path: Path) -> None:
     inn.add("github", "search")
     paint = inn.guest("Paint", "draw")
     host = inn.sinks["desktop"]
-    assert host.host("github", FakeSource(), print) is None
-    assert host.host("Paint", FakeSource(), print) is None
-    again = host.host("Paint", paint, print)
+    assert host.add_app("github", FakeSource(), print) is None
+    assert host.add_app("Paint", FakeSource(), print) is None
+    again = host.add_app("Paint", paint, print)
     assert again is not None and again.admission is inn.sinks["Paint"].admission
 
 
@@ -83,9 +83,9 @@ async def test_a_guest_that_is_away_is_not_listed_and_still_named_in_the_refusal
 async def test_a_guest_that_was_dismissed_is_unknown_and_its_name_is_free(tmp_path: Path) -> None:
     inn = Inn(tmp_path)
     inn.guest("Paint", "draw")
-    inn.sinks["desktop"].dismiss("Paint")
+    inn.sinks["desktop"].remove_app("Paint")
     assert problem_of(inn.call("Paint_draw")).code is UNKNOWN_TOOL
-    inn.sinks["desktop"].dismiss("Paint")
+    inn.sinks["desktop"].remove_app("Paint")
     inn.guest("Paint", "erase")
     assert inn.names == ["Paint_erase"]
 
@@ -105,7 +105,7 @@ async def test_guests_leave_with_their_host_and_their_calls_may_end(tmp_path: Pa
     assert not inn.router.registry.busy(admission)
     inn.router.registry.let_go(admission)
     assert inn.router.registry.apps.of(admission) == ()
-    assert inn.sinks["desktop"].host("Late", FakeSource(), print) is None
+    assert inn.sinks["desktop"].add_app("Late", FakeSource(), print) is None
 
 
 async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) 
     inn.sinks["desktop"] = inn.router.registry.replace("desktop", FakeSource(), options)
     inn.health("desktop", "ready")
     assert inn.names == []
-    assert old.host("Paint", FakeSource(), print) is None
+    assert old.add_app("Paint", FakeSource(), print) is None
     inn.guest("Paint", "draw")
     inn.router.registry.let_go(old.admission)
     assert inn.names == ["Paint_draw"]
@@ -201,7 +201,7 @@ async def test_a_name_that_differs_in_case_only_is_taken_too(tmp_path: Path) -> 
     inn = Inn(tmp_path)
     inn.add("GitHub", "search")
     for name in ("github", "Trunkline", "DESKTOP"):
-        assert inn.sinks["desktop"].host(name, FakeSource(), print) is None
+        assert inn.sinks["desktop"].add_app(name, FakeSource(), print) is None
 
 
 async def test_a_guest_that_loses_its_name_to_the_configuration_is_told(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ async def test_a_call_that_waits_and_fails_is_answered_and_the_others_are_routed
     desk = Desk(tmp_path)
     source = desk.add("s", state="starting")
     bad, good = desk.call("s_t"), desk.call("s_t")
-    desk.router._waiting.calls[bad] = broken
+    desk.router._pending_calls.calls[bad] = broken
     desk.publish("s", "t")
     desk.health("s", "ready")
     assert source.held == [good]

@@ -15,7 +15,8 @@ from msgspec import Raw
 from trunkline.core.call import PROGRESS, Call, Caller, Failure, Json
 from trunkline.core.errors import DEADLINE, INVALID_PARAMS, REQUEST_TOO_LARGE, Executed, Phase, Problem
 from trunkline.gateway.library.embedded import log
-from trunkline.gateway.library.results import CallError, CallResult, Progress, read_progress, result_of
+from trunkline.gateway.library.errors import CallError
+from trunkline.gateway.library.results import CallResult, Progress, read_progress, result_of
 from trunkline.router.router import Router
 from trunkline.runtime.overdue import Deadline
 

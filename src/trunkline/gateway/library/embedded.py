@@ -31,7 +31,7 @@ from trunkline.config.found import find_config
 from trunkline.config.load import Loaded, load_config, load_text
 from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
 from trunkline.core.events import LogEvent
-from trunkline.gateway.library.results import ConfigurationError
+from trunkline.gateway.library.errors import ConfigurationError
 from trunkline.sources import section_kinds
 
 _STARTING: Final = "starting"

@@ -26,7 +26,7 @@ def resourceful(here: House, *uris: str, **settled: Any) -> None:
     """The server `s` has these resources, and says at once that it will tell of them, or what `settled` says (None:
     it says nothing)."""
     here.desk.offer("s", resources=uris)
-    watch = here.source.watch
+    watch = here.source.watch_resource
 
     def watched(one: ResourceWatch) -> None:
         watch(one)
@@ -34,7 +34,7 @@ def resourceful(here: House, *uris: str, **settled: Any) -> None:
         if answer is not None:
             one.settle(answer)
 
-    here.source.watch = watched
+    here.source.watch_resource = watched
 
 
 def update(here: House, uri: str, **more: Any) -> None:

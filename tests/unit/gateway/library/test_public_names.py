@@ -32,7 +32,7 @@ def test_what_is_asked_for_is_loaded_and_no_more() -> None:
     assert package <= {"trunkline", "__future__"}
     assert not {"asyncio", "msgspec", "json"} & errors
     assert {"asyncio", "msgspec"} <= gateway
-    assert not {"uvloop", "click", "yaml", "trunkline.cli", "trunkline.gateway.serve"} & gateway
+    assert not {"uvloop", "click", "yaml", "trunkline.cli", "trunkline.gateway.serving"} & gateway
 
 
 def test_every_public_name_is_there() -> None:

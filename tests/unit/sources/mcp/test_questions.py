@@ -84,7 +84,7 @@ async def test_a_question_on_the_stream_of_a_call_is_that_calls() -> None:
     lane.received(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}', call)
     assert (len(first), len(second)) == (1, 0)
     assert first[0].calls == (call,)
-    assert other.questions == 0
+    assert other.open_server_requests == 0
 
 
 async def test_a_question_outside_calls_goes_to_whoever_attends_the_lane() -> None:
