@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class ToolsOffered:
     """The tools that the agent says it has, by the names that its model sees."""
 
     tools: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class NativeToolUsed:
     """A call that the agent made of a tool of its own, not of ours: whether the tool ran, or was refused."""
 
     tool: str
@@ -21,21 +21,21 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoke:
+class AgentText:
     """A piece of text of the model on the way."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class FinalAnswer:
     """The final answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class TokenUsage:
     """Tokens of the whole run so far. A later one replaces an earlier one."""
 
     input_tokens: int
@@ -43,7 +43,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class ModelRetry:
     """Its model could not be reached, and it tries again: how often so far, how often at most, and why."""
 
     attempt: int
@@ -52,22 +52,32 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
-class Adapted:
+class OptionDropped:
     """Its model's server does not take something that the user asked for, which is left out."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Looped:
+class ModelLooping:
     """Its model says again and again that it calls tools, and calls none: the agent would ask it for ever."""
 
 
 @dataclass(frozen=True, slots=True)
-class Complained:
+class AgentError:
     """The agent says that it failed, and why."""
 
     message: str
 
 
-Said = Offered | Used | Spoke | Answered | Spent | Retried | Adapted | Looped | Complained
+AgentEvent = (
+    ToolsOffered
+    | NativeToolUsed
+    | AgentText
+    | FinalAnswer
+    | TokenUsage
+    | ModelRetry
+    | OptionDropped
+    | ModelLooping
+    | AgentError
+)

@@ -59,7 +59,7 @@ _BEFORE_ARGUMENTS: Final = re.compile(
 _TAGGED_ARGUMENTS: Final = re.compile(r"<(?:parameter\b|arg_key>|/(?:function|invoke)>).*>\s*\Z", re.DOTALL)
 
 
-def not_an_answer(who: str, said: str, is_tool: Callable[[str], bool], *, thought: bool = False) -> Problem | None:
+def answer_problem(who: str, said: str, is_tool: Callable[[str], bool], *, thought: bool = False) -> Problem | None:
     """`who` said this last. `thought` tells that thoughts came and may have been all there was."""
     answer = _without_thoughts(said)
     if not answer.strip():

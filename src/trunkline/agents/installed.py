@@ -44,7 +44,7 @@ async def find_installed(
     provider: Provider,
     children: Children,
     environ: Mapping[str, str],
-    known: KnownVersions,
+    known: VersionCache,
     *,
     limit_s: float = _VERSION_S,
 ) -> Installed:
@@ -52,7 +52,7 @@ async def find_installed(
     code where it takes too long to say it. What is known is not asked again."""
     program = _locate(provider, environ)
     there = _identity(provider, program)
-    lasting = decides_alone(Path(program), provider.program)
+    lasting = is_single_version(Path(program), provider.program)
     version = known.of(program, there, lasting=lasting)
     if version is None:
         version = await _ask_version(provider, program, children, environ, limit_s)
@@ -76,7 +76,7 @@ def _locate(provider: Provider, environ: Mapping[str, str]) -> str:
 
 def _identity(provider: Provider, program: str) -> str:
     try:
-        return identity(Path(program))
+        return file_identity(Path(program))
     except OSError as error:  # it was there a moment ago
         raise _not_found(provider, f"`{program}` cannot be looked at: {error.strerror}") from None
 
@@ -87,18 +87,18 @@ async def _ask_version(
     """Asked outside of any project, so that nothing there decides."""
     env = child_environment(environ, extra={}, inherit="all")
     try:
-        printed = await ask_program(children, [program, "--version"], env=env, cwd="/", timeout_s=limit_s)
+        printed = await query_program(children, [program, "--version"], env=env, cwd="/", timeout_s=limit_s)
     except GatewayError as error:
         raise _not_found(provider, f"`{program}` cannot be started: {error.problem.message}") from None
     if printed.status is None:
-        raise too_slow(provider.name, [program, "--version"], limit_s)
+        raise too_slow_error(provider.name, [program, "--version"], limit_s)
     version = _VERSION.search(printed.stdout)
     if printed.status != 0 or version is None:
         raise _not_found(provider, f"`{program} --version` {_what_became(printed)}")
     return version.group(1)
 
 
-def _what_became(printed: Printed) -> str:
+def _what_became(printed: ProgramOutput) -> str:
     words = harmless(end((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str)
     return f"said no version: status {printed.status}, {words or 'no output'}"
 
@@ -117,7 +117,7 @@ _LARGEST_BYTES: Final = 1 << 20
 _MOST: Final = 100
 
 
-class KnownVersions:
+class VersionCache:
     """Of one run; what lasts longer is under a folder of the state, where there is one. Nothing found there, or not
     found, stops anything: then the program is asked."""
 
@@ -125,21 +125,21 @@ class KnownVersions:
         self._folder = folder
         self._here: dict[tuple[str, str], str] = {}
 
-    def of(self, program: str, identity: str, *, lasting: bool) -> str | None:
+    def of(self, program: str, file_identity: str, *, lasting: bool) -> str | None:
         """`lasting` says that its file alone decides which version it is."""
-        version = self._here.get((program, identity))
+        version = self._here.get((program, file_identity))
         if version is not None or not lasting:
             return version
         there, version = self._read().get(program, ("", ""))
-        return version if there == identity and version else None
+        return version if there == file_identity and version else None
 
-    def keep(self, program: str, identity: str, version: str, *, lasting: bool) -> None:
-        self._here[program, identity] = version
+    def keep(self, program: str, file_identity: str, version: str, *, lasting: bool) -> None:
+        self._here[program, file_identity] = version
         if self._folder is None or not lasting:
             return
         known = self._read()
         known.pop(program, None)
-        known[program] = (identity, version)
+        known[program] = (file_identity, version)
         latest = dict(list(known.items())[-_MOST:])
         try:
             make_private_folder(self._folder)
@@ -169,7 +169,7 @@ _PACKAGE: Final = "package.json"
 _LARGEST_PACKAGE_BYTES: Final = 1 << 20
 
 
-def identity(program: Path) -> str:
+def file_identity(program: Path) -> str:
     """Another one after every change of the file that the name leads to, or of its npm package. Raises OSError."""
     real = Path(os.path.realpath(program))
     package = _package_of(real)
@@ -177,7 +177,7 @@ def identity(program: Path) -> str:
     return "\n".join(_stamp(file) for file in files)
 
 
-def decides_alone(program: Path, name: str) -> bool:
+def is_single_version(program: Path, name: str) -> bool:
     """Whether this file, as it is, can only be one version: what else it may start came with it."""
     real = Path(os.path.realpath(program))
     if program.parent.name == _SHIMS:
@@ -224,7 +224,7 @@ _HOMES: Final = ("CODEX_HOME", "GEMINI_CLI_HOME", "TMPDIR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
+class ProgramOutput:
     """What a program printed before it ended. `status` is None where it did not end in time."""
 
     status: int | None
@@ -232,9 +232,9 @@ class Printed:
     stderr: str
 
 
-async def ask_program(
+async def query_program(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
-) -> Printed:
+) -> ProgramOutput:
     """Run it to its end, without input. Raises GatewayError where it cannot be started.
 
     What it leaves behind goes: some agents write into their folders even when they only say their version.
@@ -249,7 +249,7 @@ async def ask_program(
 
 async def _ask(
     children: Children, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float
-) -> Printed:
+) -> ProgramOutput:
     child = await children.spawn(argv, env=env, cwd=cwd, label=argv[0])
     output = HeadAndTail(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
     errors = HeadAndTail(head_bytes=1, tail_bytes=2048)
@@ -263,7 +263,7 @@ async def _ask(
         child.terminate(term_s=_TERM_S)  # changes nothing unless this was cancelled
         for one in reading:
             one.close()
-    return Printed(status=status, stdout=output.head.decode(errors="replace"), stderr=_text(errors))
+    return ProgramOutput(status=status, stdout=output.head.decode(errors="replace"), stderr=_text(errors))
 
 
 async def _see_off(child: Child) -> None:
@@ -276,7 +276,7 @@ def _text(errors: HeadAndTail) -> str:
     return (errors.head + errors.tail).decode(errors="replace")
 
 
-def too_slow(agent: str, argv: Sequence[str], limit_s: float) -> GatewayError:
+def too_slow_error(agent: str, argv: Sequence[str], limit_s: float) -> GatewayError:
     """For one that did not answer in time, which says nothing against how it is installed."""
     return GatewayError(
         Problem(

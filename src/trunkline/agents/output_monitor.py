@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from trunkline.agents.events import Answered, Complained, Looped, Offered, Retried, Said, Spent, Used
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    FinalAnswer,
+    ModelLooping,
+    ModelRetry,
+    NativeToolUsed,
+    TokenUsage,
+    ToolsOffered,
+)
 from trunkline.agents.providers.provider import Mode, Provider
 from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_LOST, TOOLS_NOT_LISTED, Problem
 
 
-class Hearing:
-    """Reads the agent's lines. `stopped` is done as soon as the run must not go on; `why_stopped` tells the reason."""
+class OutputMonitor:
+    """Reads the agent's lines. `stopped` is done as soon as the run must not go on; `stop_reason` tells the reason."""
 
-    def __init__(self, provider: Provider, mode: Mode, on_said: Callable[[Said], None]) -> None:
+    def __init__(self, provider: Provider, mode: Mode, on_event: Callable[[AgentEvent], None]) -> None:
         self._provider = provider
         self._mode = mode
-        self._on_said = on_said
-        self._reader = provider.reader()
+        self._on_event = on_event
+        self._parser = provider.parser()
         self._offered_tools: tuple[str, ...] = ()
         self._problem: Problem | None = None
         self._fault: Exception | None = None
@@ -25,12 +34,12 @@ class Hearing:
         self.answer: str | None = None
         self.answered_at = 0.0
         """When that was, by the loop's clock."""
-        self.complaint = ""
-        self.spent = Spent(0, 0)
-        self.retried: Retried | None = None
+        self.reported_error = ""
+        self.spent = TokenUsage(0, 0)
+        self.retried: ModelRetry | None = None
         """How its model could not be reached, if that is how things are now."""
 
-    def why_stopped(self) -> Problem | None:
+    def stop_reason(self) -> Problem | None:
         """None where it may go on. Raises what went wrong with us while we listened."""
         if self._fault is not None:
             raise self._fault
@@ -44,30 +53,30 @@ class Hearing:
         if self.stopped.done():
             return
         try:
-            for said in self._reader.line(line):
+            for said in self._parser.line(line):
                 self._hear(said)
         except Exception as error:  # a callback of the loop: nobody else would hear of it
             self._fault = error
             self._stop(None)
 
-    def _hear(self, said: Said) -> None:
-        self._on_said(said)
-        if not isinstance(said, Complained):
-            self.retried = said if isinstance(said, Retried) else None
+    def _hear(self, said: AgentEvent) -> None:
+        self._on_event(said)
+        if not isinstance(said, AgentError):
+            self.retried = said if isinstance(said, ModelRetry) else None
         match said:
-            case Offered(tools):
+            case ToolsOffered(tools):
                 self._offered_tools = tools
                 self._offered(tools)
-            case Used(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(tool):
-                self._stop(native_tool(self._provider.name, "used", (tool,)))
-            case Looped():
-                self._stop(looped(self._provider.name))
-            case Answered(text):
+            case NativeToolUsed(tool, ran=True) if self._mode == "intercept" and not self._provider.is_ours(tool):
+                self._stop(native_tool_problem(self._provider.name, "used", (tool,)))
+            case ModelLooping():
+                self._stop(loop_problem(self._provider.name))
+            case FinalAnswer(text):
                 self.answer, self.answered_at = text, self.stopped.get_loop().time()
-            case Spent():
+            case TokenUsage():
                 self.spent = said
-            case Complained(message):
-                self.complaint = message
+            case AgentError(message):
+                self.reported_error = message
             case _:
                 pass
 
@@ -76,9 +85,9 @@ class Hearing:
             return
         native = tuple(tool for tool in tools if not self._provider.is_ours(tool))
         if self._mode == "intercept" and native:
-            self._stop(native_tool(self._provider.name, "was offered", native))
+            self._stop(native_tool_problem(self._provider.name, "was offered", native))
         elif len(native) == len(tools):
-            self._stop(not_listed(self._provider.name, "began without the tools it was given"))
+            self._stop(not_listed_problem(self._provider.name, "began without the tools it was given"))
 
     def _stop(self, problem: Problem | None) -> None:
         if not self.stopped.done():
@@ -86,7 +95,7 @@ class Hearing:
             self.stopped.set_result(None)
 
 
-def native_tool(agent: str, what: str, tools: tuple[str, ...]) -> Problem:
+def native_tool_problem(agent: str, what: str, tools: tuple[str, ...]) -> Problem:
     names = ", ".join(f"`{tool}`" for tool in tools[:5]) + (" …" if len(tools) > 5 else "")
     return Problem(
         code=NATIVE_TOOL,
@@ -96,7 +105,7 @@ def native_tool(agent: str, what: str, tools: tuple[str, ...]) -> Problem:
     )
 
 
-def looped(agent: str) -> Problem:
+def loop_problem(agent: str) -> Problem:
     return Problem(
         code=MODEL_LOOP,
         message=f"the model of `{agent}` announces tool calls again and again, and makes none",
@@ -105,7 +114,7 @@ def looped(agent: str) -> Problem:
     )
 
 
-def not_listed(agent: str, what: str) -> Problem:
+def not_listed_problem(agent: str, what: str) -> Problem:
     return Problem(
         code=TOOLS_NOT_LISTED,
         message=f"`{agent}` {what}, so what it says counts for nothing",
@@ -114,7 +123,7 @@ def not_listed(agent: str, what: str) -> Problem:
     )
 
 
-def tools_lost(agent: str, tools: tuple[str, ...]) -> Problem:
+def tools_lost_problem(agent: str, tools: tuple[str, ...]) -> Problem:
     """`tools` are those whose calls were under way."""
     names = ", ".join(f"`{tool}`" for tool in dict.fromkeys(tools))
     return Problem(

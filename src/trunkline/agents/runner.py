@@ -11,11 +11,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-from trunkline.agents.events import Said
-from trunkline.agents.final_answer import not_an_answer
-from trunkline.agents.installed import Installed, ask_program, too_slow
-from trunkline.agents.output_monitor import Hearing, not_listed, tools_lost
-from trunkline.agents.providers.provider import Asked, Home, Mode, Plan, Provider, ToolServer
+from trunkline.agents.events import AgentEvent
+from trunkline.agents.final_answer import answer_problem
+from trunkline.agents.installed import Installed, query_program, too_slow_error
+from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
+from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Mode, Provider, ToolServer
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.protocol.lines import LineFramer, LineTooLong
@@ -32,7 +32,7 @@ _ANSWER_S: Final = 60.0
 _COMPLAINT_CHARACTERS: Final = 2048
 
 
-class Loss(Protocol):
+class ConnectionLoss(Protocol):
     """Tools that were being called when the way to them ended, and when that was. `came_back`: there is one again."""
 
     @property
@@ -43,17 +43,17 @@ class Loss(Protocol):
     def came_back(self) -> bool: ...
 
 
-class Witness(Protocol):
+class ToolConnection(Protocol):
     """Whoever gives out our tools."""
 
     @property
     def listed(self) -> bool: ...
     @property
-    def cut_off(self) -> Loss: ...
+    def cut_off(self) -> ConnectionLoss: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RunSpec:
     """What an agent is to do. `run` is its private folder, empty now; the caller makes it and removes it."""
 
     mode: Mode
@@ -81,7 +81,7 @@ class AgentResult:
     problem: Problem | None
     seconds: float
     warnings: tuple[Problem, ...] = ()
-    unreached: str = ""
+    unreachable: str = ""
     """That its model could not be reached at the end, and why; empty where it could."""
 
 
@@ -108,91 +108,91 @@ class AgentRunner:
         self,
         provider: Provider,
         installed: Installed,
-        job: Job,
-        witness: Witness | None,
-        on_said: Callable[[Said], None],
+        spec: RunSpec,
+        connection: ToolConnection | None,
+        on_event: Callable[[AgentEvent], None],
     ) -> AgentResult:
         """Run it to its end, its timeout, or to where it may not go on; then nothing of it is left.
 
         Raises GatewayError where it cannot be started. Cancelling this ends the agent, within seconds.
         """
         started_at = monotonic()
-        plan = await self.prepare(provider, installed, job)
-        hearing = Hearing(provider, job.mode, on_said)
-        process = await self._start(provider, plan, job, hearing)
+        plan = await self.prepare(provider, installed, spec)
+        monitor = OutputMonitor(provider, spec.mode, on_event)
+        process = await self._start(provider, plan, spec, monitor)
         try:
-            problem = await self._wait(process, hearing, witness, provider, job, started_at)
-            loss = None if witness is None else witness.cut_off  # later ones are our doing
+            problem = await self._wait(process, monitor, connection, provider, spec, started_at)
+            loss = None if connection is None else connection.cut_off  # later ones are our doing
         finally:
             await process.end()
-        problem = problem or self._verdict(provider.name, process, hearing, witness)
-        problem, warnings = _after_loss(loss, problem, provider.name, hearing)
+        problem = problem or self._verdict(provider.name, process, monitor, connection)
+        problem, warnings = _after_loss(loss, problem, provider.name, monitor)
         status = process.exited.result() if process.exited.done() else 0
         return AgentResult(
-            output=hearing.answer or "",
+            output=monitor.answer or "",
             status=status,
-            input_tokens=hearing.spent.input_tokens,
-            output_tokens=hearing.spent.output_tokens,
+            input_tokens=monitor.spent.input_tokens,
+            output_tokens=monitor.spent.output_tokens,
             problem=problem,
             seconds=monotonic() - started_at,
             warnings=warnings,
-            unreached=self._unreached(hearing),
+            unreachable=self._unreached(monitor),
         )
 
-    async def prepare(self, provider: Provider, installed: Installed, job: Job) -> Plan:
+    async def prepare(self, provider: Provider, installed: Installed, spec: RunSpec) -> LaunchPlan:
         """The provider's plan for this job, with its files in place."""
         plan = provider.plan(
-            Asked(
-                mode=job.mode,
+            LaunchRequest(
+                mode=spec.mode,
                 program=installed.program,
                 version=installed.version,
-                run=job.run,
-                project=job.project,
-                home=await self._look_at_home(provider, installed, monotonic() + job.timeout_s),
-                prompt=job.prompt,
-                model=job.model,
-                server=job.server,
-                mitigation=job.mitigation,
-                instructions=job.instructions,
-                args=job.args,
-                model_url=job.model_url,
+                run=spec.run,
+                project=spec.project,
+                home=await self._look_at_home(provider, installed, monotonic() + spec.timeout_s),
+                prompt=spec.prompt,
+                model=spec.model,
+                server=spec.server,
+                mitigation=spec.mitigation,
+                instructions=spec.instructions,
+                args=spec.args,
+                model_url=spec.model_url,
             )
         )
         try:
-            write_plan(plan, job.run)
+            write_plan(plan, spec.run)
         except OSError as error:
             message = f"the files of the run cannot be written: {error.strerror or error}"
-            raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(job.run))) from error
+            raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(spec.run))) from error
         return plan
 
-    def environment(self, plan: Plan, cwd: Path) -> dict[str, str]:
+    def environment(self, plan: LaunchPlan, cwd: Path) -> dict[str, str]:
         """The user's, without what is ours; some agents ask PWD where they are."""
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
         return kept | {"PWD": str(cwd)} | dict(plan.env)
 
-    async def _look_at_home(self, provider: Provider, installed: Installed, deadline: float) -> Home:
+    async def _look_at_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
         wants = provider.wants(self._home, self._environ)
-        answers: dict[str, str] = {}
-        for name, arguments in wants.answers.items():
+        command_outputs: dict[str, str] = {}
+        for name, arguments in wants.command_outputs.items():
             argv = [installed.program, *arguments]
             left_s = deadline - monotonic()
             limit_s = min(self._answer_s, left_s)
-            printed = await ask_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
+            printed = await query_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
             if printed.status is None and limit_s < left_s:  # else the time of the whole step is over
-                raise too_slow(provider.name, argv, limit_s)
+                raise too_slow_error(provider.name, argv, limit_s)
             if printed.status == 0:
-                answers[name] = printed.stdout
-        return Home(
+                command_outputs[name] = printed.stdout
+        return HomeSnapshot(
             folder=self._home,
             environ=self._environ,
             texts=read_texts(wants.texts),
-            answers=answers,
+            command_outputs=command_outputs,
             present=existing(wants.links),
             entries=entries(wants.folders),
         )
 
-    async def _start(self, provider: Provider, plan: Plan, job: Job, hearing: Hearing) -> AgentProcess:
-        cwd = started_in(plan, job)
+    async def _start(self, provider: Provider, plan: LaunchPlan, spec: RunSpec, monitor: OutputMonitor) -> AgentProcess:
+        cwd = working_folder(plan, spec)
         env = self.environment(plan, cwd)
         try:
             child = await self._children.spawn(plan.argv, env=env, cwd=str(cwd), label=provider.name)
@@ -200,54 +200,56 @@ class AgentRunner:
             if error.problem.code is DRAINING:
                 raise
             raise GatewayError(replace(error.problem, code=AGENT_FAILED)) from error
-        return AgentProcess(child, stdin=plan.stdin, on_line=hearing.line, redact=self._redact)
+        return AgentProcess(child, stdin=plan.stdin, on_line=monitor.line, redact=self._redact)
 
     async def _wait(
         self,
         process: AgentProcess,
-        hearing: Hearing,
-        witness: Witness | None,
+        monitor: OutputMonitor,
+        connection: ToolConnection | None,
         provider: Provider,
-        job: Job,
+        spec: RunSpec,
         started_at: float,
     ) -> Problem | None:
         """What ended it before it ended by itself."""
-        deadline = started_at + job.timeout_s
-        listing = deadline if witness is None else min(deadline, monotonic() + self._listing_s)
+        deadline = started_at + spec.timeout_s
+        listing = deadline if connection is None else min(deadline, monotonic() + self._listing_s)
         for until in (listing, deadline):
-            await first_of([process.exited, hearing.stopped], until - monotonic())
-            if hearing.stopped.done():
-                return hearing.why_stopped()
+            await first_of([process.exited, monitor.stopped], until - monotonic())
+            if monitor.stopped.done():
+                return monitor.stop_reason()
             if process.exited.done():
                 return None
-            if until < deadline and witness is not None and not witness.listed:
-                return not_listed(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
+            if until < deadline and connection is not None and not connection.listed:
+                return not_listed_problem(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
         return Problem(
             code=STEP_TIMEOUT,
-            message=f"`{provider.name}` was not done after {job.timeout_s:g} s" + _after(self._unreached(hearing)),
+            message=f"`{provider.name}` was not done after {spec.timeout_s:g} s" + _after(self._unreached(monitor)),
             where=provider.name,
             hint="raise the `timeout` of the step",
         )
 
-    def _verdict(self, agent: str, process: AgentProcess, hearing: Hearing, witness: Witness | None) -> Problem | None:
+    def _verdict(
+        self, agent: str, process: AgentProcess, monitor: OutputMonitor, connection: ToolConnection | None
+    ) -> Problem | None:
         """For one that ended by itself. Lines that came with its end may have been the ones that stop it."""
-        if (problem := hearing.why_stopped()) is not None:
+        if (problem := monitor.stop_reason()) is not None:
             return problem
         status = process.exited.result() if process.exited.done() else 0
-        unlisted = witness is not None and not witness.listed
+        unlisted = connection is not None and not connection.listed
         if process.lost:
             return self._failed(agent, process, "was lost with the process that held it")
-        if hearing.complaint:
-            return self._failed(agent, process, f"reports: {self._shown(hearing.complaint)}")
+        if monitor.reported_error:
+            return self._failed(agent, process, f"reports: {self._shown(monitor.complaint)}")
         if status != 0:
             what = exit_reason(status) + (" before it had tools" if unlisted else "")
-            return self._failed(agent, process, what + _after(self._unreached(hearing)))
+            return self._failed(agent, process, what + _after(self._unreached(monitor)))
         if unlisted:
             tail = str(process.stderr)
-            return replace(not_listed(agent, "ended without having asked for its tools"), stderr_tail=tail)
-        if hearing.answer is None:
-            return self._failed(agent, process, "ended without an answer" + _after(self._unreached(hearing)))
-        problem = not_an_answer(f"`{agent}`", hearing.answer, hearing.offers)
+            return replace(not_listed_problem(agent, "ended without having asked for its tools"), stderr_tail=tail)
+        if monitor.answer is None:
+            return self._failed(agent, process, "ended without an answer" + _after(self._unreached(monitor)))
+        problem = answer_problem(f"`{agent}`", monitor.answer, monitor.offers)
         return None if problem is None else replace(problem, where=agent)
 
     def _failed(self, agent: str, process: AgentProcess, what: str) -> Problem:
@@ -256,8 +258,8 @@ class AgentRunner:
             code=AGENT_FAILED, message=f"`{agent}` {what}", where=agent, hint=stderr_hint(tail), stderr_tail=tail
         )
 
-    def _unreached(self, hearing: Hearing) -> str:
-        if (last := hearing.retried) is None:
+    def _unreached(self, monitor: OutputMonitor) -> str:
+        if (last := monitor.retried) is None:
             return ""
         tries = f"{last.attempt} {'try' if last.attempt == 1 else 'tries'}"
         return f"its model could not be reached: {tries}, last: {self._shown(last.reason)}"
@@ -267,12 +269,12 @@ class AgentRunner:
 
 
 def _after_loss(
-    loss: Loss | None, problem: Problem | None, agent: str, hearing: Hearing
+    loss: ConnectionLoss | None, problem: Problem | None, agent: str, monitor: OutputMonitor
 ) -> tuple[Problem | None, tuple[Problem, ...]]:
     """What the run comes to, and what to warn of. One that went on without its tools has failed, whatever it said."""
-    if loss is None or not loss.tools or (problem is None and loss.at >= hearing.answered_at):
+    if loss is None or not loss.tools or (problem is None and loss.at >= monitor.answered_at):
         return problem, ()
-    lost = tools_lost(agent, loss.tools)
+    lost = tools_lost_problem(agent, loss.tools)
     if problem is None and not loss.came_back:
         return lost, ()
     return problem, (replace(lost, severity="warning"),)
@@ -282,8 +284,8 @@ def _after(reason: str) -> str:
     return f"; {reason}" if reason else ""
 
 
-def started_in(plan: Plan, job: Job) -> Path:
-    return job.run / plan.cwd if plan.cwd else job.project
+def working_folder(plan: LaunchPlan, spec: RunSpec) -> Path:
+    return spec.run / plan.cwd if plan.cwd else spec.project
 
 
 # One agent's process: fed, heard line by line, and ended with everything that it started.
@@ -364,7 +366,7 @@ class AgentProcess:
 _LARGEST_TEXT_BYTES: Final = 16 << 20
 
 
-def write_plan(plan: Plan, run: Path) -> None:
+def write_plan(plan: LaunchPlan, run: Path) -> None:
     """Files (0600), folders (0700) and links, all below `run`. Raises OSError."""
     for name in plan.folders:
         make_private_folder(_place(run, name))

@@ -13,21 +13,21 @@ from tests.support.stopping import StoppingLoop, running
 from tests.support.waiting import START_WAIT_S, at_most, until
 from tests.unit.runtime.scripted_server import run_on
 
-from trunkline.agents.installed import Printed, ask_program
+from trunkline.agents.installed import ProgramOutput, query_program
 from trunkline.runtime.children import Children
 
 HANGS = "import subprocess, sys, time; subprocess.Popen(['sleep', '1000']); print('up', flush=True); time.sleep(1000)"
 
 
-async def ask(children: Children, script: str, mark: str, *, timeout_s: float = START_WAIT_S) -> Printed:
+async def ask(children: Children, script: str, mark: str, *, timeout_s: float = START_WAIT_S) -> ProgramOutput:
     env = {"PATH": os.environ["PATH"], MARK: mark}
-    return await ask_program(children, [sys.executable, "-c", script], env=env, cwd="/", timeout_s=timeout_s)
+    return await query_program(children, [sys.executable, "-c", script], env=env, cwd="/", timeout_s=timeout_s)
 
 
 async def test_what_it_printed_and_how_it_ended_is_known() -> None:
     script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
     async with children_of() as children:
-        assert await ask(children, script, new_mark()) == Printed(status=3, stdout="out\n", stderr="err\n")
+        assert await ask(children, script, new_mark()) == ProgramOutput(status=3, stdout="out\n", stderr="err\n")
 
 
 @pytest.mark.law
@@ -74,11 +74,11 @@ def test_one_that_ended_while_we_were_stopped_was_in_time(tmp_path: Path) -> Non
         async with children_of() as children:
             argv = ["/bin/sh", "-c", f"touch {begun}; sleep 0.2; echo 1.2.3; touch {ended}"]
             env = {"PATH": os.environ["PATH"]}
-            asking = asyncio.ensure_future(ask_program(children, argv, env=env, cwd="/", timeout_s=timeout_s))
+            asking = asyncio.ensure_future(query_program(children, argv, env=env, cwd="/", timeout_s=timeout_s))
             await until(begun.exists, "it runs")
             running().stop_for(timeout_s + 0.5)
             printed = await asking
-        assert printed == Printed(status=0, stdout="1.2.3\n", stderr="")
+        assert printed == ProgramOutput(status=0, stdout="1.2.3\n", stderr="")
         assert ended.exists()
 
     run_on(StoppingLoop, main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.agents.providers.isolation import precautions
+from trunkline.agents.providers.isolation import safe_environment
 
 
 @pytest.mark.law
@@ -16,9 +16,9 @@ from trunkline.agents.providers.isolation import precautions
     ],
 )
 def test_folders_of_path_that_the_project_could_fill_are_left_out(path: str, kept: str) -> None:
-    assert precautions({"PATH": path})["PATH"] == kept
+    assert safe_environment({"PATH": path})["PATH"] == kept
 
 
 @pytest.mark.law
 def test_a_path_without_such_folders_stays_as_it_is_and_git_sees_no_repository() -> None:
-    assert precautions({"PATH": "/usr/bin:/bin"}) == {"GIT_DIR": "/dev/null"}
+    assert safe_environment({"PATH": "/usr/bin:/bin"}) == {"GIT_DIR": "/dev/null"}

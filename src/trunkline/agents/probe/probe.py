@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from trunkline.agents.events import Said
+from trunkline.agents.events import AgentEvent
 from trunkline.agents.installed import Installed
-from trunkline.agents.probe.results import Tried
+from trunkline.agents.probe.results import ProbeResult
 from trunkline.agents.providers.provider import Provider
-from trunkline.agents.runner import AgentResult, AgentRunner, Job
+from trunkline.agents.runner import AgentResult, AgentRunner, RunSpec
 from trunkline.core.errors import GatewayError
 from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
 from trunkline.runtime.overdue import first_of
@@ -23,27 +23,27 @@ _TRIAL_S: Final = 120.0
 _PROMPT: Final = "Say hello."
 
 
-async def try_out(runner: AgentRunner, provider: Provider, installed: Installed, job: Job) -> Tried:
-    """Start the agent as `job` would, but for its prompt and its model. Nothing of it is left afterwards."""
-    model = TrialModel()
+async def probe_agent(runner: AgentRunner, provider: Provider, installed: Installed, spec: RunSpec) -> ProbeResult:
+    """Start the agent as `spec` would, but for its prompt and its model. Nothing of it is left afterwards."""
+    model = ProbeModel()
     await model.start()
-    trial = replace(job, prompt=_PROMPT, instructions="", timeout_s=_TRIAL_S, model_url=model.url)
+    trial = replace(spec, prompt=_PROMPT, instructions="", timeout_s=_TRIAL_S, model_url=model.url)
     run = asyncio.get_running_loop().create_task(runner.run(provider, installed, trial, None, _nobody))
     try:
         await first_of([run, model.offered], _TRIAL_S)
         if model.offered.done():
             return _judged(provider, model.offered.result())
-        return Tried(why=_why_not(run))
+        return ProbeResult(why=_why_not(run))
     finally:
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         await model.close()
 
 
-def _judged(provider: Provider, offered: tuple[str, ...]) -> Tried:
+def _judged(provider: Provider, offered: tuple[str, ...]) -> ProbeResult:
     if not any(provider.is_ours(tool) for tool in offered):
-        return Tried(why="it did not offer our tools to its model")
-    return Tried(own_tools=tuple(tool for tool in offered if not provider.is_ours(tool)))
+        return ProbeResult(why="it did not offer our tools to its model")
+    return ProbeResult(own_tools=tuple(tool for tool in offered if not provider.is_ours(tool)))
 
 
 def _why_not(run: asyncio.Task[AgentResult]) -> str:
@@ -58,7 +58,7 @@ def _why_not(run: asyncio.Task[AgentResult]) -> str:
     return "it ended without asking its model" if problem is None else problem.message
 
 
-def _nobody(said: Said) -> None:
+def _nobody(said: AgentEvent) -> None:
     """What an agent says in a trial matters to nobody."""
 
 
@@ -71,7 +71,7 @@ _REFUSAL: Final = b'{"type":"error","error":{"type":"invalid_request_error","mes
 _HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_REFUSAL))]
 
 
-class TrialModel:
+class ProbeModel:
     """Listens from `start` to `close`. `offered` is done with the tools of the first request that offers any."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class TrialModel:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, model: TrialModel, connections: set[_Connection]) -> None:
+    def __init__(self, model: ProbeModel, connections: set[_Connection]) -> None:
         self._model = model
         self._connections = connections
         self._parser = RequestParser(_LIMITS, self._asked)

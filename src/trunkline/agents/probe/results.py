@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from trunkline.agents.installed import Installed
-from trunkline.agents.output_monitor import native_tool
+from trunkline.agents.output_monitor import native_tool_problem
 from trunkline.agents.providers.provider import SERVER, Mode, Provider
 from trunkline.core.errors import ISOLATION_UNVERIFIED, PROXY_PROVIDER, GatewayError, Problem
 from trunkline.runtime.private_files import make_private_folder, read_private, write_private
@@ -20,19 +20,19 @@ _LARGEST_BYTES: Final = 1 << 20
 _MOST: Final = 200
 
 
-class Verdicts:
+class ProbeStore:
     """Under a folder of the state. Nothing found there, or not found, stops anything: then a trial is made anew."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / _FILE
 
-    def of(self, provider: str, version: str) -> Tried | None:
+    def of(self, provider: str, version: str) -> ProbeResult | None:
         """What is known of this version. Trials that came to nothing are not kept."""
         tools = self._read().get(f"{provider} {version}")
-        return None if tools is None else Tried(own_tools=tuple(tools))
+        return None if tools is None else ProbeResult(own_tools=tuple(tools))
 
-    def keep(self, provider: str, version: str, tried: Tried) -> None:
+    def keep(self, provider: str, version: str, tried: ProbeResult) -> None:
         if tried.why:
             return
         known = self._read()
@@ -54,7 +54,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class ProbeResult:
     """What a trial showed. `own_tools` are those that are not ours; `why` is set where nothing could be found out."""
 
     own_tools: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ MITIGATION: Final = (
 )
 _HINT: Final = "install the verified version where it must be certain"
 
-TryOut = Callable[[], Awaitable[Tried]]
+TryOut = Callable[[], Awaitable[ProbeResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ class Isolation:
     mitigation: str = ""
 
 
-async def judge(
-    provider: Provider, installed: Installed, mode: Mode, verdicts: Verdicts, try_out: TryOut, *, model: str = ""
+async def check_isolation(
+    provider: Provider, installed: Installed, mode: Mode, store: ProbeStore, try_out: TryOut, *, model: str = ""
 ) -> Isolation:
     """A version that is not verified is tried, once for each model: there are tools that only some models get. Raises
     GatewayError where a trial has shown that the agent keeps tools of its own: nothing would hold those back."""
@@ -95,13 +95,13 @@ async def judge(
     if mode != "intercept" or version in provider.verified:
         return Isolation()
     setup = f"{version} {model}".rstrip()
-    tried = verdicts.of(name, setup)
+    tried = store.of(name, setup)
     if tried is None:
         tried = await try_out()
-        verdicts.keep(name, setup, tried)
+        store.keep(name, setup, tried)
     if tried.own_tools:
         what = f"{version}, tried out as isolation was verified with {_verified(provider)}, offered"
-        raise GatewayError(native_tool(name, what, tried.own_tools))
+        raise GatewayError(native_tool_problem(name, what, tried.own_tools))
     if tried.isolated:
         what = "it offered its model no tool that bypasses ours"
         return Isolation(warnings=(_unverified(provider, version, what),))

@@ -14,21 +14,21 @@ _END: Final = "--"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """`headless` make the agent answer and end. `undoing` bring tools, servers or settings that are not ours, lift what
+class AgentFlags:
+    """`headless` make the agent answer and end. `forbidden` bring tools, servers or settings that are not ours, lift what
     holds the agent's own tools back, or set another agent to work than the one that is started here. Where there are
-    `beginnings`, a first argument that is neither one of them nor an option undoes it too: it would be a folder to
+    `subcommands`, a first argument that is neither one of them nor an option undoes it too: it would be a folder to
     work in, with all that lies there."""
 
     headless: frozenset[str]
-    undoing: frozenset[str]
-    beginnings: frozenset[str] = frozenset()
+    forbidden: frozenset[str]
+    subcommands: frozenset[str] = frozenset()
 
 
-WORDS: Final = {
-    "claude": Words(
+AGENT_FLAGS: Final = {
+    "claude": AgentFlags(
         headless=frozenset({"-p", "--print"}),
-        undoing=frozenset(
+        forbidden=frozenset(
             {
                 *("--add-dir", "--agent", "--agents", "--background", "--bg", "--brief", "--chrome", "--ide"),
                 *("--allow-dangerously-skip-permissions", "--dangerously-skip-permissions", "--permission-mode"),
@@ -40,9 +40,9 @@ WORDS: Final = {
             }
         ),
     ),
-    "codex": Words(
+    "codex": AgentFlags(
         headless=frozenset({"e", "exec", "review"}),
-        undoing=frozenset(
+        forbidden=frozenset(
             {
                 *("--add-dir", "--approve-for-me", "--config", "-c", "--enable", "--full-auto", "--profile", "-p"),
                 *("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "--yolo"),
@@ -52,9 +52,9 @@ WORDS: Final = {
             }
         ),
     ),
-    "gemini": Words(
+    "gemini": AgentFlags(
         headless=frozenset({"-p", "--prompt"}),
-        undoing=frozenset(
+        forbidden=frozenset(
             {
                 *("--acp", "--admin-policy", "--allowed-mcp-server-names", "--allowed-tools", "--experimental-acp"),
                 *("--extensions", "-e", "--include-directories", "--policy", "--sandbox", "-s", "--worktree", "-w"),
@@ -62,33 +62,33 @@ WORDS: Final = {
             }
         ),
     ),
-    "opencode": Words(
+    "opencode": AgentFlags(
         headless=frozenset({"run"}),
-        undoing=frozenset(
+        forbidden=frozenset(
             {
                 *("--agent", "--attach", "--auto", "--command", "--dir", "--mdns"),
                 *("acp", "agent", "attach", "github", "mcp", "plug", "plugin", "pr", "serve", "web"),
             }
         ),
-        beginnings=frozenset({"auth", "completion", "export", "models", "providers", "run", "session", "stats"}),
+        subcommands=frozenset({"auth", "completion", "export", "models", "providers", "run", "session", "stats"}),
     ),
 }
 
 
-def works_alone(agent: str, args: tuple[str, ...]) -> bool:
+def is_headless(agent: str, args: tuple[str, ...]) -> bool:
     """Whether the agent answers and ends. A subcommand counts wherever it stands: options may come before it."""
-    words = WORDS[agent].headless
+    words = AGENT_FLAGS[agent].headless
     return any(argument in words or any(_is(option, argument) for option in words) for argument in _before_end(args))
 
 
-def undone_by(agent: str, args: tuple[str, ...]) -> str:
+def forbidden_argument(agent: str, args: tuple[str, ...]) -> str:
     """The first argument that would undo that our tools are the agent's only ones; empty where none would."""
-    words = WORDS[agent]
+    words = AGENT_FLAGS[agent]
     first = args[0] if args else ""
-    is_folder = bool(words.beginnings) and first not in words.beginnings
-    if first and not first.startswith("-") and (first in words.undoing or is_folder):
+    is_folder = bool(words.subcommands) and first not in words.subcommands
+    if first and not first.startswith("-") and (first in words.forbidden or is_folder):
         return first
-    options = (argument for argument in _before_end(args) if any(_is(option, argument) for option in words.undoing))
+    options = (argument for argument in _before_end(args) if any(_is(option, argument) for option in words.forbidden))
     return next(options, "")
 
 

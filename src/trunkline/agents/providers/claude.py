@@ -8,11 +8,20 @@ from typing import Any, Final
 
 import msgspec
 
-from trunkline.agents.events import Answered, Complained, Offered, Retried, Said, Spent, Spoke, Used
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelRetry,
+    NativeToolUsed,
+    TokenUsage,
+    ToolsOffered,
+)
 from trunkline.agents.loose_json import count, listed, mapping, object_of, text
-from trunkline.agents.providers.arguments import works_alone
-from trunkline.agents.providers.isolation import precautions
-from trunkline.agents.providers.provider import SERVER, Asked, Home, Plan, Wants
+from trunkline.agents.providers.arguments import is_headless
+from trunkline.agents.providers.isolation import safe_environment
+from trunkline.agents.providers.provider import SERVER, HomeQuery, HomeSnapshot, LaunchPlan, LaunchRequest
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 _PREFIX: Final = f"mcp__{SERVER}__"
@@ -65,39 +74,41 @@ class Claude:
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         config, state = _places(home, environ)
         texts = {"settings": config / _SETTINGS_FILE, "old_state": config / _OLD_STATE, "state": state}
-        return Wants(texts=texts, links=tuple(config / name for name in (*_OWN_PLACES, _SESSIONS)))
+        return HomeQuery(texts=texts, links=tuple(config / name for name in (*_OWN_PLACES, _SESSIONS)))
 
-    def plan(self, asked: Asked, /) -> Plan:
-        if asked.mode == "native":
-            return Plan(argv=_argv(asked, ()), unset=_OUTER_SESSION, stdin=asked.prompt or "")
-        env = _environment(asked)
-        config, _ = _places(asked.home.folder, asked.home.environ)
-        files = {_MCP_FILE: _servers(asked), f"{_CONFIG}/{_STATE}": _state(asked)}
-        if told := _told(asked):
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        if request.mode == "native":
+            return LaunchPlan(argv=_argv(request, ()), unset=_OUTER_SESSION, stdin=request.prompt or "")
+        env = _environment(request)
+        config, _ = _places(request.home.folder, request.home.environ)
+        files = {_MCP_FILE: _servers(request), f"{_CONFIG}/{_STATE}": _state(request)}
+        if told := _told(request):
             files[_TOLD_FILE] = told
         links: dict[str, Path] = {}
-        if asked.mode == "intercept":
-            files[_SETTINGS_FILE] = _login_settings(asked, env)
+        if request.mode == "intercept":
+            files[_SETTINGS_FILE] = _login_settings(request, env)
         else:
-            files |= _own_settings(asked, env)
-            links |= {f"{_CONFIG}/{name}": config / name for name in _OWN_PLACES if config / name in asked.home.present}
-        if asked.prompt is None and config / _SESSIONS in asked.home.present:
+            files |= _own_settings(request, env)
+            links |= {
+                f"{_CONFIG}/{name}": config / name for name in _OWN_PLACES if config / name in request.home.present
+            }
+        if request.prompt is None and config / _SESSIONS in request.home.present:
             links[f"{_CONFIG}/{_SESSIONS}"] = config / _SESSIONS
-        return Plan(
-            argv=_argv(asked, _options(asked)),
+        return LaunchPlan(
+            argv=_argv(request, _options(request)),
             env=env,
-            unset=(*_OUTER_SESSION, *_REAL_MODEL) if asked.model_url else _OUTER_SESSION,
+            unset=(*_OUTER_SESSION, *_REAL_MODEL) if request.model_url else _OUTER_SESSION,
             files=files,
             folders=(_TEMPORARY,),
             links=links,
-            stdin=_prompt(asked),
+            stdin=_prompt(request),
         )
 
-    def reader(self) -> ClaudeReader:
-        return ClaudeReader(self.is_ours)
+    def parser(self) -> ClaudeOutputParser:
+        return ClaudeOutputParser(self.is_ours)
 
 
 PROVIDER: Final = Claude()
@@ -112,13 +123,13 @@ def _places(home: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 # The command line -----------------------------------------------------------------------------------------------------
 
 
-def _argv(asked: Asked, options: tuple[str, ...]) -> tuple[str, ...]:
+def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
     """What the user gave comes first, so that ours counts where both say something."""
-    given, end, rest = _split(asked.args)
-    if _ours(asked):
+    given, end, rest = _split(request.args)
+    if _ours(request):
         given, _ = _without_addition(given)
-    headless = () if asked.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
-    return (asked.program, *given, *headless, *options, *_wishes(asked), *end, *rest)
+    headless = () if request.prompt is None else ("-p", "--output-format", "stream-json", "--verbose")
+    return (request.program, *given, *headless, *options, *_wishes(request), *end, *rest)
 
 
 def _split(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -129,39 +140,39 @@ def _split(args: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tup
     return args[:place], ("--",), args[place + 1 :]
 
 
-def _options(asked: Asked) -> tuple[str, ...]:
-    ours = ("--mcp-config", str(asked.run / _MCP_FILE), "--allowedTools", f"mcp__{SERVER}")
-    kept = () if asked.prompt is None else ("--no-session-persistence",)
-    if asked.mode == "additive":
+def _options(request: LaunchRequest) -> tuple[str, ...]:
+    ours = ("--mcp-config", str(request.run / _MCP_FILE), "--allowedTools", f"mcp__{SERVER}")
+    kept = () if request.prompt is None else ("--no-session-persistence",)
+    if request.mode == "additive":
         return (*ours, *kept)
     isolated = ("--strict-mcp-config", "--tools", "", "--setting-sources", "", "--no-chrome")
-    commands = ("--disable-slash-commands",) if _unattended(asked) else ()
-    return (*ours, *isolated, *commands, "--settings", str(asked.run / _SETTINGS_FILE), *kept)
+    commands = ("--disable-slash-commands",) if _unattended(request) else ()
+    return (*ours, *isolated, *commands, "--settings", str(request.run / _SETTINGS_FILE), *kept)
 
 
-def _unattended(asked: Asked) -> bool:
+def _unattended(request: LaunchRequest) -> bool:
     """A person at the keyboard keeps Claude Code's own commands: `/clear`, `/model`, `/login`. The option that takes
     commands away takes them all; those of the repository and of the user are out by the sources of settings."""
-    return asked.prompt is not None or works_alone("claude", asked.args)
+    return request.prompt is not None or is_headless("claude", request.args)
 
 
-def _wishes(asked: Asked) -> tuple[str, ...]:
-    model = ("--model", asked.model) if asked.model else ()
-    told = (_ADDED_FILE, str(asked.run / _TOLD_FILE)) if _told(asked) else ()
+def _wishes(request: LaunchRequest) -> tuple[str, ...]:
+    model = ("--model", request.model) if request.model else ()
+    told = (_ADDED_FILE, str(request.run / _TOLD_FILE)) if _told(request) else ()
     return (*model, *told)
 
 
-def _told(asked: Asked) -> str:
+def _told(request: LaunchRequest) -> str:
     """What is added to the system prompt, where we have something to add: in a file, as an argument may not be long."""
-    if not (ours := _ours(asked)):
+    if not (ours := _ours(request)):
         return ""
-    given, _, _ = _split(asked.args)
+    given, _, _ = _split(request.args)
     _, theirs = _without_addition(given)
     return "\n\n".join(filter(None, [theirs, ours]))
 
 
-def _ours(asked: Asked) -> str:
-    return "\n\n".join(filter(None, [asked.mitigation, asked.instructions]))
+def _ours(request: LaunchRequest) -> str:
+    return "\n\n".join(filter(None, [request.mitigation, request.instructions]))
 
 
 def _without_addition(args: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
@@ -191,33 +202,33 @@ def _two_additions() -> Problem:
     )
 
 
-def _prompt(asked: Asked) -> str:
+def _prompt(request: LaunchRequest) -> str:
     """A text that begins with a slash would be taken for a command. An isolated one has none: it would say so without
     asking its model, and report success."""
-    prompt = asked.prompt or ""
-    return f"\n{prompt}" if asked.mode == "intercept" and prompt.startswith("/") else prompt
+    prompt = request.prompt or ""
+    return f"\n{prompt}" if request.mode == "intercept" and prompt.startswith("/") else prompt
 
 
 # The environment ------------------------------------------------------------------------------------------------------
 
 
-def _environment(asked: Asked) -> dict[str, str]:
+def _environment(request: LaunchRequest) -> dict[str, str]:
     """It waits for our server before its first turn, and finds a folder of this run's where its own would be, with the
     user's login all the same."""
-    assert asked.server is not None
-    environ = asked.home.environ
-    config, _ = _places(asked.home.folder, environ)
+    assert request.server is not None
+    environ = request.home.environ
+    config, _ = _places(request.home.folder, environ)
     login = environ.get("CLAUDE_SECURESTORAGE_CONFIG_DIR", environ.get("CLAUDE_CONFIG_DIR", ""))
     env = {
-        "CLAUDE_CODE_TMPDIR": str(asked.run / _TEMPORARY),
-        "CLAUDE_CONFIG_DIR": str(asked.run / _CONFIG),
+        "CLAUDE_CODE_TMPDIR": str(request.run / _TEMPORARY),
+        "CLAUDE_CONFIG_DIR": str(request.run / _CONFIG),
         "CLAUDE_SECURESTORAGE_CONFIG_DIR": login,
         "DISABLE_AUTOUPDATER": "1",
         "MCP_CONNECTION_NONBLOCKING": "0",
         "MCP_CONNECT_TIMEOUT_MS": _CONNECT_MS,
         "MCP_TIMEOUT": _CONNECT_MS,
     }
-    if asked.mode == "intercept":
+    if request.mode == "intercept":
         env |= {
             "CLAUDE_CODE_AUTO_CONNECT_IDE": "false",
             "CLAUDE_CODE_DISABLE_AGENT_VIEW": "1",
@@ -229,48 +240,48 @@ def _environment(asked: Asked) -> dict[str, str]:
             "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
             "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
             "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
-            "MCP_TOOL_TIMEOUT": str(_call_ms(asked)),
-            "TMPDIR": str(asked.run / _TEMPORARY),
-            "XDG_CACHE_HOME": str(asked.run / "cache"),
-        } | precautions(environ)
+            "MCP_TOOL_TIMEOUT": str(_call_ms(request)),
+            "TMPDIR": str(request.run / _TEMPORARY),
+            "XDG_CACHE_HOME": str(request.run / "cache"),
+        } | safe_environment(environ)
     else:
         env |= {"CLAUDE_CODE_PLUGIN_CACHE_DIR": environ.get("CLAUDE_CODE_PLUGIN_CACHE_DIR", str(config / "plugins"))}
-    if asked.model_url:
-        own = str(asked.run / _CONFIG)
+    if request.model_url:
+        own = str(request.run / _CONFIG)
         env |= {
-            "ANTHROPIC_BASE_URL": asked.model_url,
+            "ANTHROPIC_BASE_URL": request.model_url,
             "ANTHROPIC_API_KEY": "trial",
             "CLAUDE_SECURESTORAGE_CONFIG_DIR": own,
         }
     return env
 
 
-def _call_ms(asked: Asked) -> int:
+def _call_ms(request: LaunchRequest) -> int:
     """Longer than our own deadline, which says more about what went wrong."""
-    assert asked.server is not None
-    return int(asked.server.call_s * 1000) + 10_000
+    assert request.server is not None
+    return int(request.server.call_s * 1000) + 10_000
 
 
 # The files ------------------------------------------------------------------------------------------------------------
 
 
-def _servers(asked: Asked) -> str:
-    assert asked.server is not None
+def _servers(request: LaunchRequest) -> str:
+    assert request.server is not None
     entry = {
         "type": "stdio",
-        "command": asked.server.command,
-        "args": asked.server.args,
+        "command": request.server.command,
+        "args": request.server.args,
         "alwaysLoad": True,
-        "timeout": _call_ms(asked),
+        "timeout": _call_ms(request),
     }
     return _json({"mcpServers": {SERVER: entry}})
 
 
-def _state(asked: Asked) -> str:
+def _state(request: LaunchRequest) -> str:
     """A copy of the user's, as it writes there at every start. An isolated one has no servers in it."""
-    state = dict(_user_state(asked.home))
+    state = dict(_user_state(request.home))
     projects = mapping(state.get("projects")).items()
-    if asked.mode == "intercept":
+    if request.mode == "intercept":
         state.pop("mcpServers", None)
         state["projects"] = {path: _only(_TRUST, mapping(project)) for path, project in projects}
     else:
@@ -278,24 +289,24 @@ def _state(asked: Asked) -> str:
     return _json(state)
 
 
-def _user_state(home: Home) -> Mapping[str, Any]:
+def _user_state(home: HomeSnapshot) -> Mapping[str, Any]:
     return object_of(home.texts.get("old_state") or home.texts.get("state", ""))
 
 
-def _login_settings(asked: Asked, env: Mapping[str, str]) -> str:
+def _login_settings(request: LaunchRequest, env: Mapping[str, str]) -> str:
     """Its `env` would count more than its environment, so what we set is taken out of it. A trial needs no login."""
-    text = "" if asked.model_url else asked.home.texts.get("settings", "")
+    text = "" if request.model_url else request.home.texts.get("settings", "")
     settings = _only(_LOGIN_SETTINGS, object_of(text))
     if "env" in settings:
         settings["env"] = _without(tuple(env), mapping(settings["env"]))
     return _json(settings | {"disableAllHooks": True, "disableDeepLinkRegistration": "disable"})
 
 
-def _own_settings(asked: Asked, env: Mapping[str, str]) -> dict[str, str]:
+def _own_settings(request: LaunchRequest, env: Mapping[str, str]) -> dict[str, str]:
     """The user's as they are, with the approvals that the state holds for this project, and without what we set."""
-    projects = mapping(_user_state(asked.home).get("projects"))
-    approvals = _only(_APPROVALS, mapping(projects.get(str(asked.project))))
-    text = asked.home.texts.get("settings", "")
+    projects = mapping(_user_state(request.home).get("projects"))
+    approvals = _only(_APPROVALS, mapping(projects.get(str(request.project))))
+    text = request.home.texts.get("settings", "")
     settings = object_of(text)
     changes = {name: value for name, value in approvals.items() if value and name not in settings}
     if (own := mapping(settings.get("env"))).keys() & env.keys():
@@ -324,21 +335,21 @@ _REFUSALS: Final = ("<tool_use_error>Error: No such tool available", "Claude req
 printed before it failed may hold any words."""
 
 
-class ClaudeReader:
+class ClaudeOutputParser:
     """`is_ours` tells our tools from its own."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
         self._own_calls: dict[str, str] = {}
-        self._spent: dict[str, Spent] = {}
+        self._spent: dict[str, TokenUsage] = {}
 
-    def line(self, line: str, /) -> Iterator[Said]:
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
         event = object_of(line)
         match event.get("type"):
             case "system" if event.get("subtype") == "init":
-                yield Offered(tuple(map(text, listed(event.get("tools")))))
+                yield ToolsOffered(tuple(map(text, listed(event.get("tools")))))
             case "system" if event.get("subtype") == "api_retry":
-                yield Retried(count(event.get("attempt")), count(event.get("max_retries")), _reason(event))
+                yield ModelRetry(count(event.get("attempt")), count(event.get("max_retries")), _reason(event))
             case "assistant":
                 yield from self._assistant(mapping(event.get("message")))
             case "user":
@@ -348,22 +359,22 @@ class ClaudeReader:
             case _:
                 return
 
-    def _assistant(self, message: Mapping[str, Any]) -> Iterator[Said]:
+    def _assistant(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
         for block in map(mapping, listed(message.get("content"))):
             if block.get("type") == "text" and (words := text(block.get("text"))):
-                yield Spoke(words)
+                yield AgentText(words)
             elif block.get("type") == "tool_use" and not self._is_ours(name := text(block.get("name"))):
                 self._own_calls[text(block.get("id"))] = name
         self._spent[text(message.get("id"))] = _tokens(message)
         spent = self._spent.values()
-        yield Spent(sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent))
+        yield TokenUsage(sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent))
 
-    def _results(self, message: Mapping[str, Any]) -> Iterator[Said]:
+    def _results(self, message: Mapping[str, Any]) -> Iterator[AgentEvent]:
         for block in map(mapping, listed(message.get("content"))):
             if block.get("type") == "tool_result":
                 name = self._own_calls.pop(text(block.get("tool_use_id")), None)
                 if name is not None:
-                    yield Used(name, ran=not _refused(block))
+                    yield NativeToolUsed(name, ran=not _refused(block))
 
 
 def _reason(retry: Mapping[str, Any]) -> str:
@@ -379,19 +390,19 @@ def _refused(block: Mapping[str, Any]) -> bool:
     return block.get("is_error") is True and words.startswith(_REFUSALS)
 
 
-def _result(event: Mapping[str, Any]) -> Iterator[Said]:
+def _result(event: Mapping[str, Any]) -> Iterator[AgentEvent]:
     """Its last event. A refused request to the model, too, has the subtype `success`, and its message as result."""
     if event.get("usage"):
         yield _tokens(event)
     if event.get("is_error") is True or event.get("subtype") != "success":
         reasons = [text(reason) for reason in listed(event.get("errors"))]
-        yield Complained("; ".join(filter(None, [text(event.get("result")), *reasons])) or text(event.get("subtype")))
+        yield AgentError("; ".join(filter(None, [text(event.get("result")), *reasons])) or text(event.get("subtype")))
     else:
-        yield Answered(text(event.get("result")))
+        yield FinalAnswer(text(event.get("result")))
 
 
-def _tokens(owner: Mapping[str, Any]) -> Spent:
+def _tokens(owner: Mapping[str, Any]) -> TokenUsage:
     """What was read from a cache, or put into one, was input as well."""
     usage = mapping(owner.get("usage"))
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return Spent(sum(count(usage.get(name)) for name in names), count(usage.get("output_tokens")))
+    return TokenUsage(sum(count(usage.get(name)) for name in names), count(usage.get("output_tokens")))

@@ -12,10 +12,18 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from trunkline.agents.events import Answered, Complained, Retried, Said, Spent, Spoke, Used
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelRetry,
+    NativeToolUsed,
+    TokenUsage,
+)
 from trunkline.agents.loose_json import count, listed, mapping, object_of, text
-from trunkline.agents.providers.isolation import precautions
-from trunkline.agents.providers.provider import SERVER, Asked, Plan, Wants
+from trunkline.agents.providers.isolation import safe_environment
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
 # What it takes to run Codex: its options, its environment, and the folder that it finds in place of its own.
@@ -83,22 +91,24 @@ class Codex:
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_NAMESPACE) or tool.removeprefix("functions/") in RESOURCE_TOOLS
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         own = _own_folder(home, environ)
-        return Wants(
+        return HomeQuery(
             texts={"config": own / _SETTINGS, **{name: own / name for name in (_OVERRIDE, _AGENTS)}, **_MACHINE},
-            answers={"models": ("debug", "models", "--bundled")},
+            command_outputs={"models": ("debug", "models", "--bundled")},
             links=tuple(own / name for name in (*_LOGIN, _SESSIONS, _SETTINGS)),
         )
 
-    def plan(self, asked: Asked, /) -> Plan:
-        if asked.mode == "native":
-            return Plan(argv=_argv(asked, ("--skip-git-repo-check",), _wishes(asked, "")), stdin=asked.prompt or "")
-        settings = Settings(asked.home.texts.get("config", ""))
-        return _isolated(asked, settings) if asked.mode == "intercept" else _beside(asked, settings)
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        if request.mode == "native":
+            return LaunchPlan(
+                argv=_argv(request, ("--skip-git-repo-check",), _wishes(request, "")), stdin=request.prompt or ""
+            )
+        settings = CodexConfig(request.home.texts.get("config", ""))
+        return _isolated(request, settings) if request.mode == "intercept" else _beside(request, settings)
 
-    def reader(self) -> CodexReader:
-        return CodexReader()
+    def parser(self) -> CodexOutputParser:
+        return CodexOutputParser()
 
 
 PROVIDER: Final = Codex()
@@ -107,70 +117,70 @@ PROVIDER: Final = Codex()
 # Only our tools -------------------------------------------------------------------------------------------------------
 
 
-def _isolated(asked: Asked, settings: Settings) -> Plan:
+def _isolated(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
     """It finds a folder of this run's where its own would be: with the user's login, and of the user's settings only
     those for the model. It is not started below its folder for temporary files, where it would not work fully."""
-    _need_settings(asked, settings)
-    catalog = strict_catalog(asked.home.answers.get("models", ""))
-    if not catalog and asked.version in Codex.verified:
+    _need_settings(request, settings)
+    catalog = strict_catalog(request.home.command_outputs.get("models", ""))
+    if not catalog and request.version in Codex.verified:
         raise GatewayError(_no_catalog())
-    options = {**_without_servers(asked), **_server(asked), **_ISOLATED}
+    options = {**_without_servers(request), **_server(request), **_ISOLATED}
     if catalog:
-        options["model_catalog_json"] = str(asked.run / _CATALOG)
-    if asked.prompt is None or asked.version not in Codex.verified:
-        options |= _untrusted((asked.project, *asked.project.parents))
-    own = asked.run / _OWN
-    return Plan(
+        options["model_catalog_json"] = str(request.run / _CATALOG)
+    if request.prompt is None or request.version not in Codex.verified:
+        options |= _untrusted((request.project, *request.project.parents))
+    own = request.run / _OWN
+    return LaunchPlan(
         argv=_argv(
-            asked,
+            request,
             ("--ephemeral", "--ignore-rules", "--skip-git-repo-check"),
-            (*_options(options), *_features_off(asked), *_wishes(asked, _told(settings, _ABOUT_TOOLS, asked))),
+            (*_options(options), *_features_off(request), *_wishes(request, _told(settings, _ABOUT_TOOLS, request))),
         ),
-        env={"CODEX_HOME": str(own), "TMPDIR": str(asked.run / "tmp")} | precautions(asked.home.environ),
+        env={"CODEX_HOME": str(own), "TMPDIR": str(request.run / "tmp")} | safe_environment(request.home.environ),
         unset=_ELSEWHERE,
         files={
             f"{_OWN}/{_SETTINGS}": settings.for_model(),
             **({_CATALOG: catalog} if catalog else {}),
-            **({f"{_OWN}/{_AGENTS}": told} if (told := _instructions(asked)) else {}),
+            **({f"{_OWN}/{_AGENTS}": told} if (told := _instructions(request)) else {}),
         },
         folders=("tmp",),
-        links={f"{_OWN}/{path.name}": path for path in sorted(_linked(asked))},
-        stdin=asked.prompt or "",
+        links={f"{_OWN}/{path.name}": path for path in sorted(_linked(request))},
+        stdin=request.prompt or "",
     )
 
 
-def _without_servers(asked: Asked) -> dict[str, Any]:
+def _without_servers(request: LaunchRequest) -> dict[str, Any]:
     """Those of the whole machine, which would otherwise be started beside ours."""
-    others = [name for file in _MACHINE for name in Settings(asked.home.texts.get(file, "")).servers]
+    others = [name for file in _MACHINE for name in CodexConfig(request.home.texts.get(file, "")).servers]
     return {"mcp_servers": {name: {"enabled": False} for name in others}} if others else {}
 
 
-def _linked(asked: Asked) -> Iterator[Path]:
+def _linked(request: LaunchRequest) -> Iterator[Path]:
     """Codex writes through these links: a login that it renews is not lost. A trial needs none, and gets none."""
-    own = _own_folder(asked.home.folder, asked.home.environ)
-    names = () if asked.model_url else _LOGIN if asked.prompt is not None else (*_LOGIN, _SESSIONS)
-    return (own / name for name in names if own / name in asked.home.present)
+    own = _own_folder(request.home.folder, request.home.environ)
+    names = () if request.model_url else _LOGIN if request.prompt is not None else (*_LOGIN, _SESSIONS)
+    return (own / name for name in names if own / name in request.home.present)
 
 
-def _instructions(asked: Asked) -> str:
+def _instructions(request: LaunchRequest) -> str:
     """What Codex finds in its own folder: the user's instructions, and then the project's. In a project it would itself
     read any file that a link of this name leads to."""
-    texts = asked.home.texts
-    users = "" if asked.model_url else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
-    return "\n\n".join(filter(None, [users, asked.instructions]))
+    texts = request.home.texts
+    users = "" if request.model_url else texts.get(_OVERRIDE, "").strip() or texts.get(_AGENTS, "").strip()
+    return "\n\n".join(filter(None, [users, request.instructions]))
 
 
-def _features_off(asked: Asked) -> tuple[str, ...]:
+def _features_off(request: LaunchRequest) -> tuple[str, ...]:
     """`--disable` counts more than all else on a command line, but a version that lacks the feature refuses it."""
-    if asked.version in Codex.verified:
+    if request.version in Codex.verified:
         return tuple(word for feature in _OFF for word in ("--disable", feature))
     return _options({f"features.{feature}": False for feature in _OFF})
 
 
-def _need_settings(asked: Asked, settings: Settings) -> None:
+def _need_settings(request: LaunchRequest, settings: CodexConfig) -> None:
     """Without those of the user, it would send everything to OpenAI instead of the user's own server."""
-    file = _own_folder(asked.home.folder, asked.home.environ) / _SETTINGS
-    unread = file in asked.home.present and "config" not in asked.home.texts
+    file = _own_folder(request.home.folder, request.home.environ) / _SETTINGS
+    unread = file in request.home.present and "config" not in request.home.texts
     if fault := "it is not a text that we may read" if unread else settings.fault:
         raise GatewayError(
             Problem(
@@ -194,29 +204,29 @@ def _no_catalog() -> Problem:
 # Ours beside its own --------------------------------------------------------------------------------------------------
 
 
-def _beside(asked: Asked, settings: Settings) -> Plan:
+def _beside(request: LaunchRequest, settings: CodexConfig) -> LaunchPlan:
     """It runs in the user's own folder. Without a person at it, what it would write there goes to the run's folder, or
     is not written at all."""
-    options = _server(asked)
+    options = _server(request)
     if not settings.limits_results:
         options["tool_output_token_limit"] = _RESULT_TOKENS
     env: dict[str, str] = {}
-    if asked.prompt is not None:
-        options["log_dir"] = str(asked.run / "log")
+    if request.prompt is not None:
+        options["log_dir"] = str(request.run / "log")
         options |= {} if settings.has_sandbox else {"sandbox_mode": "workspace-write"}
-        env["CODEX_SQLITE_HOME"] = str(asked.run / "state")
-    if asked.prompt is not None or asked.args[:1] in _UNATTENDED:
-        options |= _untrusted(settings.undecided(asked.project))
-    return Plan(
+        env["CODEX_SQLITE_HOME"] = str(request.run / "state")
+    if request.prompt is not None or request.args[:1] in _UNATTENDED:
+        options |= _untrusted(settings.undecided(request.project))
+    return LaunchPlan(
         argv=_argv(
-            asked,
+            request,
             ("--ephemeral", "--skip-git-repo-check"),
-            (*_options(options), *_wishes(asked, _told(settings, "", asked))),
+            (*_options(options), *_wishes(request, _told(settings, "", request))),
         ),
         env=env,
         unset=("CODEX_EXEC_SERVER_URL",),
         folders=("log", "state") if env else (),
-        stdin=asked.prompt or "",
+        stdin=request.prompt or "",
     )
 
 
@@ -228,30 +238,30 @@ def _own_folder(home: Path, environ: Mapping[str, str]) -> Path:
     return Path(given) if given else home / ".codex"
 
 
-def _argv(asked: Asked, headless: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
+def _argv(request: LaunchRequest, headless: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
     """What the user gave comes first, a subcommand with its own options too, so that ours counts where both say
     something. After `--` nothing is an option any more."""
-    if asked.prompt is not None:
-        return (asked.program, "exec", "--json", *headless, *asked.args, *options, "-")
-    place = asked.args.index("--") if "--" in asked.args else len(asked.args)
-    return (asked.program, *asked.args[:place], *options, *asked.args[place:])
+    if request.prompt is not None:
+        return (request.program, "exec", "--json", *headless, *request.args, *options, "-")
+    place = request.args.index("--") if "--" in request.args else len(request.args)
+    return (request.program, *request.args[:place], *options, *request.args[place:])
 
 
 def _options(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(word for key, value in values.items() for word in ("-c", f"{key}={toml_value(value)}"))
 
 
-def _server(asked: Asked) -> dict[str, Any]:
+def _server(request: LaunchRequest) -> dict[str, Any]:
     """Without it there is no run. Its tools are neither asked about, nor hidden behind a search or a program."""
-    assert asked.server is not None
+    assert request.server is not None
     entry = {
-        "command": asked.server.command,
-        "args": list(asked.server.args),
+        "command": request.server.command,
+        "args": list(request.server.args),
         "required": True,
         "default_tools_approval_mode": "approve",
         "omit_tools_from": ["deferred", "code_mode"],
         "startup_timeout_sec": _START_S,
-        "tool_timeout_sec": int(asked.server.call_s) + 10,
+        "tool_timeout_sec": int(request.server.call_s) + 10,
     }
     return {f"mcp_servers.{SERVER}": entry}
 
@@ -262,20 +272,20 @@ def _untrusted(folders: Iterable[Path]) -> dict[str, Any]:
     return {"projects": {str(folder): {"trust_level": "untrusted"} for folder in folders}}
 
 
-def _told(settings: Settings, about: str, asked: Asked) -> str:
+def _told(settings: CodexConfig, about: str, request: LaunchRequest) -> str:
     """The user's own instructions stay; nothing is said where we have nothing to add."""
-    added = [text for text in (about, asked.mitigation) if text]
+    added = [text for text in (about, request.mitigation) if text]
     return "\n\n".join(filter(None, [settings.developer_instructions, *added])) if added else ""
 
 
-def _wishes(asked: Asked, instructions: str) -> tuple[str, ...]:
+def _wishes(request: LaunchRequest, instructions: str) -> tuple[str, ...]:
     values: dict[str, Any] = {}
-    if asked.model:
-        values["model"] = asked.model
+    if request.model:
+        values["model"] = request.model
     if instructions:
         values["developer_instructions"] = instructions
-    if asked.model_url:
-        values |= _trial_model(asked.model_url)
+    if request.model_url:
+        values |= _trial_model(request.model_url)
     return _options(values)
 
 
@@ -318,7 +328,7 @@ _MODEL_SETTINGS: Final = (
 _SANDBOX_SETTINGS: Final = ("default_permissions", "permissions", "sandbox_mode", "sandbox_workspace_write")
 
 
-class Settings:
+class CodexConfig:
     """A `config.toml`: the user's, or that of the whole machine. One that is no TOML counts as empty here, and `fault`
     says what is wrong with it; a Codex that reads the file complains by itself."""
 
@@ -405,7 +415,7 @@ RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "r
 _AGAIN: Final = re.compile(r"Reconnecting\.\.\. (\d{1,6})/(\d{1,6})(?: \((.*)\))?", re.DOTALL)
 
 
-class CodexReader:
+class CodexOutputParser:
     """Calls that were refused are not among the events; what is begun has not been refused. What the model said since
     its last call is its answer."""
 
@@ -413,37 +423,37 @@ class CodexReader:
         self._begun: set[str] = set()
         self._last_words = ""
 
-    def line(self, line: str, /) -> Iterator[Said]:
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
         event = object_of(line)
         match event.get("type"):
             case "item.started" | "item.updated" | "item.completed" as kind:
                 yield from self._item(mapping(event.get("item")), done=kind == "item.completed")
             case "turn.completed":
                 usage = mapping(event.get("usage"))
-                yield Spent(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
-                yield Answered(self._last_words)
+                yield TokenUsage(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
+                yield FinalAnswer(self._last_words)
             case "error" if again := _AGAIN.match(text(event.get("message"))):
-                yield Retried(int(again[1]), int(again[2]), again[3] or "no answer")
+                yield ModelRetry(int(again[1]), int(again[2]), again[3] or "no answer")
             case "turn.failed":
-                yield Complained(text(mapping(event.get("error")).get("message")) or "its turn failed")
+                yield AgentError(text(mapping(event.get("error")).get("message")) or "its turn failed")
             case _:
                 return
 
-    def _item(self, item: Mapping[str, Any], *, done: bool) -> Iterator[Said]:
+    def _item(self, item: Mapping[str, Any], *, done: bool) -> Iterator[AgentEvent]:
         kind = text(item.get("type"))
         if kind == "agent_message" and done:
             self._last_words = text(item.get("text"))
-            yield Spoke(self._last_words)
+            yield AgentText(self._last_words)
         elif kind not in _NO_TOOL and (number := text(item.get("id"))) not in self._begun:
             self._begun.add(number)
             self._last_words = ""
             yield from self._used(kind, item)
 
-    def _used(self, kind: str, item: Mapping[str, Any]) -> Iterator[Said]:
+    def _used(self, kind: str, item: Mapping[str, Any]) -> Iterator[AgentEvent]:
         """A tool of its own, which is told of once, as soon as it is begun."""
         if not _is_ours(item):
             server, tool = text(item.get("server")), text(item.get("tool"))
-            yield Used(f"{server}/{tool}" if server else tool or kind, ran=item.get("status") != "declined")
+            yield NativeToolUsed(f"{server}/{tool}" if server else tool or kind, ran=item.get("status") != "declined")
 
 
 def _is_ours(item: Mapping[str, Any]) -> bool:

@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.agents.events import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnswer, NativeToolUsed, TokenUsage
 from trunkline.agents.loose_json import count, mapping, object_of, text
 from trunkline.agents.providers.isolation import (
-    OTHER_REPOSITORY,
-    PROXIES,
-    WORKPLACE,
-    WORKPLACE_FILES,
-    WORKPLACE_FOLDERS,
+    GIT_VARIABLES,
+    PROXY_VARIABLES,
+    WORK_FOLDER,
+    WORK_FOLDER_FILES,
+    WORK_SUBFOLDERS,
     json_text,
     merged,
-    own_text,
     picked,
+    project_notice,
     read_config,
-    whereabouts,
+    user_text,
 )
-from trunkline.agents.providers.provider import SERVER, Asked, Plan, Wants
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
 from trunkline.config.env_file import parse_env_file
 
 _RESULT_CHARACTERS: Final = 50_000
@@ -44,7 +44,7 @@ _OUTER_SESSION: Final = (
     *("GEMINI_SYSTEM_MD", "GEMINI_WRITE_SYSTEM_MD"),
 )
 """What would connect an isolated one with an editor, or have it look at other places than this run's."""
-_OTHER_MODELS: Final = ("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", *PROXIES)
+_OTHER_MODELS: Final = ("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI", *PROXY_VARIABLES)
 _TRIAL_MODEL: Final = "gemini-2.5-pro"
 """Not the default, `auto`: there another model is asked first which model to ask."""
 _RULES: Final = f"""\
@@ -72,75 +72,77 @@ class Gemini:
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         place = _home(home, environ)
         own = place / _OWN
-        return Wants(
+        return HomeQuery(
             texts={"settings": own / _SETTINGS, "variables": own / ".env", "home_variables": place / ".env"},
             links=tuple(own / name for name in (*_LOGIN, _SETTINGS)) + tuple(place / name for name in _BESIDE),
             folders=(own,),
         )
 
-    def plan(self, asked: Asked, /) -> Plan:
-        match asked.mode:
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        match request.mode:
             case "intercept":
-                return _isolated(asked)
+                return _isolated(request)
             case "additive":
-                return _additive(asked)
+                return _additive(request)
             case "native":
-                return Plan(argv=_argv(asked, ()), env=_environment(asked), folders=(_TMP,), stdin=_told(asked))
+                return LaunchPlan(
+                    argv=_argv(request, ()), env=_environment(request), folders=(_TMP,), stdin=_told(request)
+                )
 
-    def reader(self) -> GeminiReader:
-        return GeminiReader(self.is_ours)
+    def parser(self) -> GeminiOutputParser:
+        return GeminiOutputParser(self.is_ours)
 
 
 PROVIDER: Final = Gemini()
 
 
-def _isolated(asked: Asked) -> Plan:
+def _isolated(request: LaunchRequest) -> LaunchPlan:
     """It is started in a folder of the run's: a trusted project's `.env` and settings would count, and in one that is
     not trusted it starts no server. Links lead to the user's login."""
-    home = asked.home
+    home = request.home
     own = _home(home.folder, home.environ) / _OWN
-    policy = str(asked.run / _POLICY)
+    policy = str(request.run / _POLICY)
     options = ("--allowed-mcp-server-names", SERVER, "-e", "none", "--admin-policy", policy, "--policy", policy)
     variables = home.texts.get("variables", home.texts.get("home_variables", ""))
-    return Plan(
-        argv=_argv(asked, options),
-        env=_environment(asked) | {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_SANDBOX": "false"},
-        unset=_OUTER_SESSION + OTHER_REPOSITORY + (_OTHER_MODELS if asked.model_url else ()),
+    return LaunchPlan(
+        argv=_argv(request, options),
+        env=_environment(request) | {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_SANDBOX": "false"},
+        unset=_OUTER_SESSION + GIT_VARIABLES + (_OTHER_MODELS if request.model_url else ()),
         files={
-            **WORKPLACE_FILES,
+            **WORK_FOLDER_FILES,
             _POLICY: _RULES,
-            f"{WORKPLACE}/{_OWN}/.env": "" if asked.model_url else variables,
-            f"{WORKPLACE}/{_MEMORY}": _without_imports(whereabouts(asked)),
-            f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(asked, own / _SETTINGS),
+            f"{WORK_FOLDER}/{_OWN}/.env": "" if request.model_url else variables,
+            f"{WORK_FOLDER}/{_MEMORY}": _without_imports(project_notice(request)),
+            f"{_HOME}/{_OWN}/{_SETTINGS}": isolated_settings(request, own / _SETTINGS),
         },
-        folders=(WORKPLACE, *WORKPLACE_FOLDERS, _TMP),
+        folders=(WORK_FOLDER, *WORK_SUBFOLDERS, _TMP),
         links={
             f"{_HOME}/{_OWN}/{name}": own / name
             for name in _LOGIN
-            if own / name in home.present and not asked.model_url
+            if own / name in home.present and not request.model_url
         },
-        cwd=WORKPLACE,
-        stdin=_no_command(asked.prompt or ""),
+        cwd=WORK_FOLDER,
+        stdin=_no_command(request.prompt or ""),
     )
 
 
-def _additive(asked: Asked) -> Plan:
+def _additive(request: LaunchRequest) -> LaunchPlan:
     """All that is the user's is there, by links; but for the settings, into a copy of which our server is put."""
-    place = _home(asked.home.folder, asked.home.environ)
+    place = _home(request.home.folder, request.home.environ)
     own = place / _OWN
-    names = [name for name in asked.home.entries.get(own, ()) if name != _SETTINGS]
+    names = [name for name in request.home.entries.get(own, ()) if name != _SETTINGS]
     links = {f"{_HOME}/{_OWN}/{name}": own / name for name in names}
-    links |= {f"{_HOME}/{name}": place / name for name in _BESIDE if place / name in asked.home.present}
-    return Plan(
-        argv=_argv(asked, () if asked.prompt is None else ("--skip-trust",)),
-        env=_environment(asked),
-        files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(asked, own / _SETTINGS)},
+    links |= {f"{_HOME}/{name}": place / name for name in _BESIDE if place / name in request.home.present}
+    return LaunchPlan(
+        argv=_argv(request, () if request.prompt is None else ("--skip-trust",)),
+        env=_environment(request),
+        files={f"{_HOME}/{_OWN}/{_SETTINGS}": additive_settings(request, own / _SETTINGS)},
         folders=(_TMP,),
         links=links,
-        stdin=_told(asked),
+        stdin=_told(request),
     )
 
 
@@ -154,32 +156,32 @@ def _home(home: Path, environ: Mapping[str, str]) -> Path:
     return Path(environ.get("GEMINI_CLI_HOME") or home)
 
 
-def _argv(asked: Asked, options: tuple[str, ...]) -> tuple[str, ...]:
+def _argv(request: LaunchRequest, options: tuple[str, ...]) -> tuple[str, ...]:
     """What the user gave comes first: some of our options take every word that follows."""
-    place = asked.args.index("--") if "--" in asked.args else len(asked.args)
-    headless = () if asked.prompt is None else ("-o", "stream-json")
-    model = asked.model or (_TRIAL_MODEL if asked.model_url else "")
+    place = request.args.index("--") if "--" in request.args else len(request.args)
+    headless = () if request.prompt is None else ("-o", "stream-json")
+    model = request.model or (_TRIAL_MODEL if request.model_url else "")
     return (
-        *(asked.program, *asked.args[:place], *options, *headless),
+        *(request.program, *request.args[:place], *options, *headless),
         *((f"--model={model}",) if model else ()),
-        *asked.args[place:],
+        *request.args[place:],
     )
 
 
-def _environment(asked: Asked) -> dict[str, str]:
+def _environment(request: LaunchRequest) -> dict[str, str]:
     """Without a second process between us and it, which would keep signals to itself. When something goes wrong it puts
     the whole conversation into the folder for temporary files."""
-    env = {"GEMINI_CLI_NO_RELAUNCH": "true", "TMPDIR": str(asked.run / _TMP)}
-    if asked.mode != "native":
-        env["GEMINI_CLI_HOME"] = str(asked.run / _HOME)
-    if asked.model_url:
-        env |= {"GOOGLE_GEMINI_BASE_URL": asked.model_url, "GEMINI_API_KEY": "trial"}
+    env = {"GEMINI_CLI_NO_RELAUNCH": "true", "TMPDIR": str(request.run / _TMP)}
+    if request.mode != "native":
+        env["GEMINI_CLI_HOME"] = str(request.run / _HOME)
+    if request.model_url:
+        env |= {"GOOGLE_GEMINI_BASE_URL": request.model_url, "GEMINI_API_KEY": "trial"}
     return env
 
 
-def _told(asked: Asked) -> str:
-    prompt = asked.prompt or ""
-    return f"{asked.mitigation}\n\n{prompt}" if asked.mitigation and prompt else prompt
+def _told(request: LaunchRequest) -> str:
+    prompt = request.prompt or ""
+    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt
 
 
 def _no_command(prompt: str) -> str:
@@ -214,17 +216,17 @@ _TRIAL: Final = {
 }
 
 
-def isolated_settings(asked: Asked, place: Path) -> str:
+def isolated_settings(request: LaunchRequest, place: Path) -> str:
     """`place` is where the user's own are, of which a trial knows nothing."""
-    known = _TRIAL if asked.model_url else merged(_login(asked), picked(_own(asked, place), _KEPT))
+    known = _TRIAL if request.model_url else merged(_login(request), picked(_own(request, place), _KEPT))
     settings = merged(known, merged(_QUIET, _ISOLATED))
-    return json_text(settings | {"mcpServers": {SERVER: _server(asked)}})
+    return json_text(settings | {"mcpServers": {SERVER: _server(request)}})
 
 
-def additive_settings(asked: Asked, place: Path) -> str:
+def additive_settings(request: LaunchRequest, place: Path) -> str:
     """The user's, which are at `place`, with our server, which no list of theirs may leave out."""
-    own = _own(asked, place)
-    settings = merged(merged(_login(asked), own), merged(_QUIET, {"mcpServers": {SERVER: _server(asked)}}))
+    own = _own(request, place)
+    settings = merged(merged(_login(request), own), merged(_QUIET, {"mcpServers": {SERVER: _server(request)}}))
     _with_ours(settings, "mcp", "allowed", SERVER)
     _with_ours(settings, "tools", "core", f"mcp_{SERVER}_*")
     threshold = mapping(settings.get("tools")).get("truncateToolOutputThreshold")
@@ -233,15 +235,15 @@ def additive_settings(asked: Asked, place: Path) -> str:
     return json_text(settings)
 
 
-def _own(asked: Asked, place: Path) -> dict[str, Any]:
-    return read_config(own_text(asked.home, "settings", place), str(place))
+def _own(request: LaunchRequest, place: Path) -> dict[str, Any]:
+    return read_config(user_text(request.home, "settings", place), str(place))
 
 
-def _login(asked: Asked) -> dict[str, Any]:
+def _login(request: LaunchRequest) -> dict[str, Any]:
     """A key is a choice for somebody who made no other: with an address of the model beside it, Gemini sees none."""
-    texts = asked.home.texts
+    texts = request.home.texts
     written = parse_env_file(texts.get("variables", texts.get("home_variables", "")))
-    variables = written | dict(asked.home.environ)
+    variables = written | dict(request.home.environ)
     if not variables.get("GEMINI_API_KEY") or "true" in (variables.get(name) for name in _OTHER_LOGINS):
         return {}
     return {"security": {"auth": {"selectedType": "gemini-api-key"}}}
@@ -253,13 +255,13 @@ def _with_ours(settings: dict[str, Any], section: str, key: str, name: str) -> N
         settings[section] = {**settings[section], key: [*names, name]}
 
 
-def _server(asked: Asked) -> dict[str, Any]:
+def _server(request: LaunchRequest) -> dict[str, Any]:
     """Its timeout is longer than our own, which says more about what went wrong."""
-    assert asked.server is not None
+    assert request.server is not None
     return {
-        "command": asked.server.command,
-        "args": list(asked.server.args),
-        "timeout": int(asked.server.call_s * 1000) + 10_000,
+        "command": request.server.command,
+        "args": list(request.server.args),
+        "timeout": int(request.server.call_s * 1000) + 10_000,
         "trust": True,
     }
 
@@ -270,7 +272,7 @@ _REFUSALS: Final = ("tool_not_registered", "policy_violation", "invalid_tool_par
 """Errors of a call that was not carried out. Any other counts as carried out."""
 
 
-class GeminiReader:
+class GeminiOutputParser:
     """`is_ours` tells our tools from its own. What the model said since its last call is its answer."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
@@ -278,32 +280,32 @@ class GeminiReader:
         self._own_calls: dict[str, str] = {}
         self._words: list[str] = []
 
-    def line(self, line: str, /) -> Iterator[Said]:
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
         event = object_of(line)
         match event.get("type"):
             case "message" if event.get("role") == "assistant" and (words := text(event.get("content"))):
                 self._words.append(words)
-                yield Spoke(words)
+                yield AgentText(words)
             case "tool_use":
                 self._words.clear()
                 if not self._is_ours(name := text(event.get("tool_name"))):
                     self._own_calls[text(event.get("tool_id"))] = name
             case "tool_result" if (own := self._own_calls.pop(text(event.get("tool_id")), None)) is not None:
-                yield Used(own, ran=not _refused(event))
+                yield NativeToolUsed(own, ran=not _refused(event))
             case "error" if event.get("severity") == "error":
-                yield Complained(text(event.get("message")))
+                yield AgentError(text(event.get("message")))
             case "result":
                 yield from self._result(event)
             case _:
                 return
 
-    def _result(self, event: Mapping[str, Any]) -> Iterator[Said]:
+    def _result(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         stats = mapping(event.get("stats"))
-        yield Spent(count(stats.get("input_tokens")), count(stats.get("output_tokens")))
+        yield TokenUsage(count(stats.get("input_tokens")), count(stats.get("output_tokens")))
         if event.get("status") == "success":
-            yield Answered("".join(self._words))
+            yield FinalAnswer("".join(self._words))
         else:
-            yield Complained(text(mapping(event.get("error")).get("message")) or "it ended with an error")
+            yield AgentError(text(mapping(event.get("error")).get("message")) or "it ended with an error")
 
 
 def _refused(event: Mapping[str, Any]) -> bool:

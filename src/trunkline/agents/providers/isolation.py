@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.agents.providers.provider import Asked, Home
+from trunkline.agents.providers.provider import HomeSnapshot, LaunchRequest
 from trunkline.config.json_text import read_json
 from trunkline.config.report import Invalid, Report
 from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
@@ -18,29 +18,29 @@ from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 # An empty folder to start an agent in, for those that would run what they find in the project: programs named in its
 # configuration, plugins, variables. Their tools work in the project all the same, because they are ours.
 
-WORKPLACE: Final = "work"
-WORKPLACE_FOLDERS: Final = (f"{WORKPLACE}/.git/objects", f"{WORKPLACE}/.git/refs")
-WORKPLACE_FILES: Final = {f"{WORKPLACE}/.git/HEAD": "ref: refs/heads/main\n"}
+WORK_FOLDER: Final = "work"
+WORK_SUBFOLDERS: Final = (f"{WORK_FOLDER}/.git/objects", f"{WORK_FOLDER}/.git/refs")
+WORK_FOLDER_FILES: Final = {f"{WORK_FOLDER}/.git/HEAD": "ref: refs/heads/main\n"}
 """As little as makes it a repository: agents look for configuration in the folders above, up to where one begins."""
 
-OTHER_REPOSITORY: Final = (
+GIT_VARIABLES: Final = (
     *("GIT_CEILING_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_DIR"),
     *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_WORK_TREE"),
 )
 """Variables by which git, which an agent may ask, takes another repository for this one. They are set in every hook of
 git. What is above this folder, in that for temporary files, anybody may have put there."""
 
-PROXIES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy", "https_proxy")
+PROXY_VARIABLES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy", "https_proxy")
 """Variables that lead elsewhere what is meant for the model of a trial, which is on this machine."""
 
 
-def whereabouts(asked: Asked) -> str:
+def project_notice(request: LaunchRequest) -> str:
     """What the agent has to be told, as it sees another folder than the one that its tools work in."""
     place = (
-        f"The project you work on is the folder {asked.project}. Your tools work there: relative paths are relative to"
+        f"The project you work on is the folder {request.project}. Your tools work there: relative paths are relative to"
         " it, and absolute paths have to lie in it. The folder that you were started in is empty and of no use.\n"
     )
-    return "\n\n".join(filter(None, [asked.mitigation, place, asked.instructions]))
+    return "\n\n".join(filter(None, [request.mitigation, place, request.instructions]))
 
 
 # What an isolated agent finds in its environment that is started in a project: nothing there may make it run programs
@@ -49,7 +49,7 @@ def whereabouts(asked: Asked) -> str:
 _NO_REPOSITORY: Final = "/dev/null"
 
 
-def precautions(environ: Mapping[str, str]) -> dict[str, str]:
+def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """To be set on top of the user's environment.
 
     Agents ask git about the project, and a repository can name programs that git then runs: monitors, filters. For a
@@ -68,7 +68,7 @@ _NO_INTEGER: Final = re.compile(r"[.eE]|[0-9]{300}")
 _HINT: Final = "mend the file, or move it away: without it the agent might ask another model than yours"
 
 
-def own_text(home: Home, name: str, place: Path) -> str:
+def user_text(home: HomeSnapshot, name: str, place: Path) -> str:
     """What the user's file says; nothing where there is none. Raises GatewayError for one that cannot be read."""
     text = home.texts.get(name)
     if text is None and place in home.present:

@@ -7,22 +7,30 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.agents.events import Answered, Complained, Looped, Said, Spent, Spoke, Used
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelLooping,
+    NativeToolUsed,
+    TokenUsage,
+)
 from trunkline.agents.loose_json import count, mapping, object_of, text
 from trunkline.agents.providers.isolation import (
-    OTHER_REPOSITORY,
-    PROXIES,
-    WORKPLACE,
-    WORKPLACE_FILES,
-    WORKPLACE_FOLDERS,
+    GIT_VARIABLES,
+    PROXY_VARIABLES,
+    WORK_FOLDER,
+    WORK_FOLDER_FILES,
+    WORK_SUBFOLDERS,
     json_text,
     merged,
-    own_text,
     picked,
+    project_notice,
     read_config,
-    whereabouts,
+    user_text,
 )
-from trunkline.agents.providers.provider import SERVER, Asked, Plan, Wants
+from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
 
 _RESULT_CHARACTERS: Final = 50_000
 _CONFIG_FILES: Final = ("config.json", "opencode.json", "opencode.jsonc")
@@ -53,32 +61,32 @@ class OpenCode:
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith(_PREFIX)
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants:
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
         config = _config_home(home, environ)
         copied = {name: config / "opencode" / name for name in _COPIED}
         places = _places(home, environ)
-        return Wants(texts=copied | places, links=tuple(places.values()), folders=(config, config / "opencode"))
+        return HomeQuery(texts=copied | places, links=tuple(places.values()), folders=(config, config / "opencode"))
 
-    def plan(self, asked: Asked, /) -> Plan:
-        match asked.mode:
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        match request.mode:
             case "intercept":
-                return _isolated(asked)
+                return _isolated(request)
             case "additive":
-                return _additive(asked)
+                return _additive(request)
             case "native":
-                return Plan(argv=_argv(asked), env=_quiet(asked), folders=(_TMP,), stdin=_told(asked))
+                return LaunchPlan(argv=_argv(request), env=_quiet(request), folders=(_TMP,), stdin=_told(request))
 
-    def reader(self) -> OpenCodeReader:
-        return OpenCodeReader(self.is_ours)
+    def parser(self) -> OpenCodeOutputParser:
+        return OpenCodeOutputParser(self.is_ours)
 
 
 PROVIDER: Final = OpenCode()
 
 
-def _isolated(asked: Asked) -> Plan:
+def _isolated(request: LaunchRequest) -> LaunchPlan:
     """It is started in a folder of the run's: plugins of a project are run whatever it is told. Its home and the folder
     of its configuration are empty ones, but login and history are where they always are."""
-    places = _places(asked.home.folder, asked.home.environ)
+    places = _places(request.home.folder, request.home.environ)
     env = {
         "OPENCODE_DISABLE_CLAUDE_CODE": "1",
         "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
@@ -86,41 +94,41 @@ def _isolated(asked: Asked) -> Plan:
         "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
         "OPENCODE_PERMISSION": json_text(_OURS_ONLY),
         "OPENCODE_PURE": "1",
-        "OPENCODE_TEST_HOME": str(asked.run / "home"),
-        "XDG_CONFIG_HOME": str(asked.run / _CONFIG),
+        "OPENCODE_TEST_HOME": str(request.run / "home"),
+        "XDG_CONFIG_HOME": str(request.run / _CONFIG),
     }
-    return Plan(
-        argv=_argv(asked),
-        env=_quiet(asked) | env | _trial_environment(asked),
-        unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + OTHER_REPOSITORY + (PROXIES if asked.model_url else ()),
+    return LaunchPlan(
+        argv=_argv(request),
+        env=_quiet(request) | env | _trial_environment(request),
+        unset=_ELSEWHERE + _TOOLS_IN_A_TOOL + GIT_VARIABLES + (PROXY_VARIABLES if request.model_url else ()),
         files={
-            **WORKPLACE_FILES,
-            f"{_OWN}/opencode.json": isolated_config(asked, places),
+            **WORK_FOLDER_FILES,
+            f"{_OWN}/opencode.json": isolated_config(request, places),
             f"{_OWN}/package-lock.json": _NOTHING_TO_INSTALL,
-            f"{_OWN}/AGENTS.md": whereabouts(asked),
+            f"{_OWN}/AGENTS.md": project_notice(request),
         },
-        folders=(WORKPLACE, *WORKPLACE_FOLDERS, f"{_OWN}/node_modules", "home", _TMP),
-        cwd=WORKPLACE,
-        stdin=asked.prompt or "",
+        folders=(WORK_FOLDER, *WORK_SUBFOLDERS, f"{_OWN}/node_modules", "home", _TMP),
+        cwd=WORK_FOLDER,
+        stdin=request.prompt or "",
     )
 
 
-def _additive(asked: Asked) -> Plan:
+def _additive(request: LaunchRequest) -> LaunchPlan:
     """All that is the user's is there, by links; but for the files that OpenCode writes to, of which these are copies.
     Programs that it starts look into the same folder for their own configuration."""
-    config = _config_home(asked.home.folder, asked.home.environ)
+    config = _config_home(request.home.folder, request.home.environ)
     own = config / "opencode"
-    beside = [name for name in asked.home.entries.get(config, ()) if name != "opencode"]
-    mine = [name for name in asked.home.entries.get(own, ()) if name not in _COPIED]
-    texts = {name: text for name in _COPIED if (text := own_text(asked.home, name, own / name))}
-    return Plan(
-        argv=_argv(asked),
-        env=_quiet(asked)
-        | {"OPENCODE_CONFIG_CONTENT": additive_content(asked), "XDG_CONFIG_HOME": str(asked.run / _CONFIG)},
+    beside = [name for name in request.home.entries.get(config, ()) if name != "opencode"]
+    mine = [name for name in request.home.entries.get(own, ()) if name not in _COPIED]
+    texts = {name: text for name in _COPIED if (text := user_text(request.home, name, own / name))}
+    return LaunchPlan(
+        argv=_argv(request),
+        env=_quiet(request)
+        | {"OPENCODE_CONFIG_CONTENT": additive_content(request), "XDG_CONFIG_HOME": str(request.run / _CONFIG)},
         files={f"{_OWN}/{name}": with_places(text, own) for name, text in texts.items()},
         folders=(_OWN, _TMP),
         links={f"{_CONFIG}/{name}": config / name for name in beside} | {f"{_OWN}/{name}": own / name for name in mine},
-        stdin=_told(asked),
+        stdin=_told(request),
     )
 
 
@@ -135,30 +143,30 @@ def _places(home: Path, environ: Mapping[str, str]) -> dict[str, Path]:
     return {name: own / name for name in _CONFIG_FILES} | ({"named": Path(named)} if named else {})
 
 
-def _argv(asked: Asked) -> tuple[str, ...]:
-    place = asked.args.index("--") if "--" in asked.args else len(asked.args)
-    headless = () if asked.prompt is None else ("run", "--format", "json")
-    model = _TRIAL_MODEL if asked.model_url else asked.model
-    given = (*asked.args[:place], *((f"--model={model}",) if model else ()), *asked.args[place:])
-    return (asked.program, *headless, *given)
+def _argv(request: LaunchRequest) -> tuple[str, ...]:
+    place = request.args.index("--") if "--" in request.args else len(request.args)
+    headless = () if request.prompt is None else ("run", "--format", "json")
+    model = _TRIAL_MODEL if request.model_url else request.model
+    given = (*request.args[:place], *((f"--model={model}",) if model else ()), *request.args[place:])
+    return (request.program, *headless, *given)
 
 
-def _quiet(asked: Asked) -> dict[str, str]:
+def _quiet(request: LaunchRequest) -> dict[str, str]:
     """At every start it unpacks a library into the folder for temporary files, and leaves it there."""
-    return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "TMPDIR": str(asked.run / _TMP)}
+    return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "TMPDIR": str(request.run / _TMP)}
 
 
-def _trial_environment(asked: Asked) -> dict[str, str]:
+def _trial_environment(request: LaunchRequest) -> dict[str, str]:
     """A trial is no part of the user's history."""
-    if not asked.model_url:
+    if not request.model_url:
         return {}
-    folders = {name: str(asked.run / name.lower()) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
+    folders = {name: str(request.run / name.lower()) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")}
     return {**folders, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
 
-def _told(asked: Asked) -> str:
-    prompt = asked.prompt or ""
-    return f"{asked.mitigation}\n\n{prompt}" if asked.mitigation and prompt else prompt
+def _told(request: LaunchRequest) -> str:
+    prompt = request.prompt or ""
+    return f"{request.mitigation}\n\n{prompt}" if request.mitigation and prompt else prompt
 
 
 # The configuration that OpenCode is run with: what of the user's is kept, and our server in it.
@@ -176,9 +184,9 @@ _TRIAL_MODEL: Final = f"{_TRIAL}/{_TRIAL}"
 _REFERENCE: Final = re.compile(r"\{file:(?![~/])([^}]+)\}")
 
 
-def isolated_config(asked: Asked, places: Mapping[str, Path]) -> str:
+def isolated_config(request: LaunchRequest, places: Mapping[str, Path]) -> str:
     """`places` are where the user's configuration was read from, by name."""
-    config = _trial(asked) if asked.model_url else _kept(asked, places)
+    config = _trial(request) if request.model_url else _kept(request, places)
     isolated = {
         "tools": {"*": False, f"{SERVER}_*": True},
         "permission": _OURS_ONLY,
@@ -186,12 +194,12 @@ def isolated_config(asked: Asked, places: Mapping[str, Path]) -> str:
         "formatter": False,
         "lsp": False,
     }
-    return json_text(_SCHEMA | config | _QUIET | isolated | _ours(asked))
+    return json_text(_SCHEMA | config | _QUIET | isolated | _ours(request))
 
 
-def additive_content(asked: Asked) -> str:
+def additive_content(request: LaunchRequest) -> str:
     """What is put on top of the user's own configuration, whatever that is."""
-    return json_text(merged(_SCHEMA | _inline(asked), _QUIET | _ours(asked)))
+    return json_text(merged(_SCHEMA | _inline(request), _QUIET | _ours(request)))
 
 
 def with_places(text: str, folder: Path) -> str:
@@ -199,34 +207,34 @@ def with_places(text: str, folder: Path) -> str:
     return _REFERENCE.sub(lambda match: f"{{file:{folder / match[1]}}}", text)
 
 
-def _kept(asked: Asked, places: Mapping[str, Path]) -> dict[str, Any]:
+def _kept(request: LaunchRequest, places: Mapping[str, Path]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, place in places.items():
-        text = with_places(own_text(asked.home, name, place), place.parent)
+        text = with_places(user_text(request.home, name, place), place.parent)
         kept = merged(kept, picked(read_config(text, str(place)), _KEPT))
-    return merged(kept, picked(_inline(asked), _KEPT))
+    return merged(kept, picked(_inline(request), _KEPT))
 
 
-def _inline(asked: Asked) -> dict[str, Any]:
-    return read_config(asked.home.environ.get(_INLINE, ""), _INLINE)
+def _inline(request: LaunchRequest) -> dict[str, Any]:
+    return read_config(request.home.environ.get(_INLINE, ""), _INLINE)
 
 
-def _ours(asked: Asked) -> dict[str, Any]:
+def _ours(request: LaunchRequest) -> dict[str, Any]:
     """The timeout is longer than our own, which says more about what went wrong."""
-    assert asked.server is not None
+    assert request.server is not None
     server = {
         "type": "local",
-        "command": [asked.server.command, *asked.server.args],
+        "command": [request.server.command, *request.server.args],
         "enabled": True,
-        "timeout": int(asked.server.call_s * 1000) + 10_000,
+        "timeout": int(request.server.call_s * 1000) + 10_000,
     }
     return {"mcp": {SERVER: server}, "tool_output": _OUTPUT}
 
 
-def _trial(asked: Asked) -> dict[str, Any]:
+def _trial(request: LaunchRequest) -> dict[str, Any]:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{asked.model_url}/v1", "apiKey": _TRIAL},
+        "options": {"baseURL": f"{request.model_url}/v1", "apiKey": _TRIAL},
         "models": {_TRIAL: {"tool_call": True}},
     }
     return {"model": _TRIAL_MODEL, "provider": {_TRIAL: provider}}
@@ -247,17 +255,17 @@ _MOST_EMPTY: Final = 3
 """Steps in a row that end with calls and have none."""
 
 
-class OpenCodeReader:
+class OpenCodeOutputParser:
     """`is_ours` tells our tools from its own. What the model said in its last step is its answer."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
         self._words: list[str] = []
-        self._spent = Spent(0, 0)
+        self._spent = TokenUsage(0, 0)
         self._called = False
         self._empty_steps = 0
 
-    def line(self, line: str, /) -> Iterator[Said]:
+    def line(self, line: str, /) -> Iterator[AgentEvent]:
         event = object_of(line)
         part = mapping(event.get("part"))
         match event.get("type"):
@@ -266,33 +274,33 @@ class OpenCodeReader:
                 self._called = False
             case "text" if words := text(part.get("text")):
                 self._words.append(words)
-                yield Spoke(words)
+                yield AgentText(words)
             case "tool_use":
                 self._called = True
                 if not self._is_ours(name := text(part.get("tool"))):
-                    yield Used(name, ran=name != _NO_TOOL and not _refused(mapping(part.get("state"))))
+                    yield NativeToolUsed(name, ran=name != _NO_TOOL and not _refused(mapping(part.get("state"))))
             case "step_finish":
                 yield from self._finished(part)
             case "error":
-                yield Complained(_reason(mapping(event.get("error"))))
+                yield AgentError(_reason(mapping(event.get("error"))))
             case _:
                 return
 
-    def _finished(self, part: Mapping[str, Any]) -> Iterator[Said]:
+    def _finished(self, part: Mapping[str, Any]) -> Iterator[AgentEvent]:
         tokens = mapping(part.get("tokens"))
         cache = mapping(tokens.get("cache"))
-        self._spent = Spent(
+        self._spent = TokenUsage(
             self._spent.input_tokens
             + sum(count(value) for value in (tokens.get("input"), cache.get("read"), cache.get("write"))),
             self._spent.output_tokens + sum(count(value) for value in (tokens.get("output"), tokens.get("reasoning"))),
         )
         yield self._spent
         if part.get("reason") != _MORE_TO_COME:
-            yield Answered("\n".join(self._words))
+            yield FinalAnswer("\n".join(self._words))
             return
         self._empty_steps = 0 if self._called else self._empty_steps + 1
         if self._empty_steps == _MOST_EMPTY:
-            yield Looped()
+            yield ModelLooping()
 
 
 def _refused(state: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from trunkline.agents.events import Said
+from trunkline.agents.events import AgentEvent
 
 # What it takes to run one agent, as plain data: what is asked of it, and what has to be done for that.
 
@@ -30,14 +30,14 @@ class ToolServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """What of the user's a plan may depend on. `texts` and `answers` are what the provider's `Wants` asked for, under
+class HomeSnapshot:
+    """What of the user's a plan may depend on. `texts` and `command_outputs` are what the provider's `HomeQuery` asked for, under
     the same names; what is not there or cannot be read is left out."""
 
     folder: Path
     environ: Mapping[str, str]
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    answers: Mapping[str, str] = field(default_factory=dict[str, str])
+    command_outputs: Mapping[str, str] = field(default_factory=dict[str, str])
     present: frozenset[Path] = frozenset()
     """Those of `Wants.links` that exist."""
     entries: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, tuple[str, ...]])
@@ -45,19 +45,19 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wants:
+class HomeQuery:
     """What a provider has to know before it can plan: files of the user, what the agent's own commands print, and
     whether files are there that a plan would link to, or which there are in a folder."""
 
     texts: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    command_outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Arguments for the agent's program; what it prints on stdout is the answer."""
     links: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LaunchRequest:
     """One run of an agent. `prompt` is None where a person (or the command line in `args`) talks to it directly; only
     with a prompt is its output read by us. `server` is None in the mode `native`, and never else."""
 
@@ -67,7 +67,7 @@ class Asked:
     run: Path
     """The private folder of this run; it is empty, and gone afterwards."""
     project: Path
-    home: Home
+    home: HomeSnapshot
     prompt: str | None = None
     model: str = ""
     server: ToolServer | None = None
@@ -81,7 +81,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """What to do. Paths of `files` and `links` are relative to the run's folder."""
 
     argv: tuple[str, ...]
@@ -98,10 +98,10 @@ class Plan:
     lists processes, and may not be longer than 128 KiB."""
 
 
-class OutputReader(Protocol):
+class OutputParser(Protocol):
     """Reads what one headless run prints on stdout."""
 
-    def line(self, line: str, /) -> Iterable[Said]:
+    def line(self, line: str, /) -> Iterable[AgentEvent]:
         """What a line means; lines that mean nothing to us give nothing, whatever they hold."""
         ...
 
@@ -141,10 +141,10 @@ class Provider(Protocol):
         """Whether a name that the model sees is of a tool of ours, or of one that can do nothing but ask our server."""
         ...
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> Wants: ...
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery: ...
 
-    def plan(self, asked: Asked, /) -> Plan:
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
         """Raises GatewayError where something of the user's that counts cannot be read."""
         ...
 
-    def reader(self) -> OutputReader: ...
+    def parser(self) -> OutputParser: ...

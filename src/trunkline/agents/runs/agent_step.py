@@ -8,20 +8,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trunkline.agents.events import Adapted, Retried, Said, Spent, Spoke
-from trunkline.agents.installed import Installed, KnownVersions, find_installed
-from trunkline.agents.probe.probe import try_out
-from trunkline.agents.probe.results import Isolation, Tried, Verdicts, judge
+from trunkline.agents.events import AgentEvent, AgentText, ModelRetry, OptionDropped, TokenUsage
+from trunkline.agents.installed import Installed, VersionCache, find_installed
+from trunkline.agents.probe.probe import probe_agent
+from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers import PROVIDERS, instruction_files, provider_of
-from trunkline.agents.providers.openai.request import Wordings
+from trunkline.agents.providers.openai.request import KnownDialects
 from trunkline.agents.providers.provider import Provider, ToolServer
-from trunkline.agents.runner import AgentRunner, Job
+from trunkline.agents.runner import AgentRunner, RunSpec
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.model_step import run_model
-from trunkline.agents.runs.run_events import AgentReady, ModelRetried, ModelSpoke, Tell
-from trunkline.agents.runs.run_telemetry import CallWatch, RunTelemetry
-from trunkline.agents.runs.step import AgentTask, StepCosts, StepResult
-from trunkline.agents.runs.step_gateway import AgentDoor, StepGateway
+from trunkline.agents.runs.run_events import AgentReady, EmitEvent, ModelRetried, ModelSpoke
+from trunkline.agents.runs.run_telemetry import RunTelemetry, ToolCallEvents
+from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage
+from trunkline.agents.runs.step_gateway import AgentSocket, StepGateway
 from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
@@ -31,7 +31,7 @@ from trunkline.runtime.run_folder import RunFolder
 from trunkline.sources.builtin.protection.started_files import started_files
 
 
-class AgentSteps:
+class AgentStepRunner:
     """Runs the agent steps of a workflow, whose file is at `workflow`. `plugins` are those that steps may expose
     operations of."""
 
@@ -40,8 +40,8 @@ class AgentSteps:
         settings: Settings,
         plugins: Mapping[str, SourceSection],
         telemetry: RunTelemetry,
-        tell: Tell,
-        costs: StepCosts,
+        emit: EmitEvent,
+        usage: StepUsage,
         *,
         children: Children,
         environ: Mapping[str, str],
@@ -52,16 +52,16 @@ class AgentSteps:
         self._protected = (str(workflow.absolute()), *started_files(settings))
         self._plugins = plugins
         self._telemetry = telemetry
-        self._tell = tell
-        self._costs = costs
-        self._wordings: Wordings = {}
+        self._emit = emit
+        self._usage = usage
+        self._dialects: KnownDialects = {}
         self._environ = environ
         state_dir = settings.gateway.state_dir
-        self._programs = ProgramSteps(children, home=home, environ=environ, state_dir=state_dir)
+        self._programs = ProgramStepRunner(children, home=home, environ=environ, state_dir=state_dir)
 
     async def run(self, task: AgentTask) -> StepResult:
         """Cancelling this ends the agent, and everything that was started for it."""
-        watch = CallWatch(task.name, self._tell)
+        watch = ToolCallEvents(task.name, self._emit)
         try:
             return await self._run(task, watch)
         except GatewayError as error:
@@ -69,14 +69,14 @@ class AgentSteps:
                 self._telemetry.warn(task.name, detail)
             return StepResult(problem=error.problem)
 
-    async def _run(self, task: AgentTask, watch: CallWatch) -> StepResult:
+    async def _run(self, task: AgentTask, watch: ToolCallEvents) -> StepResult:
         async with AsyncExitStack() as stack:
             instructions = self._instructions(task)
             if task.state.provider not in PROVIDERS:
                 gateway = await self._gateway(task, watch, stack)
                 self._ready(task, gateway, "")
                 heard = partial(self._said, task)
-                return await run_model(task, gateway, heard, instructions, self._wordings)
+                return await run_model(task, gateway, heard, instructions, self._dialects)
             folder = self._programs.folder(task)
             stack.callback(folder.remove)
             gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
@@ -91,7 +91,7 @@ class AgentSteps:
             )
 
     async def _gateway(
-        self, task: AgentTask, watch: CallWatch, stack: AsyncExitStack, private: tuple[str, ...] = ()
+        self, task: AgentTask, watch: ToolCallEvents, stack: AsyncExitStack, private: tuple[str, ...] = ()
     ) -> StepGateway | None:
         """The step's tools, all of them there; none where the agent is run as it is. `stack` ends them."""
         if task.state.proxy is None:
@@ -133,17 +133,17 @@ class AgentSteps:
     def _ready(self, task: AgentTask, gateway: StepGateway | None, version: str) -> None:
         tools = () if gateway is None else gateway.tools()
         provider = task.state.provider
-        self._tell(AgentReady(step=task.name, provider=provider, version=version, model=task.model, tools=tools))
+        self._emit(AgentReady(step=task.name, provider=provider, version=version, model=task.model, tools=tools))
 
-    def _said(self, task: AgentTask, said: Said) -> None:
-        if isinstance(said, Spoke) and said.text.strip():
-            self._tell(ModelSpoke(step=task.name, text=said.text))
-        elif isinstance(said, Adapted):
+    def _said(self, task: AgentTask, said: AgentEvent) -> None:
+        if isinstance(said, AgentText) and said.text.strip():
+            self._emit(ModelSpoke(step=task.name, text=said.text))
+        elif isinstance(said, OptionDropped):
             self._telemetry.warn(task.name, Problem(code=OPTION_LEFT_OUT, message=said.message))
-        elif isinstance(said, Spent):
-            self._costs.spend(said)
-        elif isinstance(said, Retried):
-            self._tell(ModelRetried(step=task.name, attempt=said.attempt, most=said.most, reason=said.reason))
+        elif isinstance(said, TokenUsage):
+            self._usage.set_tokens(said)
+        elif isinstance(said, ModelRetry):
+            self._emit(ModelRetried(step=task.name, attempt=said.attempt, most=said.most, reason=said.reason))
 
 
 def _with_what_starts(problem: Problem, starting: tuple[str, ...]) -> Problem:
@@ -161,15 +161,15 @@ Ready = Callable[[str], None]
 """Told the version of the agent, once it is about to be started."""
 
 
-class ProgramSteps:
+class ProgramStepRunner:
     """`home` and `environ` are those of the user whose agents these are."""
 
     def __init__(self, children: Children, *, home: Path, environ: Mapping[str, str], state_dir: Path) -> None:
         self._children = children
         self._environ = environ
         self._runner = AgentRunner(children, home=home, environ=environ)
-        self._verdicts = Verdicts(state_dir)
-        self._versions = KnownVersions(state_dir)
+        self._probe_store = ProbeStore(state_dir)
+        self._versions = VersionCache(state_dir)
 
     def folder(self, task: AgentTask) -> RunFolder:
         """The private folder of one run: the way to its gateway, and below it what the agent is given."""
@@ -180,7 +180,7 @@ class ProgramSteps:
         task: AgentTask,
         folder: Path,
         gateway: StepGateway | None,
-        on_said: Callable[[Said], None],
+        on_event: Callable[[AgentEvent], None],
         *,
         instructions: str,
         warn: Warn,
@@ -190,33 +190,33 @@ class ProgramSteps:
         async with AsyncExitStack() as stack:
             async with task.in_time():
                 installed = await find_installed(provider, self._children, self._environ, self._versions)
-                job, door = await self._job(task, provider, _part(folder, "a"), gateway, stack)
+                spec, door = await self._run_spec(task, provider, _part(folder, "a"), gateway, stack)
                 isolation = await self._isolation(task, provider, installed, folder, gateway)
             for warning in isolation.warnings:
                 warn(warning)
             ready(installed.version)
-            job = replace(job, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
-            result = await self._runner.run(provider, installed, job, door, on_said)
+            spec = replace(spec, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
+            result = await self._runner.run(provider, installed, spec, door, on_event)
         for warning in result.warnings:
             warn(warning)
         timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
         return StepResult(
             output=result.output,
             # the agent's own time is what was left of the step's, and only that one is written anywhere
-            problem=task.too_late(result.unreached) if timed_out else result.problem,
+            problem=task.too_late(result.unreachable) if timed_out else result.problem,
         )
 
-    async def _job(
+    async def _run_spec(
         self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
-    ) -> tuple[Job, AgentDoor | None]:
+    ) -> tuple[RunSpec, AgentSocket | None]:
         """What the agent is to do, and the door through which it gets its tools; none where it keeps its own alone."""
-        door: AgentDoor | None = None
+        door: AgentSocket | None = None
         server: ToolServer | None = None
         if gateway is not None:
-            door = AgentDoor(gateway, part, result_chars=provider.result_chars)
+            door = AgentSocket(gateway, part, result_chars=provider.result_chars)
             stack.push_async_callback(door.close)
             server = await door.open()
-        job = Job(
+        spec = RunSpec(
             mode=task.mode,
             prompt=task.prompt,
             model=task.model,
@@ -225,7 +225,7 @@ class ProgramSteps:
             server=server,
             timeout_s=task.left_s,
         )
-        return job, door
+        return spec, door
 
     async def _isolation(
         self,
@@ -235,12 +235,12 @@ class ProgramSteps:
         folder: Path,
         gateway: StepGateway | None,
     ) -> Isolation:
-        async def trial() -> Tried:
+        async def trial() -> ProbeResult:
             async with AsyncExitStack() as stack:
-                job, _ = await self._job(task, provider, _part(folder, "t"), gateway, stack)
-                return await try_out(self._runner, provider, installed, job)
+                spec, _ = await self._run_spec(task, provider, _part(folder, "t"), gateway, stack)
+                return await probe_agent(self._runner, provider, installed, spec)
 
-        return await judge(provider, installed, task.mode, self._verdicts, trial, model=task.model)
+        return await check_isolation(provider, installed, task.mode, self._probe_store, trial, model=task.model)
 
 
 def _part(folder: Path, name: str) -> Path:

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trunkline.agents.installed import KnownVersions, find_installed
+from trunkline.agents.installed import VersionCache, find_installed
 from trunkline.agents.probe.results import DOUBTED
 from trunkline.agents.providers import provider_of
-from trunkline.agents.runs.plugins import PLUGIN, Plugins, Probed, plugin_sections, probe_plugins
-from trunkline.agents.runs.step_settings import WITHOUT_SOURCE, kept_safe, known_operations, obstacle_of
+from trunkline.agents.runs.plugins import PLUGIN, PluginProbe, Plugins, plugin_sections, probe_plugins
+from trunkline.agents.runs.step_settings import (
+    WITHOUT_SOURCE,
+    enforce_default_protection,
+    known_operations,
+    obstacle_of,
+)
 from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
 from trunkline.agents.workflow.proxy import ProxyUse, source_name
@@ -42,12 +47,12 @@ from trunkline.runtime.list_limits import is_about_cut
 from trunkline.sources import section_kinds
 from trunkline.telemetry.redact import Redactor
 
-Starting = Literal["none", "trusted", "all"]
+PluginStart = Literal["none", "trusted", "all"]
 """Which plugins may be started for a moment: none, those of files that count, or all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedWorkflow:
     """Everything that was read, and everything that is wrong with it. `configured` is our own file, None where there is
     none: a workflow can do without. `unchecked` are plugins that were not asked for their operations."""
 
@@ -112,7 +117,7 @@ def read_files(
     home: Path,
     environ: Mapping[str, str],
     only_look: bool = False,
-) -> Checked:
+) -> CheckedWorkflow:
     """A workflow and all that belongs to it, as far as files tell. Waits for a file that is a pipe, so it is not to be
     called in a loop. With `only_look` files that are not trusted are read too, for whoever starts nothing of them."""
     loaded = load_workflow(workflow, environ=environ)
@@ -120,15 +125,15 @@ def read_files(
     load = look_at_config if only_look else load_config
     configured = None if ours is None else load(ours, environ=environ, kinds=section_kinds())
     if configured is not None and configured.settings is not None:
-        configured = replace(configured, settings=kept_safe(configured.settings, workflow))
+        configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
     settings = None if configured is None else configured.settings
     if configured is not None and configured.untrusted and not only_look:
-        return Checked(loaded=loaded, configured=configured, plugins=Plugins())  # the rest has to wait for that
+        return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # the rest has to wait for that
     file = find_plugins(workflow, cwd, home)
     plugins = plugin_sections(settings, file, environ=environ, only_look=only_look)
     if plugins.verdict is not None and not plugins.verdict.counts and not _needs_plugins_file(loaded, settings):
         plugins = plugin_sections(settings, None, environ=environ)
-    return Checked(loaded=loaded, configured=configured, plugins=plugins)
+    return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
 
 
 def _needs_plugins_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
@@ -139,7 +144,9 @@ def _needs_plugins_file(loaded: LoadedWorkflow, settings: Settings | None) -> bo
     return not named <= {*ours}
 
 
-async def check_read(read: Checked, *, environ: Mapping[str, str], start: Starting = "trusted") -> Checked:
+async def check_started(
+    read: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
+) -> CheckedWorkflow:
     """The same with what the outside says. Plugins that the workflow exposes are started for a moment, of files that
     count or of all, but none where anything is wrong already; nothing of them is left on return."""
     settings, plugins = read.settings, read.plugins
@@ -148,10 +155,10 @@ async def check_read(read: Checked, *, environ: Mapping[str, str], start: Starti
     said = settings or Settings(Path(), GatewaySettings(), {})
     asked = plugins.added_to(said)
     redact = Redactor(asked.secrets(environ), asked.names())
-    kept_back = KeptBack(
+    kept_back = PluginStartPolicy(
         all_of_them=start == "none", untrusted={} if start == "all" else read.untrusted_plugins(), failed=read.failed
     )
-    unchecked = await check_outside(read.loaded, known, environ=environ, redact=redact, kept_back=kept_back)
+    unchecked = await check_environment(read.loaded, known, environ=environ, redact=redact, kept_back=kept_back)
     return replace(read, unchecked=unchecked)
 
 
@@ -160,7 +167,7 @@ async def check_read(read: Checked, *, environ: Mapping[str, str], start: Starti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptBack:
+class PluginStartPolicy:
     """Which plugins are not started to be asked: all, those of files that are not trusted, by name, and every one
     where the files have errors (`failed` for those besides the workflow)."""
 
@@ -169,13 +176,13 @@ class KeptBack:
     failed: bool = False
 
 
-async def check_outside(
+async def check_environment(
     loaded: LoadedWorkflow,
     plugins: Plugins | None,
     *,
     environ: Mapping[str, str],
     redact: Callable[[str], str] = str,
-    kept_back: KeptBack,
+    kept_back: PluginStartPolicy,
 ) -> tuple[str, ...]:
     """Put into the workflow's report what its file alone does not tell. Whatever is started for that has ended when
     this returns, with the plugins that were not asked. `plugins` are None where it is not known which there are."""
@@ -203,7 +210,7 @@ def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection
 
 
 def _not_asked(
-    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], kept_back: KeptBack
+    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], kept_back: PluginStartPolicy
 ) -> tuple[str, ...]:
     """Those of the plugins that are not started, each with a word where the workflow names it."""
     if kept_back.all_of_them:
@@ -302,12 +309,12 @@ async def _check_operations(
                     _check_operation(loaded, exposed.operation, exposed.plugin.text, found, selection)
 
 
-def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, Probed]) -> Probed | None:
+def _probed(plugin: Scalar, plugins: Plugins, probed: Mapping[str, PluginProbe]) -> PluginProbe | None:
     return None if plugins.find(plugin.text) is None else probed.get(source_name(plugin.text))
 
 
 def _check_operation(
-    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: Probed, selection: ToolSelection
+    loaded: LoadedWorkflow, operation: Scalar, plugin: str, found: PluginProbe, selection: ToolSelection
 ) -> None:
     name = operation.text
     if name in found.operations:
@@ -345,7 +352,7 @@ async def _doubt(name: str, children: Children, environ: Mapping[str, str]) -> s
     provider = provider_of(name)
     verified = ", ".join(sorted(provider.verified)) or "none yet"
     try:
-        version = (await find_installed(provider, children, environ, KnownVersions())).version
+        version = (await find_installed(provider, children, environ, VersionCache())).version
     except GatewayError as error:
         why = error.problem.message
         return f"Isolation of {name} is verified for {verified}; which version is here is not known: {why}"

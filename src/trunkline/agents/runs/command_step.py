@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from trunkline.agents.runs.step import StepResult, Values
+from trunkline.agents.runs.step import StepResult, TemplateValues
 from trunkline.agents.workflow.document import CommandState
 from trunkline.config.found import plugins_file
 from trunkline.config.protect import most_protected
@@ -42,7 +42,7 @@ _QUOTED: Final = 500
 """Characters of the output that a message about a failure shows."""
 
 
-class CommandSteps:
+class CommandStepRunner:
     """Runs the commands of a workflow. They get the user's environment, but for our own tokens. `warn` hears of those
     that have no sandbox although they should. `workflow` is its file."""
 
@@ -55,9 +55,9 @@ class CommandSteps:
     ) -> None:
         self._commands = Commands()
         self._environ = child_environment(environ, extra={}, inherit="all")
-        self._places = CommandPlaces(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
+        self._places = CommandSandboxes(self._environ, self._commands, settings, warn, [str(workflow.absolute())])
 
-    async def run(self, state: CommandState, values: Values, folder: Path) -> StepResult:
+    async def run(self, state: CommandState, values: TemplateValues, folder: Path) -> StepResult:
         path = self._environ.get("PATH", os.defpath)
         shell = _SHELL if state.shell == "sh" else find_program(state.shell, path, str(folder))
         if shell is None:
@@ -67,7 +67,7 @@ class CommandSteps:
             ended = await self._places.run(state, argv, folder, lambda command: _with_own(command, state, values))
         except GatewayError as error:
             return StepResult(problem=_failed(state, error.problem.message, error.problem.hint))
-        output = text_of(ended.output)
+        output = output_text(ended.output)
         return StepResult(output=output, problem=_problem(state, ended, output), exit_code=_exit_code(ended))
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class CommandSteps:
         await self._places.close()
 
 
-def _with_own(command: Command, state: CommandState, values: Values) -> Command:
+def _with_own(command: Command, state: CommandState, values: TemplateValues) -> Command:
     """With the variables and the input of the step; what keeps git from the repository's programs stays."""
     own = {name: values.of(value) for name, value in state.env.items()}
     kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
@@ -83,7 +83,7 @@ def _with_own(command: Command, state: CommandState, values: Values) -> Command:
     return replace(command, env={**command.env, **own, **kept}, stdin=stdin)
 
 
-def text_of(output: HeadAndTail) -> str:
+def output_text(output: HeadAndTail) -> str:
     """What it wrote, with a line in place of what did not fit, and without the line end at the end."""
     if output.dropped_bytes:
         head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
@@ -134,7 +134,7 @@ _ASKING: Final = 'for scope in --system --global; do "$0" config "$scope" --incl
 """Neither of the two is the repository's. Which of the user's files count may depend on the folder."""
 
 
-class CommandPlaces:
+class CommandSandboxes:
     """`environ` is what every command gets, and `protected` are files that none in a sandbox may change besides the
     protected places. `warn` hears of steps that should have a sandbox and have none, and of what was undone."""
 

@@ -8,9 +8,15 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from trunkline.agents.events import Retried, Said
+from trunkline.agents.events import AgentEvent, ModelRetry
 from trunkline.agents.providers.openai.loop import converse
-from trunkline.agents.providers.openai.request import Endpoint, ToolAnswer, Toolbox, ToolOffer, Wordings
+from trunkline.agents.providers.openai.request import (
+    ChatEndpoint,
+    KnownDialects,
+    ModelTools,
+    ToolDefinition,
+    ToolOutput,
+)
 from trunkline.agents.runs.step import AgentTask, StepResult
 from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.core.call import Caller
@@ -25,24 +31,24 @@ from trunkline.search.answers import offered
 async def run_model(
     task: AgentTask,
     gateway: StepGateway | None,
-    on_said: Callable[[Said], None],
+    on_event: Callable[[AgentEvent], None],
     instructions: str,
-    wordings: Wordings,
+    dialects: KnownDialects,
 ) -> StepResult:
     """Cancelling this ends the conversation, and the calls that are under way."""
     endpoint = endpoint_of(task)
-    last: list[Said] = []
+    last: list[AgentEvent] = []
 
-    def heard(said: Said) -> None:
+    def on_output(said: AgentEvent) -> None:
         last[:] = [said]
-        on_said(said)
+        on_event(said)
 
     try:
         async with task.in_time():
             told, tools = _told(task.prompt, instructions), _toolbox(gateway)
-            conversed = await converse(endpoint, told, tools, heard, wordings=wordings)
+            conversed = await converse(endpoint, told, tools, on_output, dialects=dialects)
     except GatewayError as error:
-        if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], Retried):
+        if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], ModelRetry):
             raise GatewayError(task.too_late(f"its model could not be reached: {last[0].reason}")) from None
         raise
     return StepResult(output=conversed.text)
@@ -53,13 +59,13 @@ def _told(prompt: str, instructions: str) -> str:
     return f"{instructions}\n{prompt}" if instructions else prompt
 
 
-def endpoint_of(task: AgentTask) -> Endpoint:
+def endpoint_of(task: AgentTask) -> ChatEndpoint:
     """Raises GatewayError where something is not there that the file only refers to."""
     options = task.state.options
-    if options.lacking:
+    if options.missing:
         hint = "`trunkline validate` shows where that is in the file"
-        raise GatewayError(Problem(code=MODEL_KEY, message="; ".join(options.lacking), where=task.name, hint=hint))
-    return Endpoint(
+        raise GatewayError(Problem(code=MODEL_KEY, message="; ".join(options.missing), where=task.name, hint=hint))
+    return ChatEndpoint(
         base_url=options.base_url,
         api_key=options.api_key,
         headers=options.headers,
@@ -70,11 +76,11 @@ def endpoint_of(task: AgentTask) -> Endpoint:
     )
 
 
-def _toolbox(gateway: StepGateway | None) -> Toolbox:
+def _toolbox(gateway: StepGateway | None) -> ModelTools:
     if gateway is None:
         return NO_TOOLS
     limit_bytes = gateway.settings.gateway.limits.request_bytes
-    return RouterToolbox(gateway.router, gateway.caller, limit_bytes=limit_bytes)
+    return RouterTools(gateway.router, gateway.caller, limit_bytes=limit_bytes)
 
 
 # A step's tools for a model that we talk to ourselves: from its calls to the router, and back as text.
@@ -87,17 +93,17 @@ _MOST_CHARACTERS: Final = 50_000
 class _NoTools:
     """For a step without a proxy: the model has nothing to call."""
 
-    def offers(self) -> Sequence[ToolOffer]:
+    def definitions(self) -> Sequence[ToolDefinition]:
         return ()
 
-    async def call(self, name: str, arguments: bytes) -> ToolAnswer:
-        return ToolAnswer(text=f"There is no tool `{name}`", is_error=True)
+    async def call(self, name: str, arguments: bytes) -> ToolOutput:
+        return ToolOutput(text=f"There is no tool `{name}`", is_error=True)
 
 
 NO_TOOLS: Final = _NoTools()
 
 
-class RouterToolbox:
+class RouterTools:
     """What `caller` sees of a router. A call that nobody waits for any more is taken back."""
 
     def __init__(self, router: Router, caller: Caller, *, limit_bytes: int) -> None:
@@ -105,22 +111,24 @@ class RouterToolbox:
         self._caller = caller
         self._limit_bytes = limit_bytes
 
-    def offers(self) -> Sequence[ToolOffer]:
+    def definitions(self) -> Sequence[ToolDefinition]:
         tools = (tool_of(entry) for entry in offered(self._router.views.of(self._caller)))
-        return [ToolOffer(name=tool.name, description=tool.description, parameters=tool.input_schema) for tool in tools]
+        return [
+            ToolDefinition(name=tool.name, description=tool.description, parameters=tool.input_schema) for tool in tools
+        ]
 
-    async def call(self, name: str, arguments: bytes) -> ToolAnswer:
+    async def call(self, name: str, arguments: bytes) -> ToolOutput:
         """Arguments pass as the model wrote them; what is no JSON object is told to it."""
         wrong = self._wrong_with(arguments.strip())
         if wrong:
-            return ToolAnswer(text=wrong, is_error=True)
+            return ToolOutput(text=wrong, is_error=True)
         try:
             result = await self._result(name, arguments.strip() or _NO_ARGUMENTS)
         except ServerError as error:
-            return ToolAnswer(text=error.message or str(error), is_error=True)
+            return ToolOutput(text=error.message or str(error), is_error=True)
         except CallError as error:
-            return ToolAnswer(text=f"{error.code}: {error.message}", is_error=True)
-        return ToolAnswer(text=cut_text(text_of(result), _MOST_CHARACTERS), is_error=result.is_error)
+            return ToolOutput(text=f"{error.code}: {error.message}", is_error=True)
+        return ToolOutput(text=cut_text(result_text(result), _MOST_CHARACTERS), is_error=result.is_error)
 
     def _wrong_with(self, arguments: bytes) -> str:
         if len(arguments) > self._limit_bytes:
@@ -147,7 +155,7 @@ class RouterToolbox:
         return result_of(call)
 
 
-def text_of(result: CallResult) -> str:
+def result_text(result: CallResult) -> str:
     """A result for a model that reads text: text as it is, everything else by its name. Structured content only where
     there is nothing else."""
     blocks = [_block_text(block) for block in result.content]

@@ -124,7 +124,7 @@ _UP: Final = ("ready", "degraded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class PluginProbe:
     """`operations` can become tools, `warnings` are about those that cannot. With `trouble` it could not be asked."""
 
     operations: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ async def probe_plugins(
     environ: Mapping[str, str],
     redact: Callable[[str], str] = str,
     start_s: float = START_S,
-) -> dict[str, Probed]:
+) -> dict[str, PluginProbe]:
     """What each of them offers. `path` is the file it is for. On return none of them is left running."""
     scratch = PrivateFolder(_PREFIX)
     try:
@@ -185,13 +185,13 @@ async def _heard(
     return heard
 
 
-def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> Probed:
+def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> PluginProbe:
     if health is None:
-        return Probed(trouble="it did not answer in time")
+        return PluginProbe(trouble="it did not answer in time")
     snapshot = gateway.router.catalog.snapshot(name)
     if health.state not in _UP or snapshot is None:
-        return Probed(trouble=health.reason or health.last_error or f"it is {health.state}", hint=_hint(health))
-    return Probed(operations=tuple(tool.name for tool in snapshot.tools), warnings=snapshot.warnings)
+        return PluginProbe(trouble=health.reason or health.last_error or f"it is {health.state}", hint=_hint(health))
+    return PluginProbe(operations=tuple(tool.name for tool in snapshot.tools), warnings=snapshot.warnings)
 
 
 def _hint(health: Health) -> str:

@@ -33,7 +33,7 @@ _WORDS: Final = 80
 _MODES: Final = {"intercept": "only our tools", "additive": "our tools beside its own", "native": "its own tools"}
 
 
-class Progress:
+class RunProgress:
     """`redact` takes secrets out of a text."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -153,7 +153,7 @@ _MOST: Final = 50
 """Steps that are shown; of a longer run the last ones."""
 
 
-class Summary:
+class RunSummary:
     """Hears what happens, and is asked at the end."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:

@@ -138,7 +138,7 @@ RunEvent = (
     | StepEnded
     | RunEnded
 )
-Tell = Callable[[RunEvent], None]
+EmitEvent = Callable[[RunEvent], None]
 
 _DATA: Final = frozenset({"output", "text"})
 """What is data, and goes out as it came; everything else may quote what must not be shown."""
@@ -146,14 +146,14 @@ _ONLY_IF_GIVEN: Final = frozenset({"command"})
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def name_of(event: RunEvent) -> str:
+def event_name(event: RunEvent) -> str:
     """`run_started`, `step_started`, `agent_ready`, `tool_call_started` …"""
     return _WORD.sub("_", type(event).__name__).lower()
 
 
 def as_json(event: RunEvent, redact: Callable[[str], str]) -> dict[str, Any]:
     """The event for `--json`. Secrets are taken out of all but what steps put out, which is the user's own data."""
-    members: dict[str, Any] = {"event": name_of(event)}
+    members: dict[str, Any] = {"event": event_name(event)}
     for field in fields(event):
         value = getattr(event, field.name)
         if field.name in _ONLY_IF_GIVEN and not value:

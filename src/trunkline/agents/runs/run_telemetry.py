@@ -16,16 +16,16 @@ from typing import Final, cast
 import msgspec
 
 from trunkline.agents.runs.run_events import (
+    EmitEvent,
     RunEnded,
     RunEvent,
     StepEnded,
     StepStarted,
-    Tell,
     ToolCallEnded,
     ToolCallStarted,
     Warned,
 )
-from trunkline.agents.runs.step import StepCosts, StepResult, mode_of
+from trunkline.agents.runs.step import StepResult, StepUsage, mode_of
 from trunkline.agents.workflow.document import AgentState, CommandState, Workflow
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
@@ -43,14 +43,20 @@ from trunkline.telemetry.tracing import Tracer, make_tracer
 
 
 class RunTelemetry:
-    """`tell` hears of warnings; everything else that happens in the run is to be told to `hear`."""
+    """`emit` hears of warnings; everything else that happens in the run is to be told to `hear`."""
 
     def __init__(
-        self, settings: Settings, tell: Tell, *, redact: Redactor, log_file: Path | None, environ: Mapping[str, str]
+        self,
+        settings: Settings,
+        emit: EmitEvent,
+        *,
+        redact: Redactor,
+        log_file: Path | None,
+        environ: Mapping[str, str],
     ) -> None:
         self.redact = redact
         self.events = Events()
-        self._tell = tell
+        self._emit = emit
         self._log_fd = -1 if log_file is None else _opened(log_file)
         level = cast(Level, settings.gateway.log.level)
         self._log = (
@@ -80,7 +86,7 @@ class RunTelemetry:
 
     def warn(self, step: str, problem: Problem) -> None:
         """Something that somebody should know, and that does not end the step."""
-        self._tell(Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
+        self._emit(Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
         self._write("warning", "run", problem.message, step=step, code=problem.code.id, hint=problem.hint)
 
     def record(self, told: Iterable[FileProblem]) -> None:
@@ -125,14 +131,14 @@ class RunTelemetry:
     def _noted(self, step: str, note: LogEvent) -> None:
         if note.level in ("warning", "error"):
             fields = {name: str(value) for name, value in note.fields}
-            self._tell(
+            self._emit(
                 Warned(step=step, code=fields.get("code", ""), message=note.message, hint=fields.get("hint", ""))
             )
 
     def _health(self, step: str, source: str, health: Health) -> None:
         if health.state in ("down", "auth_required"):
             message = f"{source} is {health.state}: {health.reason}"
-            self._tell(Warned(step=step, code="", message=message, hint=health.hint))
+            self._emit(Warned(step=step, code="", message=message, hint=health.hint))
 
     def _write(self, level: Level, event: str, message: str, **fields: object) -> None:
         """Into the log alone: whoever watches is told otherwise."""
@@ -167,9 +173,9 @@ class StepSpan:
 
 
 class RunSpans:
-    def __init__(self, tracer: Tracer | None, workflow: Workflow, costs: StepCosts) -> None:
+    def __init__(self, tracer: Tracer | None, workflow: Workflow, usage: StepUsage) -> None:
         self._tracer = tracer
-        self._costs = costs
+        self._usage = usage
         self._run = None if tracer is None else tracer.begin(f"workflow.{workflow.name}", attributes=_named(workflow))
 
     @contextmanager
@@ -186,7 +192,7 @@ class RunSpans:
             span.fail(_INTERRUPTED)
             raise
         finally:
-            tokens = self._costs.tokens
+            tokens = self._usage.tokens
             if tokens.input_tokens or tokens.output_tokens:
                 span.set("gen_ai.usage.input_tokens", tokens.input_tokens)
                 span.set("gen_ai.usage.output_tokens", tokens.output_tokens)
@@ -229,12 +235,12 @@ _LONGEST_READ: Final = 1 << 20
 """Larger results are not looked into: whether the tool reports a failure is worth a word, and not more."""
 
 
-class CallWatch:
+class ToolCallEvents:
     """Tells of the calls of a step's router."""
 
-    def __init__(self, step: str, tell: Tell) -> None:
+    def __init__(self, step: str, emit: EmitEvent) -> None:
         self._step = step
-        self._tell = tell
+        self._emit = emit
         self._command_of: Callable[[Call], str] | None = None
         self._begun: set[Call] = set()
         self._loop = asyncio.get_running_loop()
@@ -260,7 +266,7 @@ class CallWatch:
 
     def _tell_began(self, call: Call) -> None:
         command = "" if self._command_of is None else self._command_of(call)
-        self._tell(ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
+        self._emit(ToolCallStarted(step=self._step, tool=call.tool, source=call.source, command=command))
 
     def _ended(self, call: Call, seconds: float) -> None:
         if call.method != TOOLS_CALL:
@@ -268,7 +274,7 @@ class CallWatch:
         if call not in self._begun:
             self._tell_began(call)
         self._begun.discard(call)
-        self._tell(
+        self._emit(
             ToolCallEnded(
                 step=self._step,
                 tool=call.tool,

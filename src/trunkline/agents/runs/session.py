@@ -12,18 +12,18 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
 
-from trunkline.agents.installed import Installed, KnownVersions, find_installed
-from trunkline.agents.output_monitor import not_listed, tools_lost
-from trunkline.agents.probe.probe import try_out
-from trunkline.agents.probe.results import Isolation, Tried, Verdicts, judge
+from trunkline.agents.installed import Installed, VersionCache, find_installed
+from trunkline.agents.output_monitor import not_listed_problem, tools_lost_problem
+from trunkline.agents.probe.probe import probe_agent
+from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers import provider_of
-from trunkline.agents.providers.provider import Plan
-from trunkline.agents.runner import AgentRunner, Job, started_in
+from trunkline.agents.providers.provider import LaunchPlan
+from trunkline.agents.runner import AgentRunner, RunSpec, working_folder
 from trunkline.agents.runs.instructions import project_instructions
-from trunkline.agents.runs.run_events import Tell
+from trunkline.agents.runs.run_events import EmitEvent
 from trunkline.agents.runs.run_telemetry import RunTelemetry
-from trunkline.agents.runs.signals import INTERRUPTED, SessionSignals, interrupted, listening_beside
-from trunkline.agents.runs.step_gateway import PATIENCE_S, AgentDoor, StepGateway
+from trunkline.agents.runs.signals import INTERRUPTED, SessionSignals, handle_session_signals, interrupted_problem
+from trunkline.agents.runs.step_gateway import PATIENCE_S, AgentSocket, StepGateway
 from trunkline.agents.runs.step_settings import settings_of_session
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.core.call import Caller
@@ -44,7 +44,7 @@ _LONGEST_LOG_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnd:
+class SessionResult:
     """`status` is for whoever started us. A `problem` that is a warning has not changed it."""
 
     status: int
@@ -52,58 +52,62 @@ class SessionEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audience:
+class SessionObserver:
     """Whoever started the session: told of warnings until the agent has the terminal. `waiting` lasts while things are
     made ready, `ready` is told what is about to be started."""
 
-    tell: Tell
+    emit: EmitEvent
     waiting: Callable[[], AbstractAsyncContextManager[None]]
-    ready: Callable[[Prepared], None]
+    ready: Callable[[PreparedSession], None]
 
 
-async def run_session(asked: SessionAsked, audience: Audience, log_file: Path) -> SessionEnd:
+async def run_session(request: SessionRequest, observer: SessionObserver, log_file: Path) -> SessionResult:
     """Run it to its end, or to the first signal that ends it. Raises GatewayError where it cannot be started."""
-    with listening_beside() as signals:
-        redact = Redactor(asked.settings.secrets(asked.environ), asked.settings.names())
-        settings, in_the_way = _off_the_screen(asked)
-        telemetry = RunTelemetry(settings, audience.tell, redact=redact, log_file=log_file, environ=asked.environ)
+    with handle_session_signals() as signals:
+        redact = Redactor(request.settings.secrets(request.environ), request.settings.names())
+        settings, in_the_way = _off_the_screen(request)
+        telemetry = RunTelemetry(settings, observer.emit, redact=redact, log_file=log_file, environ=request.environ)
         if in_the_way is not None:
-            telemetry.warn(asked.provider, in_the_way)
+            telemetry.warn(request.provider, in_the_way)
         children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
-        session = AgentSession(asked, children, telemetry)
+        session = AgentSession(request, children, telemetry)
         try:
-            return await _whole(session, asked, audience, telemetry, signals)
+            return await _whole(session, request, observer, telemetry, signals)
         finally:
             await _close(signals, session, children, telemetry)
 
 
-def _off_the_screen(asked: SessionAsked) -> tuple[Settings, Problem | None]:
+def _off_the_screen(request: SessionRequest) -> tuple[Settings, Problem | None]:
     """Spans on the console would be in the way of a conversation."""
-    gateway = asked.settings.gateway
-    if asked.headless or gateway.telemetry.exporter != "console":
-        return asked.settings, None
+    gateway = request.settings.gateway
+    if request.headless or gateway.telemetry.exporter != "console":
+        return request.settings, None
     message = "Spans are left out: with `exporter: console` they would be on the screen of the agent"
     problem = Problem(code=BAD_VALUE, message=message, severity="warning", hint="use `exporter: file`")
     telemetry = gateway.telemetry.replace(exporter="none")
-    return replace(asked.settings, gateway=gateway.replace(telemetry=telemetry)), problem
+    return replace(request.settings, gateway=gateway.replace(telemetry=telemetry)), problem
 
 
 async def _whole(
-    session: AgentSession, asked: SessionAsked, audience: Audience, telemetry: RunTelemetry, signals: SessionSignals
-) -> SessionEnd:
-    name, note = asked.provider, telemetry.events.note
-    async with audience.waiting():
+    session: AgentSession,
+    request: SessionRequest,
+    observer: SessionObserver,
+    telemetry: RunTelemetry,
+    signals: SessionSignals,
+) -> SessionResult:
+    name, note = request.provider, telemetry.events.note
+    async with observer.waiting():
         prepared = await signals.unless_interrupted(session.prepare(), name)
     version = prepared.installed.version
-    note("info", "session_started", name, version=version, mode=asked.mode, tools=len(prepared.tools))
-    audience.ready(prepared)
+    note("info", "session_started", name, version=version, mode=request.mode, tools=len(prepared.tools))
+    observer.ready(prepared)
     began_at = monotonic()
     try:
-        with signals.agent_has_terminal(works_alone=asked.headless):
+        with signals.agent_has_terminal(works_alone=request.headless):
             code = await signals.unless_interrupted(session.run(), name)
-        end = _judged(asked, code, session, signals)
+        end = _judged(request, code, session, signals)
     except GatewayError as error:
-        end = SessionEnd(status=error.problem.code.exit or 1, problem=error.problem)
+        end = SessionResult(status=error.problem.code.exit or 1, problem=error.problem)
     signals.agent_ended(end.status)
     session.ended(end.status, end.problem)
     why: dict[str, object] = {} if end.problem is None else {"code": end.problem.code.id}
@@ -111,32 +115,34 @@ async def _whole(
     return end
 
 
-def _judged(asked: SessionAsked, code: int, session: AgentSession, signals: SessionSignals) -> SessionEnd:
+def _judged(request: SessionRequest, code: int, session: AgentSession, signals: SessionSignals) -> SessionResult:
     """An agent without a person at it that was interrupted may say 0, and one without our tools may, too."""
     status = code if code >= 0 else 128 - code
-    if asked.headless and signals.pressed:
-        return SessionEnd(status=INTERRUPTED, problem=interrupted(asked.provider, "SIGINT"))
+    if request.headless and signals.pressed:
+        return SessionResult(status=INTERRUPTED, problem=interrupted_problem(request.provider, "SIGINT"))
     if session.listed:
-        return _after_loss(asked, status, session.cut_off)
-    if asked.headless and status == 0:
-        return SessionEnd(status=1, problem=not_listed(asked.provider, "ended without having asked for its tools"))
-    message = f"`{asked.provider}` ended before it asked for its tools"
-    return SessionEnd(
+        return _after_loss(request, status, session.cut_off)
+    if request.headless and status == 0:
+        return SessionResult(
+            status=1, problem=not_listed_problem(request.provider, "ended without having asked for its tools")
+        )
+    message = f"`{request.provider}` ended before it request for its tools"
+    return SessionResult(
         status=status,
-        problem=Problem(code=TOOLS_NOT_LISTED, message=message, where=asked.provider, severity="warning"),
+        problem=Problem(code=TOOLS_NOT_LISTED, message=message, where=request.provider, severity="warning"),
     )
 
 
-def _after_loss(asked: SessionAsked, status: int, loss: CutOff) -> SessionEnd:
+def _after_loss(request: SessionRequest, status: int, loss: CutOff) -> SessionResult:
     """An agent that works by itself and goes on without its tools may say 0. In a conversation, whoever leaves it in
     the middle of a call cuts that off, too."""
-    mattered = asked.headless or asyncio.get_running_loop().time() - loss.at > _LEAVING_S
+    mattered = request.headless or asyncio.get_running_loop().time() - loss.at > _LEAVING_S
     if not loss.tools or not mattered:
-        return SessionEnd(status=status)
-    problem = tools_lost(asked.provider, loss.tools)
-    if asked.headless and status == 0 and not loss.came_back:
-        return SessionEnd(status=1, problem=problem)
-    return SessionEnd(status=status, problem=replace(problem, severity="warning"))
+        return SessionResult(status=status)
+    problem = tools_lost_problem(request.provider, loss.tools)
+    if request.headless and status == 0 and not loss.came_back:
+        return SessionResult(status=1, problem=problem)
+    return SessionResult(status=status, problem=replace(problem, severity="warning"))
 
 
 async def _close(signals: SessionSignals, session: AgentSession, children: Children, telemetry: RunTelemetry) -> None:
@@ -154,7 +160,7 @@ async def _close(signals: SessionSignals, session: AgentSession, children: Child
             await telemetry.close()
 
 
-def log_of(settings: Settings) -> Path:
+def session_log(settings: Settings) -> Path:
     """Where sessions are logged when nobody says otherwise; a long one makes room for a new one. Raises OSError."""
     folder = gateway_folder(settings)
     make_private_folder(folder)
@@ -173,7 +179,7 @@ _TOOLS_OF_ITS_OWN: Final = "use a version that is verified, or `--additive` if i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionAsked:
+class SessionRequest:
     """`provider` is one of those that are programs. `headless` says that `args` have it answer and end by itself."""
 
     provider: str
@@ -189,7 +195,7 @@ class SessionAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedSession:
     """What is about to be started, and the tools that it gets from us."""
 
     installed: Installed
@@ -199,16 +205,16 @@ class Prepared:
 class AgentSession:
     """`prepare` and then `run`; `close` in any case, which ends all that is left."""
 
-    def __init__(self, asked: SessionAsked, children: Children, telemetry: RunTelemetry) -> None:
-        self._asked = asked
+    def __init__(self, request: SessionRequest, children: Children, telemetry: RunTelemetry) -> None:
+        self._request = request
         self._children = children
         self._telemetry = telemetry
-        self._provider = provider_of(asked.provider)
-        self._runner = AgentRunner(children, home=asked.home, environ=asked.environ)
-        self._caller = Caller(principal=f"agent:{asked.provider}")
+        self._provider = provider_of(request.provider)
+        self._runner = AgentRunner(children, home=request.home, environ=request.environ)
+        self._caller = Caller(principal=f"agent:{request.provider}")
         self._stack = AsyncExitStack()
-        self._door: AgentDoor | None = None
-        self._start: tuple[Plan, Path] | None = None
+        self._door: AgentSocket | None = None
+        self._start: tuple[LaunchPlan, Path] | None = None
         self._span: Span | None = None
 
     @property
@@ -221,23 +227,23 @@ class AgentSession:
         """Calls that were under way when its tool server was gone all at once."""
         return CutOff() if self._door is None else self._door.cut_off
 
-    async def prepare(self) -> Prepared:
+    async def prepare(self) -> PreparedSession:
         """Everything but the agent itself. Raises GatewayError where it may not, or cannot, be started."""
-        known = KnownVersions(self._asked.settings.gateway.state_dir)
-        installed = await find_installed(self._provider, self._children, self._asked.environ, known)
-        folder = RunFolder(self._children, self._asked.provider)
+        known = VersionCache(self._request.settings.gateway.state_dir)
+        installed = await find_installed(self._provider, self._children, self._request.environ, known)
+        folder = RunFolder(self._children, self._request.provider)
         self._stack.callback(folder.remove)
         gateway = await self._gateway(folder.path)
         isolation = await self._isolation(installed, gateway, folder.path / "t")
         for warning in isolation.warnings:
-            self._telemetry.warn(self._asked.provider, warning)
-        job = await self._job(gateway, folder.path / "a", self._stack, self._asked.args)
-        job = replace(job, mitigation=isolation.mitigation, instructions=self._instructions())
+            self._telemetry.warn(self._request.provider, warning)
+        spec = await self._run_spec(gateway, folder.path / "a", self._stack, self._request.args)
+        spec = replace(spec, mitigation=isolation.mitigation, instructions=self._instructions())
         assert self._door is not None
-        self._door.when_listed(self._tell_listed)
-        plan = await self._runner.prepare(self._provider, installed, job)
-        self._start = (plan, started_in(plan, job))
-        return Prepared(installed=installed, tools=gateway.tools())
+        self._door.on_listed(self._tell_listed)
+        plan = await self._runner.prepare(self._provider, installed, spec)
+        self._start = (plan, working_folder(plan, spec))
+        return PreparedSession(installed=installed, tools=gateway.tools())
 
     async def run(self) -> int:
         """The agent's return code, once it has ended. Cancelling this ends it."""
@@ -258,30 +264,30 @@ class AgentSession:
         await self._stack.aclose()
 
     def _tell_listed(self) -> None:
-        self._telemetry.events.note("info", "tools_listed", self._asked.provider)
+        self._telemetry.events.note("info", "tools_listed", self._request.provider)
 
     def _instructions(self) -> str:
-        asked = self._asked
-        if asked.mode != "intercept" or not asked.instructions:
+        request = self._request
+        if request.mode != "intercept" or not request.instructions:
             return ""
-        redact, warn = self._telemetry.redact, partial(self._telemetry.warn, asked.provider)
-        return project_instructions(asked.folder, self._provider.instructions, asked.settings, redact, warn)
+        redact, warn = self._telemetry.redact, partial(self._telemetry.warn, request.provider)
+        return project_instructions(request.folder, self._provider.instructions, request.settings, redact, warn)
 
     # -- the tools ------------------------------------------------------------------------------------------------
 
     async def _gateway(self, private: Path) -> StepGateway:
-        asked = self._asked
-        wanted = settings_of_session(asked.settings, asked.folder, builtin=asked.mode == "intercept")
+        request = self._request
+        wanted = settings_of_session(request.settings, request.folder, builtin=request.mode == "intercept")
         gateway = StepGateway(
             wanted,
-            self._telemetry.events_of(asked.provider),
+            self._telemetry.events_of(request.provider),
             caller=self._caller,
-            environ=asked.environ,
+            environ=request.environ,
             redact=self._telemetry.redact,
             private=(str(private),),
         )
         self._stack.push_async_callback(gateway.close)
-        self._telemetry.follow(asked.provider, gateway.router, gateway.command_of)
+        self._telemetry.follow(request.provider, gateway.router, gateway.command_of)
         self._trace(gateway)
         # servers that take longer are there later, where the agent asks again for its tools
         await gateway.start(PATIENCE_S)
@@ -292,9 +298,9 @@ class AgentSession:
         tracer = self._telemetry.tracer
         if tracer is None:
             return
-        name = self._asked.provider
+        name = self._request.provider
         attributes: dict[str, Value] = {
-            "agent.mode": self._asked.mode,
+            "agent.mode": self._request.mode,
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": name,
         }
@@ -304,17 +310,19 @@ class AgentSession:
         tracer.calls_of(self._caller.principal, span)
         self._stack.callback(tracer.calls_of, self._caller.principal, None)
 
-    async def _job(self, gateway: StepGateway, part: Path, stack: AsyncExitStack, args: tuple[str, ...] = ()) -> Job:
+    async def _run_spec(
+        self, gateway: StepGateway, part: Path, stack: AsyncExitStack, args: tuple[str, ...] = ()
+    ) -> RunSpec:
         """What the agent is started with, and the door to its tools, which is open as long as `stack` is."""
         run = part / "run"
         make_private_folder(run)
-        self._door = AgentDoor(gateway, part, result_chars=self._provider.result_chars)
+        self._door = AgentSocket(gateway, part, result_chars=self._provider.result_chars)
         stack.push_async_callback(self._door.close)
-        return Job(
-            mode=self._asked.mode,
+        return RunSpec(
+            mode=self._request.mode,
             prompt=None,
             model="",
-            project=self._asked.folder,
+            project=self._request.folder,
             run=run,
             server=await self._door.open(),
             timeout_s=_ENDLESS_S,
@@ -322,16 +330,16 @@ class AgentSession:
         )
 
     async def _isolation(self, installed: Installed, gateway: StepGateway, part: Path) -> Isolation:
-        verdicts = Verdicts(self._asked.settings.gateway.state_dir)
+        store = ProbeStore(self._request.settings.gateway.state_dir)
         trial = partial(self._trial, installed, gateway, part)
         try:
-            return await judge(self._provider, installed, self._asked.mode, verdicts, trial)
+            return await check_isolation(self._provider, installed, self._request.mode, store, trial)
         except GatewayError as error:
             if error.problem.code is not NATIVE_TOOL:
                 raise
             raise GatewayError(replace(error.problem, hint=_TOOLS_OF_ITS_OWN)) from None
 
-    async def _trial(self, installed: Installed, gateway: StepGateway, part: Path) -> Tried:
+    async def _trial(self, installed: Installed, gateway: StepGateway, part: Path) -> ProbeResult:
         async with AsyncExitStack() as stack:
-            job = await self._job(gateway, part, stack)
-            return await try_out(self._runner, self._provider, installed, job)
+            spec = await self._run_spec(gateway, part, stack)
+            return await probe_agent(self._runner, self._provider, installed, spec)

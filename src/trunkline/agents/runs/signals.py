@@ -25,67 +25,67 @@ T = TypeVar("T")
 
 
 class Interrupt:
-    """Whether the run is to end early. `came` is done with the name of the signal once one has come, `urgent` once
+    """Whether the run is to end early. `received` is done with the name of the signal once one has come, `second` once
     there was another, so that nothing is waited for any more."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.came: asyncio.Future[str] = self._loop.create_future()
-        self.urgent: asyncio.Future[None] = self._loop.create_future()
+        self.received: asyncio.Future[str] = self._loop.create_future()
+        self.second: asyncio.Future[None] = self._loop.create_future()
         self._at = 0.0
 
     @property
     def signal(self) -> str:
         """The name of the signal that came, empty while none has."""
-        return self.came.result() if self.came.done() else ""
+        return self.received.result() if self.received.done() else ""
 
     @property
     def left_s(self) -> float | None:
         """How long whatever is left to do may take; None while no signal has come."""
-        return max(0.0, self._at + _ALL_S - monotonic()) if self.came.done() else None
+        return max(0.0, self._at + _ALL_S - monotonic()) if self.received.done() else None
 
-    def strike(self, number: int) -> None:
-        if self.urgent.done():
+    def on_signal(self, number: int) -> None:
+        if self.second.done():
             os._exit(INTERRUPTED)
-        if self.came.done():
-            self.urgent.set_result(None)
+        if self.received.done():
+            self.second.set_result(None)
             self._at = monotonic() - _ALL_S
             self._loop.call_later(_LAST_WORDS_S, os._exit, INTERRUPTED)
             return
         self._at = monotonic()
-        self.came.set_result(signal.Signals(number).name)
+        self.received.set_result(signal.Signals(number).name)
 
     async def ended_in_time(self, task: asyncio.Task[Any]) -> bool:
         """Cancel a task; whether it has ended before the patience with it is over."""
         task.cancel()
-        await asyncio.wait({task, self.urgent}, timeout=ORDERLY_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, self.second}, timeout=ORDERLY_S, return_when=asyncio.FIRST_COMPLETED)
         return task.done()
 
 
 @contextmanager
-def listening() -> Generator[Interrupt, None, None]:
+def interrupt_on_signals() -> Generator[Interrupt, None, None]:
     """Signals interrupt the run while this lasts."""
     interrupt = Interrupt()
-    with heard_by(interrupt.strike):
+    with handle_signals(interrupt.on_signal):
         yield interrupt
 
 
 @contextmanager
-def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
+def handle_signals(on_signal: Callable[[int], None]) -> Generator[None, None, None]:
     """All signals that end something, but for those that we were started to ignore, as `nohup` does it. None is lost:
     one that the loop has no time left to hear strikes at the end."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     heard = heeded(*_SIGNALS)
-    came: set[int] = set()
+    received: set[int] = set()
     told: set[int] = set()
 
     def note(number: int, _frame: object) -> None:
-        came.add(number)
+        received.add(number)
 
     def hear(number: int) -> None:
         told.add(number)
-        strike(number)
+        on_signal(number)
 
     for number in heard:
         loop.add_signal_handler(number, hear, number)
@@ -97,17 +97,17 @@ def heard_by(strike: Callable[[int], None]) -> Generator[None, None, None]:
         for number in heard:
             loop.remove_signal_handler(number)
             signal.signal(number, before[number] or signal.SIG_DFL)  # the loop knows no handlers but its own
-        for number in came - told:
-            strike(number)
+        for number in received - told:
+            on_signal(number)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, T]) -> T | None:
     """What it returns; None where a signal came before its end. It is over then, or else left to the end of this
     process."""
-    with listening() as interrupt:
+    with interrupt_on_signals() as interrupt:
         task = asyncio.get_running_loop().create_task(work)
-        await asyncio.wait({task, interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() and not await interrupt.ended_in_time(task):
             os._exit(INTERRUPTED)
     if not interrupt.signal:
@@ -151,13 +151,13 @@ class SessionSignals:
         whoever does not want to wait is not kept."""
         self._status = status
 
-    def strike(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
         if number != signal.SIGINT:
-            self.interrupt.strike(number)
+            self.interrupt.on_signal(number)
         elif self._with_agent:
             self._struck_with_agent(number)
         elif self._status is None:
-            self.interrupt.strike(number)
+            self.interrupt.on_signal(number)
         else:
             self._late += 1
             if self._late == _ENOUGH:
@@ -166,40 +166,40 @@ class SessionSignals:
     def _struck_with_agent(self, number: int) -> None:
         again, self.pressed = self.pressed, True
         if self._works_alone and again:
-            self.interrupt.strike(number)
+            self.interrupt.on_signal(number)
         elif self._works_alone:
             loop = asyncio.get_running_loop()
             self._patience = loop.call_later(_GRACE_S, self._out_of_patience, number)
 
     def _out_of_patience(self, number: int) -> None:
-        if not self.interrupt.came.done():
-            self.interrupt.strike(number)
+        if not self.interrupt.received.done():
+            self.interrupt.on_signal(number)
 
     async def unless_interrupted(self, work: Coroutine[Any, Any, T], what: str) -> T:
         """Do this, unless a signal comes: then it is cancelled, and GatewayError says so. Should it not end, we do, and
         the supervisors end the rest."""
         task = asyncio.get_running_loop().create_task(work, name=what)
         try:
-            await asyncio.wait({task, self.interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, self.interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done():
                 await self.interrupt.ended_in_time(task)
         if not task.done():
             os._exit(INTERRUPTED)
         if task.cancelled():
-            raise GatewayError(interrupted(what, self.interrupt.signal))
+            raise GatewayError(interrupted_problem(what, self.interrupt.signal))
         return task.result()
 
 
 @contextmanager
-def listening_beside() -> Generator[SessionSignals, None, None]:
+def handle_session_signals() -> Generator[SessionSignals, None, None]:
     """The loop hears a signal also while its handler is one that does nothing, as that of an agent in the foreground:
     that is how Ctrl+C is known then."""
     signals = SessionSignals()
-    with heard_by(signals.strike):
+    with handle_signals(signals.on_signal):
         yield signals
 
 
-def interrupted(what: str, name: str) -> Problem:
+def interrupted_problem(what: str, name: str) -> Problem:
     message = f"{name} came: `{what}` and everything that it started were ended"
     return Problem(code=STEP_INTERRUPTED, message=message, where=what)

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from trunkline.agents.events import Spent
+from trunkline.agents.events import TokenUsage
 from trunkline.agents.providers.provider import Mode
 from trunkline.agents.runs.run_events import RunEvent, ToolCallEnded
 from trunkline.agents.workflow.document import AgentState
@@ -23,7 +23,7 @@ from trunkline.telemetry.span import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class TemplateValues:
     """What texts of a workflow may refer to, as it is when a step begins."""
 
     inputs: Mapping[str, str]
@@ -90,12 +90,12 @@ class AgentTask:
                 raise
             raise GatewayError(self.too_late()) from None
 
-    def too_late(self, unreached: str = "") -> Problem:
-        """`unreached` says that the agent's model could not be reached, where that is known."""
+    def too_late(self, unreachable: str = "") -> Problem:
+        """`unreachable` says that the agent's model could not be reached, where that is known."""
         message = f"Step `{self.name}` took longer than {self.state.timeout_s:g} s and was ended"
         hint = "raise the step's `timeout`"
-        if unreached:
-            message, hint = f"{message}; {unreached}", f"see whether its model can be reached from here, or {hint}"
+        if unreachable:
+            message, hint = f"{message}; {unreachable}", f"see whether its model can be reached from here, or {hint}"
         return Problem(code=STEP_TIMEOUT, message=message, where=self.name, hint=hint)
 
 
@@ -109,11 +109,11 @@ def mode_of(state: AgentState) -> Mode:
 # What the current step has cost so far: its tool calls, and the tokens of its model. A step that fails or is
 # interrupted has cost what it used.
 
-_NOTHING: Final = Spent(0, 0)
+_NOTHING: Final = TokenUsage(0, 0)
 
 
-class StepCosts:
-    """`taken` ends the count of one step and begins that of the next."""
+class StepUsage:
+    """`take` ends the count of one step and begins that of the next."""
 
     def __init__(self) -> None:
         self.tool_calls = 0
@@ -123,11 +123,11 @@ class StepCosts:
         if isinstance(event, ToolCallEnded):
             self.tool_calls += 1
 
-    def spend(self, tokens: Spent) -> None:
+    def set_tokens(self, tokens: TokenUsage) -> None:
         """`tokens` are those of the whole step."""
         self.tokens = tokens
 
-    def taken(self) -> tuple[int, Spent]:
-        taken = self.tool_calls, self.tokens
+    def take(self) -> tuple[int, TokenUsage]:
+        take = self.tool_calls, self.tokens
         self.tool_calls, self.tokens = 0, _NOTHING
-        return taken
+        return take

@@ -190,7 +190,7 @@ _SOCKET: Final = "s"
 _CONFIG: Final = "serve.json"
 
 
-class AgentDoor:
+class AgentSocket:
     """In `folder`, which is private and stays as long as this does. It is also the witness of what the agent does:
     `listed` says whether it asked for its tools. Texts over `result_chars` would not reach its model whole."""
 
@@ -218,7 +218,7 @@ class AgentDoor:
         """Calls that were under way when the agent's tool server was gone all at once."""
         return self._door.cut_off
 
-    def when_listed(self, then: Callable[[], None]) -> None:
+    def on_listed(self, then: Callable[[], None]) -> None:
         """Do this once the agent asks for its tools."""
         self._door.on_listed = then
 

@@ -91,7 +91,7 @@ def _usable(name: str, known: Mapping[str, SourceSection]) -> SourceSection:
     return known[name]
 
 
-def kept_safe(base: Settings, workflow: Path) -> Settings:
+def enforce_default_protection(base: Settings, workflow: Path) -> Settings:
     """What a configuration that was found by looking may say for a workflow: for one that lies elsewhere nothing that
     weakens what holds without it, the sandbox and the protected places."""
     folder = base.path.parent.resolve()

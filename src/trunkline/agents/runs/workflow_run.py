@@ -11,22 +11,22 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from trunkline.agents.events import Spent
-from trunkline.agents.runs.agent_step import AgentSteps
-from trunkline.agents.runs.command_step import CommandSteps
+from trunkline.agents.events import TokenUsage
+from trunkline.agents.runs.agent_step import AgentStepRunner
+from trunkline.agents.runs.command_step import CommandStepRunner
 from trunkline.agents.runs.run_events import (
+    EmitEvent,
     RunEnded,
     RunEvent,
     RunStarted,
     Status,
     StepEnded,
     StepStarted,
-    Tell,
 )
 from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry, StepSpan
-from trunkline.agents.runs.signals import Interrupt, listening
-from trunkline.agents.runs.step import AgentTask, StepCosts, StepResult, Values, mode_of
-from trunkline.agents.workflow.condition import Facts
+from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
+from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues, mode_of
+from trunkline.agents.workflow.condition import ConditionContext
 from trunkline.agents.workflow.document import AgentState, CommandState, TerminalState, Workflow
 from trunkline.config.report import FileProblem
 from trunkline.config.secret_values import secrets_in
@@ -49,7 +49,7 @@ _SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
+class RunContext:
     """Where a run takes place: the folder its steps work in, and the user whose it is."""
 
     folder: Path
@@ -71,25 +71,25 @@ async def run_workflow(
     inputs: Mapping[str, str],
     settings: Settings,
     plugins: Mapping[str, SourceSection],
-    place: RunPlace,
-    tell: Tell,
+    place: RunContext,
+    emit: EmitEvent,
     redact: Redactor,
     told: Sequence[FileProblem] = (),
 ) -> RunOutcome:
-    """Run it to its end, or to the first signal. `tell` hears of everything as it happens; what was `told` of its file
+    """Run it to its end, or to the first signal. `emit` hears of everything as it happens; what was `told` of its file
     before is logged, too."""
-    with listening() as interrupt:
-        telemetry = RunTelemetry(settings, tell, redact=redact, log_file=place.log_file, environ=place.environ)
+    with interrupt_on_signals() as interrupt:
+        telemetry = RunTelemetry(settings, emit, redact=redact, log_file=place.log_file, environ=place.environ)
         telemetry.record(told)
-        costs = StepCosts()
+        usage = StepUsage()
 
         def tell_all(event: RunEvent) -> None:
-            costs.hear(event)
+            usage.hear(event)
             telemetry.hear(event)
-            tell(event)
+            emit(event)
 
-        steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all, costs)
-        executor = Executor(workflow, steps.run, tell_all, costs, interrupt)
+        steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all, usage)
+        executor = WorkflowExecutor(workflow, steps.run, tell_all, usage, interrupt)
         try:
             ended = await executor.run(inputs)
             steps.spans.ended(ended)
@@ -102,7 +102,7 @@ async def run_workflow(
         return RunOutcome(ended=ended, stuck=executor.stuck)
 
 
-def secrets_of(workflow: Workflow, settings: Settings, environ: Mapping[str, str]) -> Redactor:
+def workflow_redactor(workflow: Workflow, settings: Settings, environ: Mapping[str, str]) -> Redactor:
     """Hides what neither people nor logs may see: of the configuration, and of the workflow's options."""
     redact = Redactor(settings.secrets(environ), settings.names())
     for options in (state.options for state in workflow.states.values() if isinstance(state, AgentState)):
@@ -119,28 +119,28 @@ class _Steps:
         workflow: Workflow,
         settings: Settings,
         plugins: Mapping[str, SourceSection],
-        place: RunPlace,
+        place: RunContext,
         telemetry: RunTelemetry,
-        tell: Tell,
-        costs: StepCosts,
+        emit: EmitEvent,
+        usage: StepUsage,
     ) -> None:
         self._place = place
         self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
-        self._commands = CommandSteps(place.environ, settings, telemetry.warn, workflow.path)
-        self.spans = RunSpans(telemetry.tracer, workflow, costs)
-        self._agents = AgentSteps(
+        self._commands = CommandStepRunner(place.environ, settings, telemetry.warn, workflow.path)
+        self.spans = RunSpans(telemetry.tracer, workflow, usage)
+        self._agents = AgentStepRunner(
             settings,
             plugins,
             telemetry,
-            tell,
-            costs,
+            emit,
+            usage,
             children=self._children,
             environ=place.environ,
             home=place.home,
             workflow=workflow.path,
         )
 
-    async def run(self, step: Step, values: Values) -> StepResult:
+    async def run(self, step: Step, values: TemplateValues) -> StepResult:
         folder = _folder(self._place.folder, values.of(step.dir))
         model = values.of(step.options.model) if isinstance(step, AgentState) else ""
         with self.spans.step(step, model) as span:
@@ -154,7 +154,7 @@ class _Steps:
             span.ended(result)
             return result
 
-    async def _run(self, step: Step, values: Values, folder: Path, model: str, span: StepSpan) -> StepResult:
+    async def _run(self, step: Step, values: TemplateValues, folder: Path, model: str, span: StepSpan) -> StepResult:
         if isinstance(step, CommandState):
             return await self._commands.run(step, values, folder)
         prompt = values.of(step.prompt)
@@ -193,7 +193,7 @@ def _no_folder(step: Step, folder: str, why: str) -> Problem:
 
 MOST_STEPS: Final = 1000
 Step = AgentState | CommandState
-RunStep = Callable[[Step, Values], Coroutine[Any, Any, StepResult]]
+RunStep = Callable[[Step, TemplateValues], Coroutine[Any, Any, StepResult]]
 """Runs one step to its end. Cancelling it ends the step, and everything that it started, within a few seconds."""
 
 
@@ -205,17 +205,17 @@ class _Sums:
     output_tokens: int = 0
 
 
-class Executor:
-    """One run of one workflow. `tell` hears of everything; `stuck` is set where an interrupted step did not end in
+class WorkflowExecutor:
+    """One run of one workflow. `emit` hears of everything; `stuck` is set where an interrupted step did not end in
     time, so that only the end of this process ends it."""
 
     def __init__(
-        self, workflow: Workflow, run_step: RunStep, tell: Tell, costs: StepCosts, interrupt: Interrupt
+        self, workflow: Workflow, run_step: RunStep, emit: EmitEvent, usage: StepUsage, interrupt: Interrupt
     ) -> None:
         self._workflow = workflow
         self._run_step = run_step
-        self._tell = tell
-        self._costs = costs
+        self._emit = emit
+        self._usage = usage
         self._interrupt = interrupt
         self._outputs: dict[str, str] = {}
         self._exit_codes: dict[str, int] = {}
@@ -227,11 +227,11 @@ class Executor:
 
     async def run(self, inputs: Mapping[str, str]) -> RunEnded:
         workflow = self._workflow
-        self._tell(RunStarted(workflow=workflow.name, file=str(workflow.path)))
+        self._emit(RunStarted(workflow=workflow.name, file=str(workflow.path)))
         name = workflow.initial
         while True:
             state = workflow.states[name]
-            values = Values(inputs=inputs, outputs=self._outputs)
+            values = TemplateValues(inputs=inputs, outputs=self._outputs)
             if isinstance(state, TerminalState):
                 return self._ended_in(state, values)
             if self._sums.steps >= MOST_STEPS:
@@ -244,29 +244,29 @@ class Executor:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def _step(self, state: Step, values: Values) -> tuple[StepResult, str]:
+    async def _step(self, state: Step, values: TemplateValues) -> tuple[StepResult, str]:
         """How it ended, and the state that follows."""
         started_at = monotonic()
-        self._tell(_started(state))
+        self._emit(_started(state))
         result = await self._attempt(state, values)
         if self._interrupt.signal:
             result = replace(result, problem=_interrupted(state, self._interrupt.signal))
-        tool_calls, tokens = self._costs.taken()
+        tool_calls, tokens = self._usage.take()
         self._take(state, result, tool_calls, tokens)
         following = "" if self._interrupt.signal else self._next(state, result, values)
-        self._tell(_ended(state, result, monotonic() - started_at, tool_calls, tokens, following))
+        self._emit(_ended(state, result, monotonic() - started_at, tool_calls, tokens, following))
         return result, following
 
-    async def _attempt(self, state: Step, values: Values) -> StepResult:
+    async def _attempt(self, state: Step, values: TemplateValues) -> StepResult:
         """The step in a task of its own, which the signals can end without ending us."""
         task = asyncio.get_running_loop().create_task(self._run_step(state, values), name=f"step {state.name}")
         try:
-            await asyncio.wait({task, self._interrupt.came}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, self._interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.stuck = not (task.done() or await self._interrupt.ended_in_time(task))
         return StepResult() if self.stuck else _result_of(task, state)
 
-    def _take(self, state: Step, result: StepResult, tool_calls: int, tokens: Spent) -> None:
+    def _take(self, state: Step, result: StepResult, tool_calls: int, tokens: TokenUsage) -> None:
         self._outputs = {**self._outputs, state.name: result.output}
         self._exit_codes[state.name] = result.exit_status
         self._last_output, self._last_problem = result.output, result.problem
@@ -275,8 +275,8 @@ class Executor:
         self._sums.input_tokens += tokens.input_tokens
         self._sums.output_tokens += tokens.output_tokens
 
-    def _next(self, state: Step, result: StepResult, values: Values) -> str:
-        facts = Facts(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
+    def _next(self, state: Step, result: StepResult, values: TemplateValues) -> str:
+        facts = ConditionContext(inputs=values.inputs, outputs=self._outputs, exit_codes=self._exit_codes)
         for transition in state.transitions:
             if transition.when is None or transition.when.holds(facts):
                 return transition.goto
@@ -284,7 +284,7 @@ class Executor:
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def _ended_in(self, state: TerminalState, values: Values) -> RunEnded:
+    def _ended_in(self, state: TerminalState, values: TemplateValues) -> RunEnded:
         status: Status = "success" if state.success else "failure"
         problem = None if state.success else self._last_problem
         return self._ended(status, state=state.name, message=values.of(state.message), problem=problem)
@@ -303,7 +303,7 @@ class Executor:
             output=self._last_output,
             problem=problem,
         )
-        self._tell(ended)
+        self._emit(ended)
         return ended
 
 
@@ -330,7 +330,7 @@ def _started(state: Step) -> StepStarted:
 
 
 def _ended(
-    state: Step, result: StepResult, seconds: float, tool_calls: int, tokens: Spent, following: str
+    state: Step, result: StepResult, seconds: float, tool_calls: int, tokens: TokenUsage, following: str
 ) -> StepEnded:
     problem = result.problem
     status: Status = "success" if problem is None else "failure"

@@ -46,16 +46,16 @@ Value = str | float | bool
 Compare = Callable[[Value, Value], bool]
 
 
-class ConditionFault(ValueError):
+class ConditionError(ValueError):
     """What is wrong with a condition, or not supported in one."""
 
 
-class NotRun(Exception):
+class StateNotRun(Exception):
     """A condition asks for a state that has not run yet: then it does not hold, as in AWF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ConditionContext:
     """What conditions are about, as it is when a step has ended."""
 
     inputs: Mapping[str, str]
@@ -64,7 +64,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class NameInCondition(Reference):
+class ConditionReference(Reference):
     """What a condition asks for, shown as it is written there."""
 
     written: str
@@ -80,11 +80,11 @@ class NameInCondition(Reference):
 class _Part:
     """A piece of a condition. `plain` are values, which can be compared; `decides` what holds or does not."""
 
-    value: Callable[[Facts], Value]
+    value: Callable[[ConditionContext], Value]
     plain: bool = False
     decides: bool = True
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: ConditionContext) -> bool:
         value = self.value(facts)
         return value is True or (isinstance(value, str) and value.lower() == "true")
 
@@ -99,9 +99,9 @@ def _input(name: str) -> _Part:
 
 
 def _of_state(state: str, field: Literal["Output", "ExitCode"]) -> _Part:
-    def value(facts: Facts) -> Value:
+    def value(facts: ConditionContext) -> Value:
         if state not in facts.exit_codes:
-            raise NotRun
+            raise StateNotRun
         return facts.outputs.get(state, "") if field == "Output" else facts.exit_codes[state]
 
     return _Part(value, plain=True, decides=False)
@@ -117,7 +117,7 @@ def _compared(left: _Part, sign: str, right: _Part) -> _Part:
 
 
 def _among(left: _Part, items: Sequence[_Part]) -> _Part:
-    def value(facts: Facts) -> Value:
+    def value(facts: ConditionContext) -> Value:
         found = left.value(facts)
         return any(_equal(found, item.value(facts)) for item in items)
 
@@ -181,19 +181,19 @@ class Condition:
     """`names` are the inputs and states that it asks for."""
 
     _node: _Part
-    names: tuple[NameInCondition, ...]
+    names: tuple[ConditionReference, ...]
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: ConditionContext) -> bool:
         try:
             return self._node.holds(facts)
-        except NotRun:
+        except StateNotRun:
             return False
 
 
 def parse_condition(text: str) -> Condition:
-    """Raises ConditionFault."""
+    """Raises ConditionError."""
     if len(text) > _LONGEST:
-        raise ConditionFault(f"The condition has more than {_LONGEST} characters")
+        raise ConditionError(f"The condition has more than {_LONGEST} characters")
     parser = _Parser(text)
     node = parser.whole()
     return Condition(node, tuple(dict.fromkeys(parser.names)))
@@ -216,7 +216,7 @@ class _Parser:
         self._tokens = [*_tokens(text), _Token("end", "")]
         self._at = 0
         self._depth = 0
-        self.names: list[NameInCondition] = []
+        self.names: list[ConditionReference] = []
 
     def whole(self) -> _Part:
         node = self._decided(self._condition())
@@ -254,7 +254,7 @@ class _Parser:
             self._at += 1
             compared = _among(_plain(left), self._list())
         elif negated:
-            raise ConditionFault(f"{_shown(self._next)} is not expected after `not`")
+            raise ConditionError(f"{_shown(self._next)} is not expected after `not`")
         else:
             return left
         return _not(compared) if negated else compared
@@ -285,7 +285,7 @@ class _Parser:
     def _deeper(self, read: Callable[[], _Part]) -> _Part:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ConditionFault(f"The condition is nested more than {_DEEPEST} times")
+            raise ConditionError(f"The condition is nested more than {_DEEPEST} times")
         node = read()
         self._depth -= 1
         return node
@@ -298,16 +298,16 @@ class _Parser:
         kind, _, rest = word.partition(".")
         name, _, field = rest.partition(".")
         if kind == "inputs" and name and not field:
-            self.names.append(NameInCondition("inputs", name, word))
+            self.names.append(ConditionReference("inputs", name, word))
             return _input(name)
         if kind == "states" and field in _FIELDS:
-            self.names.append(NameInCondition("states", name, word))
+            self.names.append(ConditionReference("states", name, word))
             return _of_state(name, _FIELDS[field])
-        raise ConditionFault(f"`{word}` is not supported in a condition")
+        raise ConditionError(f"`{word}` is not supported in a condition")
 
     def _function(self, name: str) -> _Part:
         if name not in _FUNCTIONS:
-            raise ConditionFault(f"`{name}(…)` is not supported in a condition")
+            raise ConditionError(f"`{name}(…)` is not supported in a condition")
         self._expect("(")
         left = _plain(self._operand())
         self._expect(",")
@@ -336,35 +336,35 @@ class _Parser:
 
     def _expect(self, sign: str) -> None:
         if not self._took(sign):
-            raise ConditionFault(f"`{sign}` is missing before {_shown(self._next)}")
+            raise ConditionError(f"`{sign}` is missing before {_shown(self._next)}")
 
 
 def _deciding(part: _Part) -> _Part:
     if not part.decides:
-        raise ConditionFault("A value by itself is not a condition: compare it with something")
+        raise ConditionError("A value by itself is not a condition: compare it with something")
     return part
 
 
 def _plain(part: _Part) -> _Part:
     if not part.plain:
-        raise ConditionFault("A condition is compared with something: put brackets round what belongs together")
+        raise ConditionError("A condition is compared with something: put brackets round what belongs together")
     return part
 
 
 def _text(written: str) -> _Part:
     for reference in parse_template(written)[0].references():
-        raise ConditionFault(f"`{reference}` is not replaced in a condition: {_SLIPS['{']}")
+        raise ConditionError(f"`{reference}` is not replaced in a condition: {_SLIPS['{']}")
     return _literal(_ESCAPE.sub(_unescaped, written))
 
 
-def _unexpected(token: _Token) -> ConditionFault:
+def _unexpected(token: _Token) -> ConditionError:
     meant = f": {_SLIPS[token.text]}" if token.text in _SLIPS else ""
-    return ConditionFault(f"{_shown(token)} is not expected here{meant}")
+    return ConditionError(f"{_shown(token)} is not expected here{meant}")
 
 
 def _unescaped(match: re.Match[str]) -> str:
     if match[1] not in _ESCAPED:
-        raise ConditionFault(f"`{match[0]}` is not supported in a text")
+        raise ConditionError(f"`{match[0]}` is not supported in a text")
     return _ESCAPED[match[1]]
 
 

@@ -20,13 +20,13 @@ NO_SANDBOX: Final = SandboxSettings(mode="off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class InputRules:
     enum: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     minimum: float | None = None
     maximum: float | None = None
 
-    def wrong_with(self, text: str, number: float | None) -> str:
+    def problem_with(self, text: str, number: float | None) -> str:
         """What a value must be and is not, or nothing. `number` is None where it is none."""
         if self.enum and text not in self.enum:
             return f"must be one of {listed(self.enum)}"
@@ -39,16 +39,16 @@ class Rules:
         return ""
 
 
-NO_RULES: Final = Rules()
+NO_RULES: Final = InputRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
+class WorkflowInput:
     name: str
     type: InputType = "string"
     required: bool = False
     default: InputValue | None = None
-    rules: Rules = NO_RULES
+    rules: InputRules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class AgentOptions:
     """`options` of an agent. All but the first two are for `openai_compatible` alone."""
 
     model: Template | None = None
@@ -83,7 +83,7 @@ class Options:
     max_turns: int = 50
     max_tokens: int | None = None
     temperature: float | None = None
-    lacking: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     """What must be there before the step can be run, and is not: sentences, such as that a variable is not set."""
 
 
@@ -101,7 +101,7 @@ class AgentState:
     provider: str
     """`claude`, `codex`, `gemini`, `opencode` or `openai_compatible`."""
     prompt: Template
-    options: Options = Options()
+    options: AgentOptions = AgentOptions()
     timeout_s: float
     proxy: Proxy | None = None
     """None where the block is absent, empty or not enabled: the agent is run as it is."""
@@ -142,6 +142,6 @@ class Workflow:
     path: Path
     name: str
     version: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[WorkflowInput, ...]
     initial: str
     states: Mapping[str, State]

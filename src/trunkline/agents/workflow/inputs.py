@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, cast
 
-from trunkline.agents.workflow.document import NO_RULES, Input, InputType, InputValue, Rules, Workflow
-from trunkline.agents.workflow.reader import WorkflowSection, attempt
+from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, InputValue, Workflow, WorkflowInput
+from trunkline.agents.workflow.reader import WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import check_name
 from trunkline.config.reader import Reader
 from trunkline.config.section import Inner, key, read_section
@@ -68,8 +68,8 @@ class ValidationKeys(WorkflowSection):
     min: float | None = key(_Number(), default=None, doc="The least that a number may be")
     max: float | None = key(_Number(), default=None, doc="The most that a number may be")
 
-    def rules(self) -> Rules:
-        return Rules(enum=self.enum, pattern=self.pattern, minimum=self.min, maximum=self.max)
+    def rules(self) -> InputRules:
+        return InputRules(enum=self.enum, pattern=self.pattern, minimum=self.min, maximum=self.max)
 
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}\Z", re.ASCII)
@@ -127,16 +127,16 @@ class InputKeys(WorkflowSection):
     description: str = key(Text(written=True), default="", doc="For people; not used")
 
 
-def read_inputs(node: Node | None, reader: Reader) -> tuple[Input, ...]:
+def read_inputs(node: Node | None, reader: Reader) -> tuple[WorkflowInput, ...]:
     """The declared inputs that are good; what is wrong with others is in the report."""
     if node is None or (isinstance(node, Scalar) and node.kind == "null"):
         return ()
     if not isinstance(node, Items | Table):
         reader.wrong_type(node, "a list", "begin each input with `- name: NAME`")
         return ()
-    found: dict[str, Input] = {}
+    found: dict[str, WorkflowInput] = {}
     for item in listed_inputs(node):
-        keys = attempt(lambda item=item: read_section(InputKeys, item, reader))
+        keys = or_none(lambda item=item: read_section(InputKeys, item, reader))
         if keys is None:
             continue
         if keys.name.text in found:
@@ -160,7 +160,7 @@ def _with_name(entry: Entry) -> Node:
     return Table(entry.value.span, [Entry(Scalar(entry.key.span, "text", "name"), entry.key), *entry.value.entries])
 
 
-def _input(keys: InputKeys, reader: Reader) -> Input:
+def _input(keys: InputKeys, reader: Reader) -> WorkflowInput:
     kind = cast(InputType, keys.type)
     rules = NO_RULES if keys.validation is None else keys.validation.rules()
     value: InputValue | None = None
@@ -168,9 +168,9 @@ def _input(keys: InputKeys, reader: Reader) -> Input:
         value = _READERS[kind](keys.default.text)
         if value is None or keys.default.kind not in _WRITTEN_AS.get(kind, (keys.default.kind,)):
             reader.error(BAD_INPUT, keys.default, f"The default is not {_WORDS[kind]}", "change it, or the `type`")
-        elif wrong := rules.wrong_with(_written(value), _as_number(value)):
+        elif wrong := rules.problem_with(_written(value), _as_number(value)):
             reader.error(BAD_INPUT, keys.default, f"The default {wrong}", "change it, or the `validation`")
-    return Input(name=keys.name.text, type=kind, required=keys.required, default=value, rules=rules)
+    return WorkflowInput(name=keys.name.text, type=kind, required=keys.required, default=value, rules=rules)
 
 
 def bind_inputs(workflow: Workflow, given: Mapping[str, str]) -> Mapping[str, str]:
@@ -203,7 +203,7 @@ def _unknown(workflow: Workflow, given: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def _wrong_with(declared: Input, text: str | None) -> Problem | None:
+def _wrong_with(declared: WorkflowInput, text: str | None) -> Problem | None:
     if text is None:
         if not declared.required or declared.default is not None:
             return None
@@ -212,7 +212,7 @@ def _wrong_with(declared: Input, text: str | None) -> Problem | None:
     value = _READERS[declared.type](text)
     if value is None:
         return _problem(f"The input `{declared.name}` must be {_WORDS[declared.type]}", "")
-    wrong = declared.rules.wrong_with(_written(value), _as_number(value))
+    wrong = declared.rules.problem_with(_written(value), _as_number(value))
     return _problem(f"The input `{declared.name}` {wrong}", "") if wrong else None
 
 
@@ -220,7 +220,7 @@ def _problem(message: str, hint: str) -> Problem:
     return Problem(code=BAD_INPUT, message=message, hint=hint)
 
 
-def _text_of(declared: Input, text: str | None) -> str:
+def _text_of(declared: WorkflowInput, text: str | None) -> str:
     if text is not None:
         return text.lower() if declared.type == "boolean" else text
     return "" if declared.default is None else _written(declared.default)

@@ -11,8 +11,15 @@ from typing import ClassVar, Final
 from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.inputs import listed_inputs, read_inputs
 from trunkline.agents.workflow.proxy import ProxyUse
-from trunkline.agents.workflow.reader import FOR_CALLERS, Mention, Source, WorkflowReader, WorkflowSection, attempt
-from trunkline.agents.workflow.states import INITIAL, Found, read_states
+from trunkline.agents.workflow.reader import (
+    FOR_CALLERS,
+    ReferenceUse,
+    SourceText,
+    WorkflowReader,
+    WorkflowSection,
+    or_none,
+)
+from trunkline.agents.workflow.states import INITIAL, ParsedStates, read_states
 from trunkline.config.file_text import parse_text, read_text
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets
@@ -68,21 +75,21 @@ def load_workflow(path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
 def load_workflow_text(text: str, path: Path, *, environ: Mapping[str, str]) -> LoadedWorkflow:
     """Load text as if it stood in the file at `path`."""
     report = Report(str(path))
-    root = attempt(lambda: parse_text(text, path, report))
+    root = or_none(lambda: parse_text(text, path, report))
     if root is None:
         return LoadedWorkflow(path, report, hide_secrets(text, None))
-    reader = WorkflowReader(report, environ, path.absolute().parent, Source(text))
+    reader = WorkflowReader(report, environ, path.absolute().parent, SourceText(text))
     shown = hide_secrets(text, root)
     if not isinstance(root, Table):
         reader.wrong_type(root, "keys like `name:` and `states:`")
         return LoadedWorkflow(path, report, shown)
-    found = Found()
+    found = ParsedStates()
     read = _read_root(root, path, reader, found)
     return LoadedWorkflow(path, report, shown, tuple(found.uses), read)
 
 
-def _read_root(root: Table, path: Path, reader: WorkflowReader, found: Found) -> Workflow | None:
-    keys = attempt(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_APART))
+def _read_root(root: Table, path: Path, reader: WorkflowReader, found: ParsedStates) -> Workflow | None:
+    keys = or_none(lambda: read_section(WorkflowKeys, root, reader, also_known=_READ_APART))
     inputs = read_inputs(root.get("inputs"), reader)
     reader.numbers = frozenset(declared.name for declared in inputs if declared.type in ("integer", "number"))
     states = _states_of(root, reader)
@@ -90,8 +97,8 @@ def _read_root(root: Table, path: Path, reader: WorkflowReader, found: Found) ->
         return None
     initial = _initial_of(states, reader)
     read_states(states, reader, found)
-    check_ways(initial, found.written, reader)
-    check_mentions(initial, found.written, _names_of(root.get("inputs")), reader)
+    check_transitions(initial, found.written, reader)
+    check_references(initial, found.written, _names_of(root.get("inputs")), reader)
     if keys is None or initial is None or reader.report.failed:
         return None
     return Workflow(
@@ -121,7 +128,7 @@ def _initial_of(states: Table, reader: WorkflowReader) -> Scalar | None:
         at = states.entries[0].key if states.entries else states
         reader.error(MISSING_KEY, at, "Missing key `states.initial`", "it names the first state")
         return None
-    if attempt(lambda: Text(may_be_empty=False).read(node, reader)) is None:
+    if or_none(lambda: Text(may_be_empty=False).read(node, reader)) is None:
         return None
     assert isinstance(node, Scalar)
     return node
@@ -136,11 +143,11 @@ def _names_of(inputs: Node | None) -> list[str]:
 # How the states of a workflow hang together: where they lead, which can be reached, and whose output is there when.
 
 _TRANSITIONS: Final = ("on_success", "on_failure")
-Ways = Mapping[str, tuple[Scalar, ...]]
+Transitions = Mapping[str, tuple[Scalar, ...]]
 """Each state with the names that it leads to, as they are written."""
 
 
-def ways_of(states: Mapping[str, Entry]) -> Ways:
+def transitions_of(states: Mapping[str, Entry]) -> Transitions:
     return {name: tuple(_targets(entry)) for name, entry in states.items()}
 
 
@@ -161,9 +168,9 @@ def _is(table: Table, kind: str) -> bool:
     return isinstance(node, Scalar) and node.text == kind
 
 
-def check_ways(initial: Scalar | None, states: Mapping[str, Entry], reader: WorkflowReader) -> None:
+def check_transitions(initial: Scalar | None, states: Mapping[str, Entry], reader: WorkflowReader) -> None:
     """Every name that is led to is a state, and every state can be reached."""
-    ways = ways_of(states)
+    ways = transitions_of(states)
     for name, targets in ways.items():
         with reader.report.of_step(name):
             for target in targets:
@@ -186,7 +193,7 @@ def _check_target(target: Scalar, states: Collection[str], reader: WorkflowReade
         reader.error(BAD_TRANSITION, target, f"There is no state `{target.text}`", hint)
 
 
-def reachable(ways: Ways, start: str) -> set[str]:
+def reachable(ways: Transitions, start: str) -> set[str]:
     """The states that can come after this one; itself only where a way leads back."""
     found: set[str] = set()
     todo = [start]
@@ -198,45 +205,45 @@ def reachable(ways: Ways, start: str) -> set[str]:
     return found
 
 
-def check_mentions(
+def check_references(
     initial: Scalar | None, states: Mapping[str, Entry], inputs: Collection[str], reader: WorkflowReader
 ) -> None:
     """Every input that a text refers to is declared, and every state can have said something by then."""
-    ways = ways_of(states)
+    ways = transitions_of(states)
     after = {name: reachable(ways, name) for name in ways}
     runs = {initial.text} | after[initial.text] if initial is not None and initial.text in states else set[str]()
-    for mention in reader.mentions:
-        with reader.report.of_step(mention.step):
-            if mention.reference.kind == "inputs":
-                _check_input(mention, inputs, reader)
-            elif _check_state(mention, states, reader) and mention.step in runs:
-                _check_order(mention, after, runs, reader)
+    for use in reader.uses:
+        with reader.report.of_step(use.step):
+            if use.reference.kind == "inputs":
+                _check_input(use, inputs, reader)
+            elif _check_state(use, states, reader) and use.step in runs:
+                _check_order(use, after, runs, reader)
 
 
-def _check_input(mention: Mention, inputs: Collection[str], reader: WorkflowReader) -> None:
-    name = mention.reference.name
+def _check_input(use: ReferenceUse, inputs: Collection[str], reader: WorkflowReader) -> None:
+    name = use.reference.name
     if name not in inputs:
         hint = hint_for(name, inputs, "inputs") or "declare it under `inputs`"
-        reader.error(BAD_REFERENCE, mention.at, f"`{mention.reference}`: there is no input `{name}`", hint)
+        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no input `{name}`", hint)
 
 
-def _check_state(mention: Mention, states: Mapping[str, Entry], reader: WorkflowReader) -> bool:
-    name = mention.reference.name
+def _check_state(use: ReferenceUse, states: Mapping[str, Entry], reader: WorkflowReader) -> bool:
+    name = use.reference.name
     if name not in states:
         hint = hint_for(name, states, "states")
-        reader.error(BAD_REFERENCE, mention.at, f"`{mention.reference}`: there is no state `{name}`", hint)
+        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: there is no state `{name}`", hint)
         return False
     table = states[name].value
     if isinstance(table, Table) and _is(table, "terminal"):
-        reader.error(BAD_REFERENCE, mention.at, f"`{mention.reference}`: a terminal state has no output")
+        reader.error(BAD_REFERENCE, use.at, f"`{use.reference}`: a terminal state has no output")
         return False
     return True
 
 
-def _check_order(mention: Mention, after: Mapping[str, set[str]], runs: set[str], reader: WorkflowReader) -> None:
-    name = mention.reference.name
-    if mention.when_ended and name == mention.step:
+def _check_order(use: ReferenceUse, after: Mapping[str, set[str]], runs: set[str], reader: WorkflowReader) -> None:
+    name = use.reference.name
+    if use.when_ended and name == use.step:
         return
-    if name not in runs or mention.step not in after[name]:
-        message = f"`{mention.reference}`: `{name}` can never have run before this"
-        reader.error(BAD_REFERENCE, mention.at, message, "refer to a state that leads here")
+    if name not in runs or use.step not in after[name]:
+        message = f"`{use.reference}`: `{name}` can never have run before this"
+        reader.error(BAD_REFERENCE, use.at, message, "refer to a state that leads here")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from trunkline.agents.workflow.document import Options
+from trunkline.agents.workflow.document import AgentOptions
 from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection
 from trunkline.agents.workflow.shapes import OPENAI_COMPATIBLE, FromEnvironment, KeyReference, KeyVariable, TemplateText
 from trunkline.agents.workflow.template import Template
@@ -77,19 +77,19 @@ class ServerKeys(ModelKeys):
     temperature: float | None = key(Temperature(), default=None, doc="How freely the model chooses its words, 0 to 2")
 
 
-def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> Options:
+def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowReader) -> AgentOptions:
     """The options of one agent. `at` is where something is reported that is not written; raises Invalid."""
     written: Node = node if node is not None else Table(at.span)
     if provider != OPENAI_COMPATIBLE:
         of_program = read_section(ModelKeys, written, reader)
-        return Options(model=of_program.model, instructions=of_program.instructions)
+        return AgentOptions(model=of_program.model, instructions=of_program.instructions)
     if isinstance(written, Table):
         warn_about_secrets(Table(written.span, [e for e in written.entries if e.key.text == "headers"]), reader)
     keys = read_section(ServerKeys, written, reader)
     environ = reader.environ
     model = keys.model or _model_of(environ, at, reader)
-    base_url = keys.base_url or environ.get(BASE_URL, "") or OPENAI_URL
-    return Options(
+    base_url = keys.base_url or environ.get(URL_VARIABLE, "") or OPENAI_URL
+    return AgentOptions(
         model=model,
         instructions=keys.instructions,
         base_url=base_url,
@@ -98,7 +98,7 @@ def read_options(node: Node | None, provider: str, at: Node, reader: WorkflowRea
         max_turns=keys.max_turns,
         max_tokens=keys.max_tokens,
         temperature=keys.temperature,
-        lacking=tuple(reader.lacking),
+        missing=tuple(reader.missing),
     )
 
 
@@ -108,7 +108,7 @@ def _model_of(environ: Mapping[str, str], at: Node, reader: WorkflowReader) -> T
         return Template((name,))
     message = "No model is given"
     reader.warn(MISSING_KEY, at, message, "add `options: {model: …}`, or set `OPENAI_MODEL` before this is run")
-    reader.lacks(message)
+    reader.add_missing(message)
     return None
 
 
@@ -120,9 +120,9 @@ def _key_of(keys: ServerKeys, written: Node, base_url: str, at: Node, reader: Wo
     if named:
         return keys.api_key or keys.api_key_env
     headers = written.get("headers") if isinstance(written, Table) else None
-    if isinstance(headers, Table) and carry_credential(entry.key.text for entry in headers.entries):
+    if isinstance(headers, Table) and have_credentials(entry.key.text for entry in headers.entries):
         return ""  # also where the variable of its value is not set
-    usual = usual_key(reader.environ, keys.base_url)
+    usual = default_key(reader.environ, keys.base_url)
     if not usual:
         _warn_about_no_key(base_url, at, reader)
     return usual
@@ -132,18 +132,18 @@ def _warn_about_no_key(base_url: str, at: Node, reader: WorkflowReader) -> None:
     """OpenAI's server wants a key. One of the user's own may want none, but a key that is set and not sent is said."""
     if is_openai(base_url):
         message = "No key is given for OpenAI's server"
-        reader.warn(MODEL_KEY, at, message, f"set `{USUAL_KEY}`, or name another server with `base_url`")
-        reader.lacks(message)
-    elif reader.environ.get(USUAL_KEY) and not stays_here(base_url):
+        reader.warn(MODEL_KEY, at, message, f"set `{KEY_VARIABLE}`, or name another server with `base_url`")
+        reader.add_missing(message)
+    elif reader.environ.get(KEY_VARIABLE) and not is_local(base_url):
         hint = "name its key with `api_key_env: NAME`; where it wants none, nothing is missing"
-        reader.warn(KEY_NOT_SENT, at, f"`{USUAL_KEY}` is not sent to this server, and no key is named for it", hint)
+        reader.warn(KEY_NOT_SENT, at, f"`{KEY_VARIABLE}` is not sent to this server, and no key is named for it", hint)
 
 
 # Which key the server of a model is sent where its step names none: `OPENAI_API_KEY`, but only to whom it is for.
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-BASE_URL: Final = "OPENAI_BASE_URL"
-USUAL_KEY: Final = "OPENAI_API_KEY"
+URL_VARIABLE: Final = "OPENAI_BASE_URL"
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _OPENAI: Final = "api.openai.com"
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
 
@@ -154,26 +154,26 @@ def is_openai(base_url: str) -> bool:
     return scheme == "https" and (host == _OPENAI or host.endswith(f".{_OPENAI}"))
 
 
-def usual_key(environ: Mapping[str, str], written_url: str) -> str:
+def default_key(environ: Mapping[str, str], written_url: str) -> str:
     """`OPENAI_API_KEY`, where the server is OpenAI's. Where the step names none, it is the one in `OPENAI_BASE_URL`:
     whoever set both meant them for each other."""
-    key, paired = environ.get(USUAL_KEY, ""), environ.get(BASE_URL, "")
+    key, paired = environ.get(KEY_VARIABLE, ""), environ.get(URL_VARIABLE, "")
     if written_url or not paired:
         return key if is_openai(written_url or OPENAI_URL) else ""
     return key if _cannot_be_read(paired) else ""
 
 
-def stays_here(base_url: str) -> bool:
+def is_local(base_url: str) -> bool:
     """Whether the server is on this machine, where most want no key."""
     return is_loopback(_scheme_and_host(base_url)[1])
 
 
-def carry_credential(headers: Iterable[str]) -> bool:
+def have_credentials(headers: Iterable[str]) -> bool:
     return any(name.lower() in _CREDENTIALS for name in headers)
 
 
 def _cannot_be_read(base_url: str) -> bool:
-    return _scheme_and_host(base_url)[0] == "https" or stays_here(base_url)
+    return _scheme_and_host(base_url)[0] == "https" or is_local(base_url)
 
 
 def _scheme_and_host(base_url: str) -> tuple[str, str]:

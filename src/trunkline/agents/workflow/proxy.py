@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from trunkline.agents.workflow.document import PluginTools, Proxy
-from trunkline.agents.workflow.reader import ProxySection, attempt
+from trunkline.agents.workflow.reader import ProxySection, or_none
 from trunkline.config.reader import Reader
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Boolean, JsonSchema, ListOf, Shape, Text
@@ -38,7 +38,7 @@ class ProxyUse:
     sources: tuple[Scalar, ...] = ()
 
 
-class Place(Shape[Scalar]):
+class ScalarText(Shape[Scalar]):
     """Some text, with its place."""
 
     def read(self, node: Node, reader: Reader) -> Scalar:
@@ -55,8 +55,10 @@ class PluginToolsKeys(ProxySection):
 
     called: ClassVar[str] = "An entry of `plugin_tools`"
 
-    plugin: Scalar = key(Place(), doc="The plugin or MCP server: its name in `.awf/plugins.yaml` or under `sources`")
-    expose: tuple[Scalar, ...] = key(ListOf(Place()), doc="The operations that become tools")
+    plugin: Scalar = key(
+        ScalarText(), doc="The plugin or MCP server: its name in `.awf/plugins.yaml` or under `sources`"
+    )
+    expose: tuple[Scalar, ...] = key(ListOf(ScalarText()), doc="The operations that become tools")
 
 
 class ProxyKeys(ProxySection):
@@ -65,7 +67,7 @@ class ProxyKeys(ProxySection):
         Boolean(), default=True, doc="Whether ours replace the agent's own; `false` only adds those named here"
     )
     sources: tuple[Scalar, ...] = key(
-        ListOf(Place()), default=(), doc="Sources of the configuration whose tools the agent gets as well"
+        ListOf(ScalarText()), default=(), doc="Sources of the configuration whose tools the agent gets as well"
     )
 
 
@@ -89,7 +91,7 @@ def read_proxy(
     if not isinstance(node, Table):
         reader.wrong_type(node, "a group of keys")
         return None, None
-    keys = attempt(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
+    keys = or_none(lambda: read_section(ProxyKeys, node, reader, also_known=("plugin_tools",)))
     entries = _entries(node.get("plugin_tools"), reader)
     _warn_without_enable(node, reader)
     if not _enabled(node):
@@ -130,7 +132,7 @@ def _entries(node: Node | None, reader: Reader) -> list[_Entry]:
         reader.wrong_type(node, "a list", "begin each entry with `- plugin: NAME`")
         return []
     for item in node.items:
-        attempt(lambda item=item: read_section(PluginToolsKeys, item, reader))
+        or_none(lambda item=item: read_section(PluginToolsKeys, item, reader))
     tables = [item for item in node.items if isinstance(item, Table)]
     return [_Entry(plugin, _texts(table.get("expose"))) for table in tables for plugin in _texts(table.get("plugin"))]
 

@@ -28,7 +28,7 @@ _MOST: Final = 500
 """Looking for a piece takes longer the longer the text is: a file full of them is not worth that."""
 
 
-class Source:
+class SourceText:
     """The text of a file, by its places."""
 
     def __init__(self, text: str) -> None:
@@ -65,7 +65,7 @@ def _pattern(reference: Reference) -> str:
 T = TypeVar("T")
 
 
-class Mention(NamedTuple):
+class ReferenceUse(NamedTuple):
     """A reference in a text of a step. `when_ended` where it is followed once the step has ended, so that it may be to
     the step itself."""
 
@@ -76,17 +76,17 @@ class Mention(NamedTuple):
 
 
 class WorkflowReader(Reader):
-    def __init__(self, report: Report, environ: Mapping[str, str], folder: Path, source: Source) -> None:
+    def __init__(self, report: Report, environ: Mapping[str, str], folder: Path, source: SourceText) -> None:
         super().__init__(report, environ, folder)
         self.source = source
         self.environ = environ
         self.expanding = Reader(report, environ, folder)
         """For the few values in which `${NAME}` is the environment's."""
         self.step = ""
-        self.mentions: list[Mention] = []
+        self.uses: list[ReferenceUse] = []
         self.numbers: frozenset[str] = frozenset()
         """The inputs that are numbers."""
-        self.lacking: list[str] = []
+        self.missing: list[str] = []
         """What the step that is read now cannot be run without, and what may be there another time."""
 
     def text(self, node: Scalar) -> str:
@@ -98,7 +98,7 @@ class WorkflowReader(Reader):
     @contextmanager
     def in_step(self, name: str) -> Generator[None, None, None]:
         """While one step is read: what is wrong with it is reported as its own, and ends its reading alone."""
-        self.step, self.lacking = name, []
+        self.step, self.missing = name, []
         try:
             with self.report.of_step(name):
                 yield
@@ -107,12 +107,12 @@ class WorkflowReader(Reader):
         finally:
             self.step = ""
 
-    def lacks(self, what: str) -> None:
-        if what not in self.lacking:
-            self.lacking.append(what)
+    def add_missing(self, what: str) -> None:
+        if what not in self.missing:
+            self.missing.append(what)
 
 
-def attempt(read: Callable[[], T]) -> T | None:
+def or_none(read: Callable[[], T]) -> T | None:
     """What was read, or nothing where it is wrong: so that what stands beside it is read all the same."""
     try:
         return read()

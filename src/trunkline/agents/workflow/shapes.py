@@ -8,10 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar, Final, Generic, TypeVar
 
-from trunkline.agents.workflow.condition import Condition, ConditionFault, parse_condition
-from trunkline.agents.workflow.reader import Mention, WorkflowReader
-from trunkline.agents.workflow.shell import ShellTemplate, Slot, in_shell
-from trunkline.agents.workflow.template import Reference, Template, TemplateFault, parse_template
+from trunkline.agents.workflow.condition import Condition, ConditionError, parse_condition
+from trunkline.agents.workflow.reader import ReferenceUse, WorkflowReader
+from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
+from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
 from trunkline.config.reader import Reader
 from trunkline.config.report import Invalid, Span
 from trunkline.config.shapes import JsonSchema, Shape, Text
@@ -38,7 +38,7 @@ _VARIABLE_NAME: Final = re.compile(r"([A-Z_][A-Z0-9_]{0,63})\Z")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}\Z")
 
 
-def own(reader: Reader) -> WorkflowReader:
+def workflow_reader(reader: Reader) -> WorkflowReader:
     assert isinstance(reader, WorkflowReader)
     return reader
 
@@ -51,7 +51,7 @@ def check_name(node: Scalar, reader: Reader) -> str:
     return node.text
 
 
-def wrong_with_variable(name: str) -> str | None:
+def variable_name_problem(name: str) -> str | None:
     """Of those that a shell can use."""
     return None if _ENVIRONMENT.match(name) else f"`{name}` is not a name of a variable: use letters, digits and `_`"
 
@@ -67,12 +67,12 @@ class TemplateText(Shape[Template]):
         text = self._text.read(node, reader)
         assert isinstance(node, Scalar)
         template, faults = parse_template(text)
-        workflow = own(reader)
+        workflow = workflow_reader(reader)
         for fault in faults:
             _report(fault, workflow.source.place(node, fault.written), reader)
         for reference in dict.fromkeys(template.references()):
             place = workflow.source.place(node, reference)
-            workflow.mentions.append(Mention(workflow.step, place, reference))
+            workflow.uses.append(ReferenceUse(workflow.step, place, reference))
             if reference.raw and not self._may_be_raw:
                 message = f"`{reference}` is for a `command`: nothing is quoted here"
                 reader.error(BAD_REFERENCE, place, message, f"write `{replace(reference, raw=False)}`")
@@ -88,17 +88,17 @@ class CommandText(Shape[ShellTemplate]):
     """What a shell runs, with references whose values are quoted for their places."""
 
     def read(self, node: Node, reader: Reader) -> ShellTemplate:
-        command = in_shell(_COMMAND.read(node, reader), own(reader).numbers)
+        command = shell_template(_COMMAND.read(node, reader), workflow_reader(reader).numbers)
         assert isinstance(node, Scalar)
         refused = {(slot.reference, slot.refused): (slot, nth) for slot, nth in _counted(command) if slot.refused}
         for slot, nth in refused.values():
             message = f"`{slot.reference}` cannot be put in safely: {slot.refused}"
-            place = own(reader).source.place(node, slot.reference, nth)
+            place = workflow_reader(reader).source.place(node, slot.reference, nth)
             reader.error(SHELL_POSITION, place, message, _way_out(slot))
         if refused:
             raise Invalid
         for reference in dict.fromkeys(slot.reference for slot in command.slots()):
-            self._warn(reference, command, own(reader).source.place(node, reference), reader)
+            self._warn(reference, command, workflow_reader(reader).source.place(node, reference), reader)
         return command
 
     @staticmethod
@@ -106,9 +106,9 @@ class CommandText(Shape[ShellTemplate]):
         if reference.raw and reference.kind == "states":
             message = f"`{reference}` becomes part of a shell command: whoever influences that output runs commands"
             reader.warn(OUTPUT_IN_COMMAND, place, message, "leave `.raw` out where text is meant")
-        elif reference in command.calculated:
-            warn_of_calculation(reference, place, reader)
-        elif command.handed_on and not reference.raw:
+        elif reference in command.evaluated_references:
+            warn_about_evaluation(reference, place, reader)
+        elif command.to_interpreter and not reference.raw:
             message = f"`{reference}` may reach a program that runs it as code, whatever its quotes"
             reader.warn(OUTPUT_IN_COMMAND, place, message, "set a variable to it with `env`, and use that in the code")
 
@@ -129,7 +129,7 @@ def _counted(command: ShellTemplate) -> list[tuple[Slot, int]]:
     return counted[::-1]
 
 
-def warn_of_calculation(reference: Reference, place: Span, reader: Reader) -> None:
+def warn_about_evaluation(reference: Reference, place: Span, reader: Reader) -> None:
     message = f"`{reference}` is put into a variable that bash calculates with, which runs what is in it"
     reader.warn(OUTPUT_IN_COMMAND, place, message, "take an input of the type `integer`, or calculate with `expr`")
 
@@ -143,7 +143,7 @@ def _way_out(slot: Slot) -> str:
     return "compare it in `[ … ]`, or calculate with `expr`, which run nothing; a variable does not make it safe here"
 
 
-class When(Shape[Condition | None]):
+class ConditionText(Shape[Condition | None]):
     """A condition. What it asks for is kept for the check of the whole file, as that of templates is."""
 
     def read(self, node: Node, reader: Reader) -> Condition | None:
@@ -151,22 +151,22 @@ class When(Shape[Condition | None]):
         assert isinstance(node, Scalar)
         if not text.strip():
             return None
-        workflow = own(reader)
+        workflow = workflow_reader(reader)
         try:
             condition = parse_condition(text)
-        except ConditionFault as fault:
+        except ConditionError as fault:
             hint = "compare inputs, `states.NAME.ExitCode` and `states.NAME.Output`"
             raise reader.error(WORKFLOW_UNSUPPORTED, node, str(fault), hint) from None
         for name in condition.names:
             place = workflow.source.place(node, name.written)
-            workflow.mentions.append(Mention(workflow.step, place, name, when_ended=True))
+            workflow.uses.append(ReferenceUse(workflow.step, place, name, when_ended=True))
         return condition
 
     def schema(self) -> JsonSchema:
         return {"type": "string"}
 
 
-def _report(fault: TemplateFault, place: Span, reader: Reader) -> None:
+def _report(fault: TemplateProblem, place: Span, reader: Reader) -> None:
     if not fault.written.endswith("}}"):
         message = f"`{fault.written}` has no end: `}}}}` is missing"
         reader.error(BAD_REFERENCE, place, message, 'write `{{"{{"}}` for two plain braces')
@@ -231,7 +231,7 @@ class FromEnvironment(Shape[T], Generic[T]):
         self._instead = instead
 
     def read(self, node: Node, reader: Reader) -> T:
-        expanding = own(reader).expanding
+        expanding = workflow_reader(reader).expanding
         errors_before = reader.report.errors
         expanding.obstacles = []
         try:
@@ -240,7 +240,7 @@ class FromEnvironment(Shape[T], Generic[T]):
             if reader.report.errors > errors_before:
                 raise
             for what in expanding.obstacles:
-                own(reader).lacks(what)
+                workflow_reader(reader).add_missing(what)
             return self._instead
         finally:
             expanding.obstacles = None
@@ -262,11 +262,11 @@ class KeyReference(Shape[str]):
         if match is None:
             hint = f"keep it in the environment, and write `{self.written_as}` with the variable's name"
             raise reader.error(LITERAL_SECRET, node, "A key is not written into a file, but referred to", hint)
-        key = own(reader).environ.get(match[1], "")
+        key = workflow_reader(reader).environ.get(match[1], "")
         if not key:
             message = f"Environment variable `{match[1]}` is not set"
             reader.warn(MODEL_KEY, node, message, "set it before this is run")
-            own(reader).lacks(message)
+            workflow_reader(reader).add_missing(message)
         return key
 
     def schema(self) -> JsonSchema:

@@ -32,9 +32,9 @@ from trunkline.agents.workflow.shell_patterns import (
     NUMBERS,
     SET_TO,
     TESTED,
-    calculated_with,
     calculating_parts,
-    is_handed_on,
+    evaluated_variables,
+    reaches_interpreter,
 )
 from trunkline.agents.workflow.template import Reference, Template
 
@@ -67,11 +67,11 @@ class ShellTemplate:
     """What a shell runs, with `sh` or bash."""
 
     parts: tuple[str | Slot, ...]
-    handed_on: bool = False
+    to_interpreter: bool = False
     """Whether a value goes to something that runs it as code all the same, like `eval`."""
-    calculated_with: frozenset[str] = frozenset()
+    evaluated_variables: frozenset[str] = frozenset()
     """Variables in which bash runs what it finds."""
-    calculated: frozenset[Reference] = frozenset()
+    evaluated_references: frozenset[Reference] = frozenset()
     """References whose values are put into such a variable."""
 
     def render(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
@@ -81,7 +81,7 @@ class ShellTemplate:
         return tuple(part for part in self.parts if isinstance(part, Slot))
 
 
-def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate:
+def shell_template(template: Template, numbers: Collection[str] = ()) -> ShellTemplate:
     """The template as a command, with a way for each of its references. `numbers` are the inputs that are numbers."""
     text = "".join(map(_skeleton, template.parts))
     lexer = _Lexer(text)
@@ -95,8 +95,8 @@ def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate
             parts.append(_slot(next(references), *lexer.places[at], numbers))
         else:
             parts.append(piece)
-    variables = calculated_with(text)
-    calculated = {
+    variables = evaluated_variables(text)
+    evaluated_references = {
         part.reference
         for before, part in pairwise(["", *parts])
         if isinstance(part, Slot)
@@ -104,7 +104,7 @@ def in_shell(template: Template, numbers: Collection[str] = ()) -> ShellTemplate
         and _is_value_of(before, variables)
         and not _is_number(part.reference, numbers)
     }
-    return ShellTemplate(tuple(parts), is_handed_on(text, _HOLE), variables, frozenset(calculated))
+    return ShellTemplate(tuple(parts), reaches_interpreter(text, _HOLE), variables, frozenset(evaluated_references))
 
 
 def _is_value_of(before: str, variables: frozenset[str]) -> bool:

@@ -64,7 +64,7 @@ def calculating_parts(brackets: re.Match[str]) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def calculated_with(command: str) -> frozenset[str]:
+def evaluated_variables(command: str) -> frozenset[str]:
     """The variables in which bash runs what it finds, as far as the text shows them."""
     names: set[str] = set()
     for match in _CALCULATED.finditer(command):
@@ -94,7 +94,7 @@ _COMMAND_ENDS: Final = "\n;&"
 _FAR: Final = 2000
 
 
-def is_handed_on(text: str, hole: str) -> bool:
+def reaches_interpreter(text: str, hole: str) -> bool:
     """Whether something is that stands where `hole` does."""
     runner = _RUNNERS.search(text)
     if runner is not None and hole in text[runner.end() :]:

@@ -11,17 +11,17 @@ from trunkline.agents.workflow.condition import Condition
 from trunkline.agents.workflow.document import NO_SANDBOX, AgentState, CommandState, State, TerminalState, Transition
 from trunkline.agents.workflow.options import read_options
 from trunkline.agents.workflow.proxy import ProxyUse, read_proxy
-from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection, attempt
+from trunkline.agents.workflow.reader import WorkflowReader, WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import (
     PROVIDERS,
     CommandText,
+    ConditionText,
     ProviderName,
     TemplateText,
     Timeout,
-    When,
     check_name,
-    warn_of_calculation,
-    wrong_with_variable,
+    variable_name_problem,
+    warn_about_evaluation,
 )
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
@@ -46,7 +46,7 @@ _ALIASES: Final = {"command": "step", "shell": "step", "end": "terminal"}
 
 
 @dataclass
-class Found:
+class ParsedStates:
     """The states that are good, all that are there, and the blocks that need to be checked from outside."""
 
     good: dict[str, State] = field(default_factory=dict[str, State])
@@ -72,7 +72,9 @@ class TransitionKeys(WorkflowSection):
 
     called: ClassVar[str] = "a transition"
 
-    when: Condition | None = key(When(), default=None, doc="The condition; without it, the transition always applies")
+    when: Condition | None = key(
+        ConditionText(), default=None, doc="The condition; without it, the transition always applies"
+    )
     goto: str = key(Text(may_be_empty=False), doc="The state that follows if it applies")
 
 
@@ -93,7 +95,7 @@ class WithTransitions(WorkflowSection):
         doc="Where it leads under which condition: the first that applies is taken, before the two above",
     )
 
-    def led_to(self) -> tuple[Transition, ...]:
+    def to_transitions(self) -> tuple[Transition, ...]:
         return tuple(Transition(when=entry.when, goto=entry.goto) for entry in self.transitions)
 
 
@@ -126,7 +128,7 @@ class CommandKeys(WithTransitions):
         doc="Which shell: `/bin/sh`, or the `bash` of `PATH`, never one in the step's folder",
     )
     env: Mapping[str, Template] = key(
-        MapOf(TemplateText(may_be_empty=True), check_name=wrong_with_variable),
+        MapOf(TemplateText(may_be_empty=True), check_name=variable_name_problem),
         default=NOTHING,
         doc="Further variables of its environment",
     )
@@ -154,18 +156,18 @@ class TerminalKeys(WorkflowSection):
     message: Template | None = key(TemplateText(may_be_empty=True), default=None, doc="What is said at the end")
 
 
-def read_states(node: Table, reader: WorkflowReader, found: Found) -> None:
+def read_states(node: Table, reader: WorkflowReader, found: ParsedStates) -> None:
     """Every state under `states`, but for `initial`, which is none."""
     for entry in node.entries:
         if entry.key.text == INITIAL and isinstance(entry.value, Scalar):
             continue
         found.written[entry.key.text] = entry
         with reader.in_step(entry.key.text):
-            attempt(lambda entry=entry: check_name(entry.key, reader))
+            or_none(lambda entry=entry: check_name(entry.key, reader))
             found.good[entry.key.text] = _read_state(entry, reader, found)
 
 
-def _read_state(entry: Entry, reader: WorkflowReader, found: Found) -> State:
+def _read_state(entry: Entry, reader: WorkflowReader, found: ParsedStates) -> State:
     if not isinstance(entry.value, Table):
         raise reader.wrong_type(entry.value, "a group of keys")
     kind = _type_of(entry.key, entry.value, reader)
@@ -195,7 +197,7 @@ def _read_terminal(name: Scalar, table: Table, reader: WorkflowReader) -> Termin
     return TerminalState(name=name.text, success=keys.status == "success", message=keys.message)
 
 
-def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found) -> State:
+def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> State:
     agent, command = table.get("agent"), table.get("command")
     if agent is not None and command is not None:
         message = "`agent` and `command` exclude each other"
@@ -217,7 +219,7 @@ def _read_step(name: Scalar, table: Table, reader: WorkflowReader, found: Found)
         dir=keys.dir,
         timeout_s=keys.timeout or COMMAND_TIMEOUT_S,
         sandbox=keys.sandbox,
-        transitions=keys.led_to(),
+        transitions=keys.to_transitions(),
         on_success=keys.on_success,
         on_failure=keys.on_failure,
     )
@@ -227,25 +229,27 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
     """Those of `env` that are calculated with and may hold anything."""
     env = table.get("env")
     for entry in env.entries if isinstance(env, Table) else ():
-        if entry.key.text in keys.command.calculated_with and isinstance(entry.value, Scalar):
+        if entry.key.text in keys.command.evaluated and isinstance(entry.value, Scalar):
             for reference in dict.fromkeys(keys.env[entry.key.text].references()):
                 if reference.kind != "inputs" or reference.name not in reader.numbers:
-                    warn_of_calculation(reference, reader.source.place(entry.value, reference), reader)
+                    warn_about_evaluation(reference, reader.source.place(entry.value, reference), reader)
 
 
-def _read_agent(name: Scalar, table: Table, reader: WorkflowReader, found: Found) -> AgentState:
+def _read_agent(name: Scalar, table: Table, reader: WorkflowReader, found: ParsedStates) -> AgentState:
     """`type: agent`: everything beside each other."""
-    keys = attempt(lambda: read_section(AgentKeys, table, reader, at=name, also_known=("type", *_READ_APART)))
+    keys = or_none(lambda: read_section(AgentKeys, table, reader, at=name, also_known=("type", *_READ_APART)))
     return _agent_state(name, table, keys, keys, reader, found)
 
 
-def _read_agent_step(name: Scalar, table: Table, agent: Node, reader: WorkflowReader, found: Found) -> AgentState:
+def _read_agent_step(
+    name: Scalar, table: Table, agent: Node, reader: WorkflowReader, found: ParsedStates
+) -> AgentState:
     """`type: step` with a block `agent`: the same in two groups."""
-    around = attempt(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
+    around = or_none(lambda: read_section(AgentStepKeys, table, reader, at=name, also_known=("type", "agent")))
     if not isinstance(agent, Table):
         raise reader.wrong_type(agent, "a group of keys")
     at = _key_of(table, "agent")
-    block = attempt(lambda: read_section(AgentBlock, agent, reader, at=at, also_known=_READ_APART))
+    block = or_none(lambda: read_section(AgentBlock, agent, reader, at=at, also_known=_READ_APART))
     if table.get("timeout") is not None and agent.get("timeout") is not None:
         place = _key_of(agent, "timeout")
         reader.error(CONFLICTING_KEYS, place, "`timeout` is given for the step and for its agent", "remove one of them")
@@ -258,12 +262,12 @@ def _agent_state(
     block: AgentBlock | None,
     around: AgentKeys | AgentStepKeys | None,
     reader: WorkflowReader,
-    found: Found,
+    found: ParsedStates,
 ) -> AgentState:
     """`written` is the group that the agent's own keys stand in."""
     provider = _provider_in(written)
     at = _key_of(written, "provider") if written.get("provider") is not None else name
-    options = attempt(lambda: read_options(written.get("options"), provider, at, reader)) if provider else None
+    options = or_none(lambda: read_options(written.get("options"), provider, at, reader)) if provider else None
     proxy, use = read_proxy(written.get("mcp_proxy"), name.text, written.get("provider"), reader)
     if use is not None:
         found.uses.append(use)
@@ -277,7 +281,7 @@ def _agent_state(
         timeout_s=block.timeout or around.timeout or AGENT_TIMEOUT_S,
         proxy=proxy,
         dir=around.dir,
-        transitions=around.led_to(),
+        transitions=around.to_transitions(),
         on_success=around.on_success,
         on_failure=around.on_failure,
     )

@@ -52,17 +52,17 @@ class Template:
         return inputs[reference.name] if reference.kind == "inputs" else outputs.get(reference.name, "")
 
 
-class TemplateFault(NamedTuple):
+class TemplateProblem(NamedTuple):
     """Something in braces that is no reference, and what may be meant by it."""
 
     written: str
     meant: str = ""
 
 
-def parse_template(text: str) -> tuple[Template, tuple[TemplateFault, ...]]:
+def parse_template(text: str) -> tuple[Template, tuple[TemplateProblem, ...]]:
     """The template, and everything in braces that it could not take."""
     parts: list[str | Reference] = []
-    faults: list[TemplateFault] = []
+    faults: list[TemplateProblem] = []
     plain, at = "", 0
     while (start := text.find(_OPEN, at)) >= 0:
         plain += text[at:start]
@@ -70,7 +70,7 @@ def parse_template(text: str) -> tuple[Template, tuple[TemplateFault, ...]]:
         written = text[start:] if end < 0 else text[start : end + len(_CLOSE)]
         at = start + len(written)
         found = _meaning(written)
-        if isinstance(found, TemplateFault):
+        if isinstance(found, TemplateProblem):
             faults.append(found)
         elif isinstance(found, str):
             plain += found
@@ -86,15 +86,15 @@ def escape(text: str) -> str:
     return text.replace(_OPEN, f"{_OPEN}{_BRACES}{_CLOSE}")
 
 
-def _meaning(written: str) -> str | Reference | TemplateFault:
+def _meaning(written: str) -> str | Reference | TemplateProblem:
     if not written.endswith(_CLOSE):
-        return TemplateFault(written.partition("\n")[0], "")
+        return TemplateProblem(written.partition("\n")[0], "")
     body = written[len(_OPEN) : -len(_CLOSE)].strip()
     if body == _BRACES:
         return _OPEN
     match = _REFERENCE.match(body)
     if match is None:
-        return TemplateFault(written, _guess(body))
+        return TemplateProblem(written, _guess(body))
     raw = match["raw"] is not None
     return (
         Reference("inputs", match["input"], raw=raw) if match["input"] else Reference("states", match["state"], raw=raw)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from trunkline.agents.installed import Installed
-from trunkline.agents.probe.results import Isolation, Tried, Verdicts, judge
+from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers.provider import Mode, Provider
 from trunkline.core.errors import ISOLATION_UNVERIFIED, NATIVE_TOOL, PROXY_PROVIDER, Code, GatewayError
 
@@ -22,21 +22,21 @@ def provider(name: str) -> Provider:
 
 
 class Trial:
-    def __init__(self, tried: Tried) -> None:
+    def __init__(self, tried: ProbeResult) -> None:
         self.tried = tried
         self.times = 0
 
-    async def __call__(self) -> Tried:
+    async def __call__(self) -> ProbeResult:
         self.times += 1
         return self.tried
 
 
 async def judged(
-    folder: Path, name: str, version: str, tried: Tried | None = None, mode: Mode = "intercept", model: str = ""
+    folder: Path, name: str, version: str, tried: ProbeResult | None = None, mode: Mode = "intercept", model: str = ""
 ) -> tuple[Isolation, int]:
-    trial = Trial(tried or Tried(why="not to be tried"))
+    trial = Trial(tried or ProbeResult(why="not to be tried"))
     installed = Installed(program="/x", version=version)
-    isolation = await judge(provider(name), installed, mode, Verdicts(folder), trial, model=model)
+    isolation = await check_isolation(provider(name), installed, mode, ProbeStore(folder), trial, model=model)
     return isolation, trial.times
 
 
@@ -50,8 +50,8 @@ async def test_a_verified_version_is_not_tried(tmp_path: Path, name: str) -> Non
 
 
 async def test_another_version_is_tried_once_and_then_known(tmp_path: Path) -> None:
-    first, times = await judged(tmp_path, "codex", "2.0.0", Tried())
-    again, more = await judged(tmp_path, "codex", "2.0.0", Tried(own_tools=("shell",)))
+    first, times = await judged(tmp_path, "codex", "2.0.0", ProbeResult())
+    again, more = await judged(tmp_path, "codex", "2.0.0", ProbeResult(own_tools=("shell",)))
     assert (times, more) == (1, 0)
     assert codes(first) == codes(again) == [ISOLATION_UNVERIFIED]
     assert first.mitigation == ""
@@ -59,15 +59,15 @@ async def test_another_version_is_tried_once_and_then_known(tmp_path: Path) -> N
 
 async def test_what_one_model_gets_says_nothing_of_another(tmp_path: Path) -> None:
     for model, trials in (("", 1), ("gpt-5.5", 1), ("", 0), ("gpt-5.5", 0)):
-        assert (await judged(tmp_path, "codex", "2.0.0", Tried(), model=model))[1] == trials
+        assert (await judged(tmp_path, "codex", "2.0.0", ProbeResult(), model=model))[1] == trials
     with pytest.raises(GatewayError):
-        await judged(tmp_path, "codex", "2.0.0", Tried(own_tools=("exec",)), model="gpt-7")
+        await judged(tmp_path, "codex", "2.0.0", ProbeResult(own_tools=("exec",)), model="gpt-7")
 
 
 async def test_a_version_that_showed_tools_of_its_own_is_not_started(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(GatewayError) as refused:
-            await judged(tmp_path, "codex", "3.0.0", Tried(own_tools=("shell",)))
+            await judged(tmp_path, "codex", "3.0.0", ProbeResult(own_tools=("shell",)))
         assert refused.value.problem.code is NATIVE_TOOL
 
 
@@ -76,16 +76,16 @@ async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools
     tmp_path: Path, name: str, code: Any
 ) -> None:
     for _ in range(2):  # nothing is kept of such a trial
-        isolation, times = await judged(tmp_path, name, "4.0.0", Tried(why="it hung"))
+        isolation, times = await judged(tmp_path, name, "4.0.0", ProbeResult(why="it hung"))
         assert (codes(isolation), times) == ([code], 1)
         assert isolation.mitigation
         assert isolation.warnings[0].message.startswith(COEXISTENCE) == (name == "codex")
 
 
-@pytest.mark.parametrize("tried", [Tried(), Tried(why="it hung")])
+@pytest.mark.parametrize("tried", [ProbeResult(), ProbeResult(why="it hung")])
 @pytest.mark.parametrize("name", ["claude", "codex"])
 async def test_a_warning_names_the_installed_version_and_the_verified_one(
-    tmp_path: Path, name: str, tried: Tried
+    tmp_path: Path, name: str, tried: ProbeResult
 ) -> None:
     isolation, _ = await judged(tmp_path, name, "2.0.0", tried)
     [warning] = isolation.warnings

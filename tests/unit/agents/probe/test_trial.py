@@ -12,10 +12,10 @@ from tests.support.waiting import at_most, until
 from tests.unit.agents.fake_agent import PYTHON, FakeAgent
 
 from trunkline.agents.probe import probe
-from trunkline.agents.probe.probe import try_out
-from trunkline.agents.probe.results import Tried
-from trunkline.agents.providers.provider import Asked, Plan
-from trunkline.agents.runner import AgentRunner, Job
+from trunkline.agents.probe.probe import probe_agent
+from trunkline.agents.probe.results import ProbeResult
+from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest
+from trunkline.agents.runner import AgentRunner, RunSpec
 from trunkline.runtime.children import Children
 
 ASK = """
@@ -35,7 +35,7 @@ HANG = "\ntime.sleep(1000)"
 class Agent(FakeAgent):
     """Knows where the model of its trial is."""
 
-    def plan(self, asked: Asked, /) -> Plan:
+    def plan(self, asked: LaunchRequest, /) -> LaunchPlan:
         self._plan_keys["env"] = {"MODEL": asked.model_url, "NO_PROXY": "*"}
         return super().plan(asked)
 
@@ -46,7 +46,7 @@ class Stage:
             (folder / name).mkdir()
         self.mark = new_mark()
         self.children = Children()
-        self._job = Job(
+        self._job = RunSpec(
             mode="intercept",
             prompt="the user's own",
             model="",
@@ -58,11 +58,11 @@ class Stage:
         given = {"PATH": os.environ["PATH"], MARK: self.mark}
         self._runner = AgentRunner(self.children, home=folder / "home", environ=given)
 
-    async def tried(self, agent: Agent) -> Tried:
-        return await try_out(self._runner, agent, PYTHON, self._job)
+    async def tried(self, agent: Agent) -> ProbeResult:
+        return await probe_agent(self._runner, agent, PYTHON, self._job)
 
 
-async def tried(folder: Path, script: str) -> Tried:
+async def tried(folder: Path, script: str) -> ProbeResult:
     """What a trial of this script shows. Afterwards it is gone."""
     stage, agent = Stage(folder), Agent(ASK + script)
     try:
@@ -90,7 +90,7 @@ async def tried(folder: Path, script: str) -> Tried:
 async def test_an_agent_is_judged_by_the_tools_that_it_offers_first(
     tmp_path: Path, script: str, own_tools: tuple[str, ...]
 ) -> None:
-    assert await tried(tmp_path, script) == Tried(own_tools=own_tools)
+    assert await tried(tmp_path, script) == ProbeResult(own_tools=own_tools)
 
 
 @pytest.mark.parametrize(

@@ -4,33 +4,33 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.agents.probe.results import Tried, Verdicts
+from trunkline.agents.probe.results import ProbeResult, ProbeStore
 
 
 def test_what_a_trial_showed_is_known_for_that_version_only(tmp_path: Path) -> None:
-    verdicts = Verdicts(tmp_path / "state")
-    verdicts.keep("codex", "1.0.0", Tried())
-    verdicts.keep("codex", "2.0.0", Tried(own_tools=("exec",)))
-    again = Verdicts(tmp_path / "state")
-    assert again.of("codex", "1.0.0") == Tried()
-    assert again.of("codex", "2.0.0") == Tried(own_tools=("exec",))
+    verdicts = ProbeStore(tmp_path / "state")
+    verdicts.keep("codex", "1.0.0", ProbeResult())
+    verdicts.keep("codex", "2.0.0", ProbeResult(own_tools=("exec",)))
+    again = ProbeStore(tmp_path / "state")
+    assert again.of("codex", "1.0.0") == ProbeResult()
+    assert again.of("codex", "2.0.0") == ProbeResult(own_tools=("exec",))
     assert again.of("codex", "3.0.0") is None
     assert again.of("gemini", "1.0.0") is None
 
 
 @pytest.mark.parametrize("written", [b"{", b'{"\xff": []}'])
 def test_a_file_that_makes_no_sense_is_as_good_as_none(tmp_path: Path, written: bytes) -> None:
-    verdicts = Verdicts(tmp_path)
-    verdicts.keep("codex", "1.0.0", Tried())
+    verdicts = ProbeStore(tmp_path)
+    verdicts.keep("codex", "1.0.0", ProbeResult())
     (file,) = tmp_path.iterdir()
     file.write_bytes(written)
     assert verdicts.of("codex", "1.0.0") is None
-    verdicts.keep("codex", "1.0.0", Tried())
-    assert verdicts.of("codex", "1.0.0") == Tried()
+    verdicts.keep("codex", "1.0.0", ProbeResult())
+    assert verdicts.of("codex", "1.0.0") == ProbeResult()
 
 
 def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    verdicts = Verdicts(tmp_path / "file" / "state")
-    verdicts.keep("codex", "1.0.0", Tried())
+    verdicts = ProbeStore(tmp_path / "file" / "state")
+    verdicts.keep("codex", "1.0.0", ProbeResult())
     assert verdicts.of("codex", "1.0.0") is None

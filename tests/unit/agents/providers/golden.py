@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trunkline.agents.providers.provider import Asked, Home, Mode, Plan, Provider, ToolServer
+from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Mode, Provider, ToolServer
 
 FOLDER = Path(__file__).with_name("golden")
 RUN = Path("/run/trunkline/run")
@@ -19,21 +19,21 @@ PROJECT = Path("/home/user/project")
 SERVER = ToolServer(command="/usr/bin/python3", args=("-m", "trunkline", "mcp-serve"), call_s=600.0)
 
 
-def asked(provider: Provider, mode: Mode, **keys: Any) -> Asked:
-    """A run as a test asks for it; `home` fields are given as `texts`, `answers`, `present`, `entries`, `environ`."""
+def launch_request(provider: Provider, mode: Mode, **keys: Any) -> LaunchRequest:
+    """A run as a test asks for it; `home` fields are given as `texts`, `command_outputs`, `present`, `entries`, `environ`."""
     fields = {name: keys.pop(name) for name in ("texts", "answers", "present", "entries", "environ") if name in keys}
     environ = fields.pop("environ", {"PATH": "/usr/bin"})
-    home = Home(folder=HOME, environ=environ, **fields)
+    home = HomeSnapshot(folder=HOME, environ=environ, **fields)
     given: dict[str, Any] = {
         "program": f"/usr/bin/{provider.program}",
         "version": sorted(provider.verified)[-1],
         "prompt": "Do as planned",
         "server": None if mode == "native" else SERVER,
     }
-    return Asked(mode=mode, run=RUN, project=PROJECT, home=home, **(given | keys))
+    return LaunchRequest(mode=mode, run=RUN, project=PROJECT, home=home, **(given | keys))
 
 
-def assert_golden(name: str, plan: Plan) -> None:
+def assert_golden(name: str, plan: LaunchPlan) -> None:
     """The plan is what `golden/NAME.txt` says."""
     file = FOLDER / f"{name}.txt"
     text = written(plan)
@@ -43,7 +43,7 @@ def assert_golden(name: str, plan: Plan) -> None:
     assert text == file.read_text()
 
 
-def written(plan: Plan) -> str:
+def written(plan: LaunchPlan) -> str:
     """One thing per line, the texts of JSON files indented."""
     lines = [*_section("argv", plan.argv), *_section("env", _pairs(plan.env)), *_section("unset", plan.unset)]
     lines += _section("folders", plan.folders)

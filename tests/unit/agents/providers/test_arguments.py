@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trunkline.agents.providers import PROVIDERS
-from trunkline.agents.providers.arguments import WORDS, undone_by, works_alone
+from trunkline.agents.providers.arguments import AGENT_FLAGS, forbidden_argument, is_headless
 
 
 def test_every_agent_is_in_the_table() -> None:
-    assert WORDS.keys() == PROVIDERS.keys()
+    assert AGENT_FLAGS.keys() == PROVIDERS.keys()
 
 
 @pytest.mark.law
@@ -39,7 +39,7 @@ def test_every_agent_is_in_the_table() -> None:
     ],
 )
 def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str, word: str) -> None:
-    assert undone_by(agent, tuple(line.split())) == word
+    assert forbidden_argument(agent, tuple(line.split())) == word
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_arguments_that_would_undo_the_isolation_are_found(agent: str, line: str
     ],
 )
 def test_other_arguments_are_not(agent: str, line: str) -> None:
-    assert undone_by(agent, tuple(line.split())) == ""
+    assert forbidden_argument(agent, tuple(line.split())) == ""
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_other_arguments_are_not(agent: str, line: str) -> None:
     ],
 )
 def test_whether_an_agent_works_by_itself_is_known(agent: str, line: str, alone: bool) -> None:
-    assert works_alone(agent, tuple(line.split())) is alone
+    assert is_headless(agent, tuple(line.split())) is alone

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agents.providers.golden import HOME, asked, assert_golden
+from tests.unit.agents.providers.golden import HOME, assert_golden, launch_request
 
-from trunkline.agents.events import Answered, Complained, Said, Spent, Spoke, Used
+from trunkline.agents.events import AgentError, AgentEvent, AgentText, FinalAnswer, NativeToolUsed, TokenUsage
 from trunkline.agents.providers.gemini import PROVIDER
 from trunkline.agents.providers.provider import Provider
 from trunkline.core.errors import GatewayError
@@ -37,40 +37,40 @@ USER: dict[str, Any] = {
 
 @pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
-    assert_golden(f"gemini-{mode}-prompt", GEMINI.plan(asked(GEMINI, mode, **USER)))
+    assert_golden(f"gemini-{mode}-prompt", GEMINI.plan(launch_request(GEMINI, mode, **USER)))
 
 
 @pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "args": ("--policy", "mine.toml", "--", "-hello"), **USER}
-    assert_golden(f"gemini-{mode}-person", GEMINI.plan(asked(GEMINI, mode, **keys)))
+    assert_golden(f"gemini-{mode}-person", GEMINI.plan(launch_request(GEMINI, mode, **keys)))
 
 
 def test_the_plan_with_every_wish_and_nothing_of_the_users_is_as_written_down() -> None:
     keys = {"mitigation": "Use only these tools.", "model_url": "http://127.0.0.1:9"}
-    assert_golden("gemini-intercept-wishes", GEMINI.plan(asked(GEMINI, "intercept", **keys)))
+    assert_golden("gemini-intercept-wishes", GEMINI.plan(launch_request(GEMINI, "intercept", **keys)))
 
 
 def test_its_home_may_be_elsewhere() -> None:
-    wants = GEMINI.wants(HOME, {"GEMINI_CLI_HOME": "/etc/ada"})
-    assert wants.texts["settings"] == Path("/etc/ada/.gemini/settings.json")
-    assert wants.folders == (Path("/etc/ada/.gemini"),)
+    home_query = GEMINI.home_query(HOME, {"GEMINI_CLI_HOME": "/etc/ada"})
+    assert home_query.texts["settings"] == Path("/etc/ada/.gemini/settings.json")
+    assert home_query.folders == (Path("/etc/ada/.gemini"),)
 
 
 def test_a_prompt_that_begins_with_a_slash_is_no_command_where_there_are_none() -> None:
-    assert GEMINI.plan(asked(GEMINI, "intercept", prompt="/etc/hosts, please")).stdin == "\n/etc/hosts, please"
-    assert GEMINI.plan(asked(GEMINI, "additive", prompt="/review")).stdin == "/review"
+    assert GEMINI.plan(launch_request(GEMINI, "intercept", prompt="/etc/hosts, please")).stdin == "\n/etc/hosts, please"
+    assert GEMINI.plan(launch_request(GEMINI, "additive", prompt="/review")).stdin == "/review"
 
 
 def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() -> None:
-    plan = GEMINI.plan(asked(GEMINI, "additive", mitigation="Use only these tools."))
+    plan = GEMINI.plan(launch_request(GEMINI, "additive", mitigation="Use only these tools."))
     assert plan.stdin == "Use only these tools.\n\nDo as planned"
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("settings", ["", '{"tools": 5, "mcp": [], "security": null}'])
 def test_broken_settings_do_no_harm_to_the_isolation(settings: str) -> None:
-    plan = GEMINI.plan(asked(GEMINI, "intercept", texts={"settings": settings}))
+    plan = GEMINI.plan(launch_request(GEMINI, "intercept", texts={"settings": settings}))
     assert list(json.loads(plan.files["home/.gemini/settings.json"])["mcpServers"]) == ["trunkline-run"]
 
 
@@ -79,13 +79,13 @@ def test_broken_settings_do_no_harm_to_the_isolation(settings: str) -> None:
 @pytest.mark.parametrize("user", [{"texts": {"settings": "{"}}, {"present": frozenset({OWN / "settings.json"})}])
 def test_nothing_is_run_with_settings_that_cannot_be_read(mode: Any, user: dict[str, Any]) -> None:
     with pytest.raises(GatewayError) as raised:
-        GEMINI.plan(asked(GEMINI, mode, **user))
+        GEMINI.plan(launch_request(GEMINI, mode, **user))
     assert raised.value.problem.where.startswith(f"{OWN}/settings.json")
-    assert OWN / "settings.json" in GEMINI.wants(HOME, {}).links
+    assert OWN / "settings.json" in GEMINI.home_query(HOME, {}).links
 
 
 def test_a_trial_knows_nothing_of_how_the_user_comes_to_a_model() -> None:
-    plan = GEMINI.plan(asked(GEMINI, "intercept", **USER, model_url="http://127.0.0.1:9"))
+    plan = GEMINI.plan(launch_request(GEMINI, "intercept", **USER, model_url="http://127.0.0.1:9"))
     assert json.loads(plan.files["home/.gemini/settings.json"])["security"]["auth"] == {
         "selectedType": "gemini-api-key"
     }
@@ -94,7 +94,7 @@ def test_a_trial_knows_nothing_of_how_the_user_comes_to_a_model() -> None:
 
 def test_a_larger_limit_of_the_user_stays() -> None:
     settings = json.dumps({"tools": {"truncateToolOutputThreshold": 200_000}})
-    plan = GEMINI.plan(asked(GEMINI, "additive", texts={"settings": settings}))
+    plan = GEMINI.plan(launch_request(GEMINI, "additive", texts={"settings": settings}))
     assert json.loads(plan.files["home/.gemini/settings.json"])["tools"] == {"truncateToolOutputThreshold": 200_000}
 
 
@@ -108,10 +108,10 @@ def test_a_larger_limit_of_the_user_stays() -> None:
 )
 def test_a_key_is_the_login_of_somebody_who_chose_no_other(environ: dict[str, str], chosen: str | None) -> None:
     for mode in ("intercept", "additive"):
-        plan = GEMINI.plan(asked(GEMINI, mode, environ=environ))
+        plan = GEMINI.plan(launch_request(GEMINI, mode, environ=environ))
         security = json.loads(plan.files["home/.gemini/settings.json"]).get("security", {})
         assert security.get("auth", {}).get("selectedType") == chosen
-        plan = GEMINI.plan(asked(GEMINI, mode, **USER, environ=environ))
+        plan = GEMINI.plan(launch_request(GEMINI, mode, **USER, environ=environ))
         security = json.loads(plan.files["home/.gemini/settings.json"])["security"]
         assert security["auth"]["selectedType"] == "oauth-personal"
 
@@ -125,9 +125,9 @@ def test_our_tools_are_told_from_others_by_name() -> None:
 # What it prints -------------------------------------------------------------------------------------------------------
 
 
-def read(*events: object) -> list[Said]:
-    reader = GEMINI.reader()
-    return [said for event in events for said in reader.line(json.dumps(event))]
+def read(*events: object) -> list[AgentEvent]:
+    parser = GEMINI.parser()
+    return [said for event in events for said in parser.line(json.dumps(event))]
 
 
 def tool_use(name: str) -> dict[str, Any]:
@@ -158,17 +158,23 @@ def test_its_answer_is_what_it_said_after_its_last_call() -> None:
     said = read(
         init, words("Do it", "user"), words("Let me see"), call, tool_result(), words("All "), words("done"), RESULT
     )
-    assert said == [Spoke("Let me see"), Spoke("All "), Spoke("done"), Spent(30, 15), Answered("All done")]
+    assert said == [
+        AgentText("Let me see"),
+        AgentText("All "),
+        AgentText("done"),
+        TokenUsage(30, 15),
+        FinalAnswer("All done"),
+    ]
 
 
 @pytest.mark.parametrize("error", ["tool_not_registered", "policy_violation"])
 def test_a_tool_of_its_own_that_it_does_not_have_did_not_run(error: str) -> None:
-    assert read(tool_use("run_shell_command"), tool_result(error)) == [Used("run_shell_command", ran=False)]
+    assert read(tool_use("run_shell_command"), tool_result(error)) == [NativeToolUsed("run_shell_command", ran=False)]
 
 
 @pytest.mark.parametrize("error", ["", "shell_execute_error", "something_new"])
 def test_a_tool_of_its_own_that_failed_or_worked_did_run(error: str) -> None:
-    assert read(tool_use("run_shell_command"), tool_result(error)) == [Used("run_shell_command", ran=True)]
+    assert read(tool_use("run_shell_command"), tool_result(error)) == [NativeToolUsed("run_shell_command", ran=True)]
 
 
 def test_calls_of_our_tools_are_none_of_its_own() -> None:
@@ -179,12 +185,12 @@ def test_its_complaints_are_heard() -> None:
     failed = {"type": "result", "status": "error", "error": {"type": "Error", "message": "no key"}, "stats": {}}
     warning = {"type": "error", "severity": "warning", "message": "Loop detected"}
     error = {"type": "error", "severity": "error", "message": "Maximum session turns exceeded"}
-    assert read(warning, error) == [Complained("Maximum session turns exceeded")]
-    assert read(failed) == [Spent(0, 0), Complained("no key")]
+    assert read(warning, error) == [AgentError("Maximum session turns exceeded")]
+    assert read(failed) == [TokenUsage(0, 0), AgentError("no key")]
 
 
 @pytest.mark.parametrize(
     "line", ["", "hello", "[]", "{}", '{"type": "tool_use", "tool_name": 5}', '{"type": "message"}']
 )
 def test_lines_that_mean_nothing_give_nothing(line: str) -> None:
-    assert list(GEMINI.reader().line(line)) == []
+    assert list(GEMINI.parser().line(line)) == []

@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agents.providers.golden import HOME, asked, assert_golden
+from tests.unit.agents.providers.golden import HOME, assert_golden, launch_request
 
-from trunkline.agents.events import Answered, Complained, Looped, Said, Spent, Spoke, Used
+from trunkline.agents.events import (
+    AgentError,
+    AgentEvent,
+    AgentText,
+    FinalAnswer,
+    ModelLooping,
+    NativeToolUsed,
+    TokenUsage,
+)
 from trunkline.agents.providers.opencode import PROVIDER
 from trunkline.agents.providers.provider import Provider
 from trunkline.core.errors import GatewayError
@@ -42,54 +50,54 @@ USER: dict[str, Any] = {
 
 @pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_of_a_prompt_is_as_written_down(mode: Any) -> None:
-    assert_golden(f"opencode-{mode}-prompt", OPENCODE.plan(asked(OPENCODE, mode, **USER)))
+    assert_golden(f"opencode-{mode}-prompt", OPENCODE.plan(launch_request(OPENCODE, mode, **USER)))
 
 
 @pytest.mark.parametrize("mode", ["intercept", "additive", "native"])
 def test_the_plan_for_a_person_is_as_written_down(mode: Any) -> None:
     keys = {"prompt": None, "model": "mine/large", "args": ("--continue", "--", "-hello"), **USER}
-    assert_golden(f"opencode-{mode}-person", OPENCODE.plan(asked(OPENCODE, mode, **keys)))
+    assert_golden(f"opencode-{mode}-person", OPENCODE.plan(launch_request(OPENCODE, mode, **keys)))
 
 
 def test_the_plan_with_every_wish_and_nothing_of_the_users_is_as_written_down() -> None:
     keys = {"mitigation": "Use only these tools.", "model_url": "http://127.0.0.1:9"}
-    assert_golden("opencode-intercept-wishes", OPENCODE.plan(asked(OPENCODE, "intercept", **keys)))
+    assert_golden("opencode-intercept-wishes", OPENCODE.plan(launch_request(OPENCODE, "intercept", **keys)))
 
 
 def test_its_configuration_may_be_elsewhere() -> None:
     environ = {"XDG_CONFIG_HOME": "/etc/ada", "OPENCODE_CONFIG": "/srv/opencode.json"}
-    wants = OPENCODE.wants(HOME, environ)
-    assert wants.texts["opencode.json"] == Path("/etc/ada/opencode/opencode.json")
-    assert wants.texts["named"] == Path("/srv/opencode.json")
+    home_query = OPENCODE.home_query(HOME, environ)
+    assert home_query.texts["opencode.json"] == Path("/etc/ada/opencode/opencode.json")
+    assert home_query.texts["named"] == Path("/srv/opencode.json")
 
 
 def test_the_model_is_the_one_that_counts_most_among_the_users_files() -> None:
     texts = {"config.json": '{"model": "a/a"}', "opencode.jsonc": '{"model": "b/b"}', "named": '{"model": "c/c"}'}
     environ = {"OPENCODE_CONFIG": "/srv/opencode.json"}
-    plan = OPENCODE.plan(asked(OPENCODE, "intercept", texts=texts, environ=environ))
+    plan = OPENCODE.plan(launch_request(OPENCODE, "intercept", texts=texts, environ=environ))
     assert json.loads(plan.files["config/opencode/opencode.json"])["model"] == "c/c"
     environ["OPENCODE_CONFIG_CONTENT"] = '{"model": "d/d", "mcp": {"evil": {}}}'
-    plan = OPENCODE.plan(asked(OPENCODE, "intercept", texts=texts, environ=environ))
+    plan = OPENCODE.plan(launch_request(OPENCODE, "intercept", texts=texts, environ=environ))
     config = json.loads(plan.files["config/opencode/opencode.json"])
     assert (config["model"], list(config["mcp"])) == ("d/d", ["trunkline-run"])
 
 
 def test_what_the_user_puts_on_top_stays_under_what_we_put_on_top() -> None:
     environ = {"OPENCODE_CONFIG_CONTENT": '{"model": "d/d", "mcp": {"own": {"type": "remote"}}}'}
-    content = OPENCODE.plan(asked(OPENCODE, "additive", environ=environ)).env["OPENCODE_CONFIG_CONTENT"]
+    content = OPENCODE.plan(launch_request(OPENCODE, "additive", environ=environ)).env["OPENCODE_CONFIG_CONTENT"]
     assert json.loads(content)["model"] == "d/d"
     assert list(json.loads(content)["mcp"]) == ["own", "trunkline-run"]
 
 
 def test_a_mitigation_comes_before_the_prompt_where_there_is_no_other_place() -> None:
-    plan = OPENCODE.plan(asked(OPENCODE, "additive", mitigation="Use only these tools."))
+    plan = OPENCODE.plan(launch_request(OPENCODE, "additive", mitigation="Use only these tools."))
     assert plan.stdin == "Use only these tools.\n\nDo as planned"
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("config", ["", '{"provider": 5, "permission": "allow", "tools": []}'])
 def test_a_broken_configuration_does_no_harm_to_the_isolation(config: str) -> None:
-    plan = OPENCODE.plan(asked(OPENCODE, "intercept", texts={"opencode.json": config}))
+    plan = OPENCODE.plan(launch_request(OPENCODE, "intercept", texts={"opencode.json": config}))
     written = json.loads(plan.files["config/opencode/opencode.json"])
     assert written["permission"] == {"*": "deny", "trunkline-run_*": "allow"}
 
@@ -105,11 +113,11 @@ BROKEN: list[dict[str, Any]] = [
 @pytest.mark.parametrize("user", BROKEN)
 def test_nothing_is_run_with_a_configuration_that_cannot_be_read(user: dict[str, Any]) -> None:
     with pytest.raises(GatewayError):
-        OPENCODE.plan(asked(OPENCODE, "intercept", **user))
+        OPENCODE.plan(launch_request(OPENCODE, "intercept", **user))
     if "texts" not in user:  # of files, additive ones are left to OpenCode, which says what is wrong
         with pytest.raises(GatewayError):
-            OPENCODE.plan(asked(OPENCODE, "additive", **user))
-    assert OWN / "opencode.json" in OPENCODE.wants(HOME, {}).links
+            OPENCODE.plan(launch_request(OPENCODE, "additive", **user))
+    assert OWN / "opencode.json" in OPENCODE.home_query(HOME, {}).links
 
 
 def test_our_tools_are_told_from_others_by_name() -> None:
@@ -121,9 +129,9 @@ def test_our_tools_are_told_from_others_by_name() -> None:
 # What it prints -------------------------------------------------------------------------------------------------------
 
 
-def read(*events: object) -> list[Said]:
-    reader = OPENCODE.reader()
-    return [said for event in events for said in reader.line(json.dumps(event))]
+def read(*events: object) -> list[AgentEvent]:
+    parser = OPENCODE.parser()
+    return [said for event in events for said in parser.line(json.dumps(event))]
 
 
 def event(kind: str, **part: Any) -> dict[str, Any]:
@@ -146,14 +154,20 @@ def test_its_answer_is_what_it_said_in_its_last_step() -> None:
         *(start, event("text", type="text", text="Let me see"), used("trunkline-run_Read", "completed")),
         *(finished("tool-calls"), start, event("text", type="text", text="All done"), finished("stop")),
     )
-    assert said == [Spoke("Let me see"), Spent(15, 5), Spoke("All done"), Spent(30, 10), Answered("All done")]
+    assert said == [
+        AgentText("Let me see"),
+        TokenUsage(15, 5),
+        AgentText("All done"),
+        TokenUsage(30, 10),
+        FinalAnswer("All done"),
+    ]
 
 
 def test_a_model_that_announces_calls_three_times_and_makes_none_goes_in_a_circle() -> None:
     start, empty = event("step_start", type="step-start"), finished("tool-calls")
-    assert Looped() not in read(start, empty, start, empty)
-    assert Looped() not in read(start, empty, start, empty, start, used("trunkline-run_Read", "completed"), empty)
-    assert read(start, empty, start, empty, start, empty).count(Looped()) == 1
+    assert ModelLooping() not in read(start, empty, start, empty)
+    assert ModelLooping() not in read(start, empty, start, empty, start, used("trunkline-run_Read", "completed"), empty)
+    assert read(start, empty, start, empty, start, empty).count(ModelLooping()) == 1
 
 
 @pytest.mark.parametrize(
@@ -164,18 +178,18 @@ def test_a_model_that_announces_calls_three_times_and_makes_none_goes_in_a_circl
     ],
 )
 def test_a_tool_of_its_own_that_it_does_not_have_did_not_run(error: str) -> None:
-    assert read(used("bash", "error", error)) == [Used("bash", ran=False)]
+    assert read(used("bash", "error", error)) == [NativeToolUsed("bash", ran=False)]
 
 
 def test_a_tool_of_its_own_that_failed_or_worked_did_run() -> None:
     assert read(used("bash", "completed"), used("bash", "error", "command not found")) == [
-        Used("bash", ran=True),
-        Used("bash", ran=True),
+        NativeToolUsed("bash", ran=True),
+        NativeToolUsed("bash", ran=True),
     ]
 
 
 def test_the_stand_in_for_tools_that_there_are_not_does_nothing() -> None:
-    assert read(used("invalid", "completed")) == [Used("invalid", ran=False)]
+    assert read(used("invalid", "completed")) == [NativeToolUsed("invalid", ran=False)]
 
 
 def test_calls_of_our_tools_are_none_of_its_own() -> None:
@@ -184,10 +198,10 @@ def test_calls_of_our_tools_are_none_of_its_own() -> None:
 
 def test_its_complaints_are_heard() -> None:
     error = {"name": "UnknownError", "data": {"message": "Unexpected server error.", "ref": "err_db74d810"}}
-    assert read({"type": "error", "sessionID": "ses_1", "error": error}) == [Complained("Unexpected server error.")]
-    assert read({"type": "error", "error": {"name": "UnknownError"}}) == [Complained("UnknownError")]
+    assert read({"type": "error", "sessionID": "ses_1", "error": error}) == [AgentError("Unexpected server error.")]
+    assert read({"type": "error", "error": {"name": "UnknownError"}}) == [AgentError("UnknownError")]
 
 
 @pytest.mark.parametrize("line", ["", "hello", "[]", "{}", '{"type": "text"}', '{"type": "step_start", "part": 5}'])
 def test_lines_that_mean_nothing_give_nothing(line: str) -> None:
-    assert list(OPENCODE.reader().line(line)) == []
+    assert list(OPENCODE.parser().line(line)) == []

@@ -20,7 +20,7 @@ from tests.support.runs import Ran, run_text, settings_in
 from tests.support.scripted_model import ScriptedModel, Turn, Use, calls, in_order, says
 from tests.support.waiting import at_most
 
-from trunkline.agents.runs.progress import Progress
+from trunkline.agents.runs.progress import RunProgress
 from trunkline.agents.runs.run_events import (
     AgentReady,
     ModelRetried,
@@ -194,7 +194,7 @@ async def test_what_bash_is_told_to_run_is_shown_only_where_that_was_asked_for(t
     redact = Redactor([KEY])
     told = [as_json(event, redact) for event in ran.of(ToolCallStarted)]
     assert {event["tool"]: event.get("command") for event in told} == {"Bash": shown if on else None, "Glob": None}
-    progress = [line.strip() for event in ran.events for line in Progress(redact).lines(event)]
+    progress = [line.strip() for event in ran.events for line in RunProgress(redact).lines(event)]
     assert (r"Bash: echo \x1b[31mred; echo *** \n: second line" in progress) is on
     assert any(line.startswith("Bash ok in") for line in progress)
     records = [json.loads(line) for line in log.read_text().splitlines()]

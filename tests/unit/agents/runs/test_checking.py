@@ -15,7 +15,7 @@ from tests.support.servers import Records, StdioFaults
 from tests.support.trust import trust
 
 from trunkline.agents.providers import provider_of
-from trunkline.agents.runs.checking import Checked, Starting, check_read, read_files
+from trunkline.agents.runs.checking import CheckedWorkflow, PluginStart, check_started, read_files
 from trunkline.agents.runs.plugins import probe_plugins
 from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import Proxy
@@ -40,17 +40,17 @@ def put_agent(folder: Path, name: str, version: str) -> None:
 
 
 async def check(
-    folder: Path, *, start: Starting = "trusted", config: Path | None = None, trusted: bool = True
-) -> Checked:
+    folder: Path, *, start: PluginStart = "trusted", config: Path | None = None, trusted: bool = True
+) -> CheckedWorkflow:
     """As `validate` does it."""
     environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
     if trusted:
         trust(folder, environ)
     read = read_files(folder / "w.yaml", config, cwd=folder, home=folder, environ=environ, only_look=True)
-    return await check_read(read, environ=environ, start=start)
+    return await check_started(read, environ=environ, start=start)
 
 
-def found(checked: Checked) -> list[tuple[str, int, int, str, str]]:
+def found(checked: CheckedWorkflow) -> list[tuple[str, int, int, str, str]]:
     """Code, line, column, severity and step of every problem."""
     return [
         (p.code.id, p.span.line if p.span else 0, p.span.column if p.span else 0, p.severity, p.step)

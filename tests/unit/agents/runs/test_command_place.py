@@ -15,8 +15,8 @@ from tests.support.config_files import load_text
 from tests.support.hostile_git import plant_repository
 from tests.support.waiting import at_most
 
-from trunkline.agents.runs.command_step import CommandSteps
-from trunkline.agents.runs.step import StepResult, Values
+from trunkline.agents.runs.command_step import CommandStepRunner
+from trunkline.agents.runs.step import StepResult, TemplateValues
 from trunkline.agents.workflow.document import CommandState
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.config.gateway import GatewaySettings
@@ -39,7 +39,7 @@ class Steps:
         self.environ = {"PATH": PATH, "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
         self.warned: list[Problem] = []
         self.settings = Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=self.state_dir), {})
-        self.steps = CommandSteps(self.environ, self.settings, lambda _, problem: self.warned.append(problem))
+        self.steps = CommandStepRunner(self.environ, self.settings, lambda _, problem: self.warned.append(problem))
 
     def git(self, *words: str, at: str = ".") -> None:
         folder = self.project / at
@@ -59,7 +59,7 @@ class Steps:
 
     async def run(self, line: str, **keys: Any) -> StepResult:
         state = CommandState(name="only", command=ShellTemplate((line,)), timeout_s=at_most(30), **keys)
-        return await self.steps.run(state, Values(inputs={}, outputs={}), self.project)
+        return await self.steps.run(state, TemplateValues(inputs={}, outputs={}), self.project)
 
 
 @asynccontextmanager
@@ -81,12 +81,12 @@ async def test_a_bash_that_the_project_brings_runs_no_command(
         monkeypatch.chdir(steps.project)
         shutil.copy(steps.program("bash"), steps.project)
         steps.environ["PATH"] = f"{planted.format(steps.project)}:{PATH}"
-        own = CommandSteps(steps.environ, steps.settings, lambda _, problem: steps.warned.append(problem))
+        own = CommandStepRunner(steps.environ, steps.settings, lambda _, problem: steps.warned.append(problem))
         try:
             state = CommandState(
                 name="only", command=ShellTemplate(("echo fine",)), timeout_s=at_most(30), shell="bash"
             )
-            done = await own.run(state, Values(inputs={}, outputs={}), steps.project)
+            done = await own.run(state, TemplateValues(inputs={}, outputs={}), steps.project)
         finally:
             await own.close()
         assert (done.output, steps.ran) == ("fine", set())
@@ -238,7 +238,7 @@ async def test_what_servers_are_started_with_is_read_only_for_a_step_in_a_sandbo
         text = f"mcpServers: {{s: {{command: python3, args: [a/b/server.py], cwd: {steps.project}}}}}"
         settings = load_text(f"{text}\ngateway: {{state_dir: {steps.state_dir}}}", folder=tmp_path).settings
         assert settings is not None
-        own = CommandSteps(steps.environ, settings, lambda _, problem: steps.warned.append(problem), flow)
+        own = CommandStepRunner(steps.environ, settings, lambda _, problem: steps.warned.append(problem), flow)
         try:
             line = "echo evil > a/b/server.py; echo evil > a/flow.yaml; mv a/b a/c; mv a z; cat a/b/* a/flow.yaml"
             state = CommandState(
@@ -247,7 +247,7 @@ async def test_what_servers_are_started_with_is_read_only_for_a_step_in_a_sandbo
                 timeout_s=at_most(30),
                 sandbox=SandboxSettings(mode="required"),
             )
-            done = await own.run(state, Values(inputs={}, outputs={}), steps.project)
+            done = await own.run(state, TemplateValues(inputs={}, outputs={}), steps.project)
         finally:
             await own.close()
         assert done.output.endswith("goodgood")
@@ -271,7 +271,7 @@ async def test_what_a_step_in_a_sandbox_plants_is_undone_and_told(tmp_path: Path
 async def test_a_step_that_needs_a_sandbox_fails_where_there_is_none(tmp_path: Path) -> None:
     async with steps_in(tmp_path) as steps:
         steps.environ["PATH"] = str(steps.home)
-        steps.steps = CommandSteps(steps.environ, steps.settings, lambda _, problem: steps.warned.append(problem))
+        steps.steps = CommandStepRunner(steps.environ, steps.settings, lambda _, problem: steps.warned.append(problem))
         failed = await steps.run("echo here", sandbox=SandboxSettings(mode="required"))
         assert failed.problem is not None
         assert (failed.output, failed.exit_code) == ("", None)

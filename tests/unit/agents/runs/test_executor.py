@@ -170,7 +170,7 @@ async def test_a_circle_of_steps_comes_to_an_end(tmp_path: Path, monkeypatch: py
 async def test_a_signal_ends_the_step_and_is_recorded_even_where_the_program_reports_success(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    def strike(event: RunEvent) -> None:
+    def on_signal(event: RunEvent) -> None:
         if isinstance(event, StepStarted):
             killers.append(asyncio.get_running_loop().create_task(once_it_runs()))
 
@@ -192,7 +192,7 @@ async def test_a_signal_ends_the_step_and_is_recorded_even_where_the_program_rep
             on_failure: end
           end: {type: terminal}
         """,
-        also=strike,
+        also=on_signal,
     )
     await asyncio.gather(*killers)
     [step] = ran.of(StepEnded)

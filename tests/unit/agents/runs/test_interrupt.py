@@ -10,7 +10,7 @@ import pytest
 from tests.support.child_trees import run_on
 from tests.unit.frontends.rig import Loop, both_loops
 
-from trunkline.agents.runs.signals import heard_by, listening, unless_interrupted
+from trunkline.agents.runs.signals import handle_signals, interrupt_on_signals, unless_interrupted
 
 
 async def strike_and_return() -> str:
@@ -35,7 +35,7 @@ def test_a_signal_that_comes_with_the_end_of_the_work_counts(loop_factory: Loop,
 @both_loops
 def test_a_signal_that_the_loop_has_no_time_to_hear_strikes_at_the_end(loop_factory: Loop) -> None:
     async def main() -> None:
-        with listening() as interrupt:
+        with interrupt_on_signals() as interrupt:
             os.kill(os.getpid(), signal.SIGTERM)
             assert interrupt.signal == ""
         assert interrupt.signal == "SIGTERM"
@@ -48,7 +48,7 @@ def test_each_signal_strikes_once_and_handlers_are_as_before(loop_factory: Loop)
     async def main() -> None:
         struck: list[int] = []
         before = signal.getsignal(signal.SIGINT)
-        with heard_by(struck.append):
+        with handle_signals(struck.append):
             os.kill(os.getpid(), signal.SIGINT)
             while not struck:
                 await asyncio.sleep(0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trunkline.agents.providers.openai.request import Endpoint
+from trunkline.agents.providers.openai.request import ChatEndpoint
 from trunkline.agents.runs.model_step import endpoint_of
 from trunkline.agents.runs.step import AgentTask
 from trunkline.agents.workflow.document import AgentState
@@ -35,7 +35,7 @@ def test_every_option_of_a_step_counts(tmp_path: Path) -> None:
     state = loaded.workflow.states["ask"]
     assert isinstance(state, AgentState)
     task = AgentTask(state=state, prompt="Hello", model="small", folder=tmp_path, span=None)
-    assert endpoint_of(task) == Endpoint(
+    assert endpoint_of(task) == ChatEndpoint(
         base_url="https://models.example/v1",
         api_key="k",
         model="small",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from trunkline.agents.runs.progress import Progress, Summary
+from trunkline.agents.runs.progress import RunProgress, RunSummary
 from trunkline.agents.runs.run_events import (
     AgentReady,
     ModelRetried,
@@ -19,7 +19,7 @@ from trunkline.agents.runs.run_events import (
     ToolCallStarted,
     Warned,
     as_json,
-    name_of,
+    event_name,
 )
 from trunkline.core.errors import DEADLINE, STEP_TIMEOUT, Problem
 from trunkline.telemetry.redact import Redactor
@@ -47,12 +47,12 @@ EVENTS: list[RunEvent] = [
 
 
 def shown(event: RunEvent) -> list[str]:
-    return list(Progress(REDACT).lines(event))
+    return list(RunProgress(REDACT).lines(event))
 
 
 @pytest.mark.law
 def test_nothing_from_outside_drives_a_terminal_or_makes_lines_of_its_own_and_no_secret_is_shown() -> None:
-    progress, summary = Progress(REDACT), Summary(REDACT)
+    progress, summary = RunProgress(REDACT), RunSummary(REDACT)
     for event in EVENTS:
         summary.hear(event)
         for line in [*progress.lines(event), progress.activity(event), *summary.lines()]:
@@ -74,7 +74,7 @@ def test_a_call_is_shown_with_how_it_ended_and_how_long_it_took() -> None:
 def test_tries_to_reach_the_model_are_shown_and_waited_for() -> None:
     event = ModelRetried(step="a", attempt=2, most=10, reason="status 529")
     [line] = shown(event)
-    for text in (line, Progress(REDACT).activity(event)):
+    for text in (line, RunProgress(REDACT).activity(event)):
         assert "try 2 of 10" in text
         assert "status 529" in text
 
@@ -87,7 +87,7 @@ def test_a_step_is_shown_with_its_end_what_it_cost_and_what_went_wrong() -> None
 
 
 def test_what_is_waited_for_is_the_tool_and_then_the_model_again() -> None:
-    activity = Progress(REDACT).activity
+    activity = RunProgress(REDACT).activity
     assert activity(ToolCallStarted(step="a", tool="Bash", source="builtin")) == "a: Bash"
     ended = ToolCallEnded(step="a", tool="Bash", source="builtin", outcome="ok", is_error=False, ms=1.0)
     assert activity(ended) == "a: the model"
@@ -95,7 +95,7 @@ def test_what_is_waited_for_is_the_tool_and_then_the_model_again() -> None:
 
 
 def test_the_summary_has_a_line_for_each_step_and_one_for_all_and_shows_the_last_of_many() -> None:
-    summary = Summary(REDACT)
+    summary = RunSummary(REDACT)
     for _ in range(60):
         summary.hear(STEP)
     assert summary.lines() == []  # it is not over
@@ -108,7 +108,7 @@ def test_the_summary_has_a_line_for_each_step_and_one_for_all_and_shows_the_last
 
 def test_programs_get_every_field_and_data_as_it_is() -> None:
     told = as_json(STEP, REDACT)
-    assert name_of(STEP) == told["event"] == "step_ended"
+    assert event_name(STEP) == told["event"] == "step_ended"
     assert told["output"] == SECRET
     assert told["seconds"] == 1.26
     assert told["problem"]["code"] == STEP_TIMEOUT.id

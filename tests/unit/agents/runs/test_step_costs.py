@@ -48,7 +48,7 @@ async def run_traced(folder: Path, text: str, **more: Any) -> Ran:
     return await run_text(folder, text, settings=settings, **more)
 
 
-def costs(folder: Path, ran: Ran) -> tuple[tuple[int, int, int], str]:
+def usage(folder: Path, ran: Ran) -> tuple[tuple[int, int, int], str]:
     """The calls and the tokens of the only step, and the code of its problem."""
     [step] = ran.of(StepEnded)
     assert step.problem is not None
@@ -77,13 +77,13 @@ def tokens_in_span(folder: Path) -> tuple[int, int]:
 async def test_the_turns_of_a_step_that_fails_count(tmp_path: Path) -> None:
     async with ChatServer([TURN, TURN, TURN]) as server:
         ran = await ask(tmp_path, server, ", max_turns: 3")
-    assert costs(tmp_path, ran) == ((2, 30, 15), TURN_LIMIT.id)
+    assert usage(tmp_path, ran) == ((2, 30, 15), TURN_LIMIT.id)
 
 
 async def test_a_turn_that_is_no_answer_counts(tmp_path: Path) -> None:
     async with ChatServer([TURN, says("")]) as server:
         ran = await ask(tmp_path, server)
-    assert costs(tmp_path, ran) == ((1, 20, 10), NO_ANSWER.id)
+    assert usage(tmp_path, ran) == ((1, 20, 10), NO_ANSWER.id)
 
 
 async def test_a_turn_that_broke_off_counts_as_far_as_its_server_said(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_turn_that_broke_off_counts_as_far_as_its_server_said(tmp_path: 
     breaks: Manner = sends(event(begun) + event({"error": {"message": "overloaded"}}))
     async with ChatServer([TURN, says("never")], manners=[streams, breaks, breaks, breaks]) as server:
         ran = await ask(tmp_path, server)
-    assert costs(tmp_path, ran) == ((1, 40, 20), MODEL_STREAM.id)
+    assert usage(tmp_path, ran) == ((1, 40, 20), MODEL_STREAM.id)
 
 
 async def test_a_step_that_passed_its_timeout_counts(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_step_that_passed_its_timeout_counts(tmp_path: Path) -> None:
 
     async with ChatServer([TURN], manners=[streams, never]) as server:
         ran = await ask(tmp_path, server, timeout=f"{at_most(2000):.0f}ms")
-    assert costs(tmp_path, ran) == ((1, 10, 5), STEP_TIMEOUT.id)
+    assert usage(tmp_path, ran) == ((1, 10, 5), STEP_TIMEOUT.id)
 
 
 async def test_an_interrupted_step_counts(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_an_interrupted_step_counts(tmp_path: Path) -> None:
 
     async with ChatServer([TURN], manners=[streams, interrupts]) as server:
         ran = await ask(tmp_path, server)
-    assert costs(tmp_path, ran) == ((1, 10, 5), STEP_INTERRUPTED.id)
+    assert usage(tmp_path, ran) == ((1, 10, 5), STEP_INTERRUPTED.id)
 
 
 async def test_one_step_does_not_count_for_the_next(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ NATIVE = "{name: native, states: {initial: ask, ask: {type: agent, provider: cla
 async def test_a_program_that_fails_counts(tmp_path: Path) -> None:
     program(tmp_path, "exit 3")
     ran = await run_traced(tmp_path, NATIVE, environ={"PATH": f"{tmp_path}:{PATH}"})
-    assert costs(tmp_path, ran) == ((0, 7, 3), AGENT_FAILED.id)
+    assert usage(tmp_path, ran) == ((0, 7, 3), AGENT_FAILED.id)
 
 
 @pytest.mark.slow
@@ -153,4 +153,4 @@ async def test_a_program_that_is_interrupted_counts(tmp_path: Path) -> None:
 
     program(tmp_path, "exec sleep 600")
     ran = await run_traced(tmp_path, NATIVE, environ={"PATH": f"{tmp_path}:{PATH}"}, also=interrupt)
-    assert costs(tmp_path, ran) == ((0, 7, 3), STEP_INTERRUPTED.id)
+    assert usage(tmp_path, ran) == ((0, 7, 3), STEP_INTERRUPTED.id)

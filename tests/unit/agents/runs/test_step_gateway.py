@@ -13,7 +13,7 @@ import pytest
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S, at_most
 
-from trunkline.agents.runs.model_step import RouterToolbox, text_of
+from trunkline.agents.runs.model_step import RouterTools, result_text
 from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.agents.runs.step_settings import StepSettings, settings_of_session, settings_of_step
 from trunkline.agents.workflow.document import PluginTools, Proxy
@@ -46,8 +46,8 @@ async def started(wanted: StepSettings, *private: Path) -> AsyncIterator[StepGat
         await gateway.close()
 
 
-def toolbox(gateway: StepGateway) -> RouterToolbox:
-    return RouterToolbox(gateway.router, gateway.caller, limit_bytes=1000)
+def toolbox(gateway: StepGateway) -> RouterTools:
+    return RouterTools(gateway.router, gateway.caller, limit_bytes=1000)
 
 
 @pytest.mark.law
@@ -154,5 +154,5 @@ def test_a_plugin_may_be_called_as_the_built_in_source_is(tmp_path: Path) -> Non
 )
 def test_results_become_text_and_what_is_none_is_named(content: list, structured: object, text: str) -> None:
     result = CallResult(content=content, structured=structured, is_error=False, meta={}, raw=b"")
-    assert text_of(result).startswith(text)
-    assert "AAAA" not in text_of(result)
+    assert result_text(result).startswith(text)
+    assert "AAAA" not in result_text(result)

@@ -10,8 +10,8 @@ import pytest
 
 from trunkline.agents.runs.run_events import RunEnded, RunEvent
 from trunkline.agents.runs.signals import Interrupt
-from trunkline.agents.runs.step import StepCosts, StepResult, Values
-from trunkline.agents.runs.workflow_run import Executor, Step
+from trunkline.agents.runs.step import StepResult, StepUsage, TemplateValues
+from trunkline.agents.runs.workflow_run import Step, WorkflowExecutor
 from trunkline.agents.workflow.document import CommandState, Workflow
 from trunkline.agents.workflow.template import Template
 from trunkline.core.errors import INTERNAL, STEP_INTERRUPTED
@@ -29,8 +29,8 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
     interrupt, released = Interrupt(), asyncio.Event()
     told: list[RunEvent] = []
 
-    async def deaf(step: Step, values: Values) -> StepResult:
-        interrupt.strike(signal.SIGINT)
+    async def deaf(step: Step, values: TemplateValues) -> StepResult:
+        interrupt.on_signal(signal.SIGINT)
         while not released.is_set():
             try:
                 await released.wait()
@@ -38,7 +38,7 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
                 continue
         return StepResult()
 
-    executor = Executor(one_step(), deaf, told.append, StepCosts(), interrupt)
+    executor = WorkflowExecutor(one_step(), deaf, told.append, StepUsage(), interrupt)
     ended = await executor.run({})
     assert executor.stuck
     assert (ended.status, ended.problem and ended.problem.code) == ("interrupted", STEP_INTERRUPTED)
@@ -47,17 +47,17 @@ async def test_an_interrupted_step_that_does_not_end_is_not_waited_for_longer_th
 
 
 async def test_a_step_that_fails_for_a_reason_of_ours_is_a_failed_step() -> None:
-    async def broken(step: Step, values: Values) -> StepResult:
+    async def broken(step: Step, values: TemplateValues) -> StepResult:
         raise RuntimeError("a bug")
 
-    ended = await Executor(one_step(), broken, lambda _: None, StepCosts(), Interrupt()).run({})
+    ended = await WorkflowExecutor(one_step(), broken, lambda _: None, StepUsage(), Interrupt()).run({})
     assert (ended.status, ended.problem and ended.problem.code) == ("failure", INTERNAL)
 
 
 async def test_whoever_runs_a_workflow_can_end_it_and_its_step() -> None:
     ended: list[str] = []
 
-    async def slow(step: Step, values: Values) -> StepResult:
+    async def slow(step: Step, values: TemplateValues) -> StepResult:
         try:
             await asyncio.sleep(600)
         finally:
@@ -65,7 +65,7 @@ async def test_whoever_runs_a_workflow_can_end_it_and_its_step() -> None:
         return StepResult()
 
     run = asyncio.get_running_loop().create_task(
-        Executor(one_step(), slow, lambda _: None, StepCosts(), Interrupt()).run({})
+        WorkflowExecutor(one_step(), slow, lambda _: None, StepUsage(), Interrupt()).run({})
     )
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -15,7 +15,7 @@ from tests.support.plugin_rig import JOBS
 from tests.support.runs import settings_in
 from tests.support.waiting import START_WAIT_S, at_most, until
 
-from trunkline.agents.runs.model_step import RouterToolbox
+from trunkline.agents.runs.model_step import RouterTools
 from trunkline.agents.runs.step_gateway import StepGateway
 from trunkline.agents.runs.step_settings import settings_of_step
 from trunkline.agents.workflow.document import PluginTools, Proxy
@@ -40,8 +40,8 @@ async def started(folder: Path) -> AsyncIterator[StepGateway]:
         await gateway.close()
 
 
-def toolbox(gateway: StepGateway) -> RouterToolbox:
-    return RouterToolbox(gateway.router, gateway.caller, limit_bytes=100_000)
+def toolbox(gateway: StepGateway) -> RouterTools:
+    return RouterTools(gateway.router, gateway.caller, limit_bytes=100_000)
 
 
 async def test_a_call_that_nobody_waits_for_is_taken_back_at_once(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.workflow_files import codes, found, good, load_states
 
-from trunkline.agents.workflow.document import Input, Workflow
+from trunkline.agents.workflow.document import Workflow, WorkflowInput
 from trunkline.agents.workflow.inputs import bind_inputs
 from trunkline.core.errors import GatewayError
 
@@ -20,12 +20,12 @@ def test_inputs_have_types_and_defaults() -> None:
         " {name: b, type: boolean, default: true, required: true}, {name: r, required: true}, {name: e, default: ''}]"
     )
     assert workflow.inputs == (
-        Input(name="s", default="5"),
-        Input(name="i", type="integer", default=-3),
-        Input(name="f", type="number", default=1.5),
-        Input(name="b", type="boolean", default=True, required=True),
-        Input(name="r", required=True),
-        Input(name="e", default=""),
+        WorkflowInput(name="s", default="5"),
+        WorkflowInput(name="i", type="integer", default=-3),
+        WorkflowInput(name="f", type="number", default=1.5),
+        WorkflowInput(name="b", type="boolean", default=True, required=True),
+        WorkflowInput(name="r", required=True),
+        WorkflowInput(name="e", default=""),
     )
     assert bind_inputs(workflow, {"r": "x"}) == {"s": "5", "i": "-3", "f": "1.5", "b": "true", "r": "x", "e": ""}
 

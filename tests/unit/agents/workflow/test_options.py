@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.workflow_files import codes, load_agent, load_states, severities, state
 
-from trunkline.agents.workflow.document import AgentState, Options
+from trunkline.agents.workflow.document import AgentOptions, AgentState
 from trunkline.agents.workflow.load import LoadedWorkflow
 from trunkline.agents.workflow.template import Template
 from trunkline.config.render import render, render_json
@@ -17,7 +17,7 @@ def load(options: str, **environ: str) -> LoadedWorkflow:
     return load_agent(f"provider: openai_compatible\noptions: {options}", environ)
 
 
-def options(loaded: LoadedWorkflow) -> Options:
+def options(loaded: LoadedWorkflow) -> AgentOptions:
     return state(loaded, "a", AgentState).options
 
 
@@ -28,7 +28,7 @@ def test_everything_about_a_model_can_be_said() -> None:
     )
     loaded = load(written, HOST="h:1", KEY=SECRET)
     assert codes(loaded) == []
-    assert options(loaded) == Options(
+    assert options(loaded) == AgentOptions(
         model=Template(("m",)),
         base_url="http://h:1/v1",
         api_key=SECRET,
@@ -44,20 +44,20 @@ def test_what_is_not_written_comes_from_the_usual_variables() -> None:
     loaded = load("{}", OPENAI_API_KEY="k", OPENAI_BASE_URL="https://h/v1", OPENAI_MODEL="m")
     assert codes(loaded) == []
     found = options(loaded)
-    assert (found.api_key, found.base_url, found.model, found.lacking) == ("k", "https://h/v1", Template(("m",)), ())
+    assert (found.api_key, found.base_url, found.model, found.missing) == ("k", "https://h/v1", Template(("m",)), ())
 
 
 def test_openai_is_the_server_where_none_is_named_and_wants_a_key() -> None:
     loaded = load("{model: m}")
     assert severities(loaded) == [("TL624", "warning")]
     assert options(loaded).base_url.startswith("https://api.openai.com/")
-    assert len(options(loaded).lacking) == 1
+    assert len(options(loaded).missing) == 1
 
 
 def test_a_server_of_ones_own_may_want_no_key() -> None:
     loaded = load("{model: m, base_url: 'http://localhost:1/v1'}")
     assert codes(loaded) == []
-    assert (options(loaded).api_key, options(loaded).lacking) == ("", ())
+    assert (options(loaded).api_key, options(loaded).missing) == ("", ())
 
 
 @pytest.mark.law
@@ -67,7 +67,7 @@ def test_a_key_that_is_not_set_is_a_warning_and_another_is_never_used_instead() 
             loaded = load(f"{{model: m, {written}}}", OPENAI_API_KEY="other", **environ)
             assert severities(loaded) == [("TL624", "warning")]
             assert options(loaded).api_key == ""
-            assert len(options(loaded).lacking) == 1
+            assert len(options(loaded).missing) == 1
 
 
 OPENAI = [
@@ -127,7 +127,7 @@ def test_beside_a_header_with_a_credential_no_key_is_added(header: str) -> None:
         written = f"{{model: m, base_url: '{base_url}', headers: {{{header}: '${{MINE}}'}}}}"
         loaded = load(written, OPENAI_API_KEY="k", MINE="mine")
         assert codes(loaded) == []
-        assert (options(loaded).api_key, options(loaded).lacking) == ("", ())
+        assert (options(loaded).api_key, options(loaded).missing) == ("", ())
 
 
 @pytest.mark.law
@@ -146,7 +146,7 @@ def test_a_key_that_is_set_and_not_sent_is_a_warning() -> None:
     ):
         loaded = load(written, OPENAI_API_KEY="k", **environ)
         assert severities(loaded) == [("TL627", "warning")]
-        assert options(loaded).lacking == ()
+        assert options(loaded).missing == ()
     assert codes(load("{model: m, base_url: 'http://localhost:1/v1'}", OPENAI_API_KEY="k")) == []
 
 
@@ -154,7 +154,7 @@ def test_a_key_that_is_set_and_not_sent_is_a_warning() -> None:
 def test_openais_servers_want_a_key(base_url: str) -> None:
     loaded = load(f"{{model: m, base_url: '{base_url}'}}")
     assert severities(loaded) == [("TL624", "warning")]
-    assert len(options(loaded).lacking) == 1
+    assert len(options(loaded).missing) == 1
 
 
 @pytest.mark.parametrize("written", ["api_key: '${MINE}'", "api_key_env: MINE"])
@@ -173,13 +173,13 @@ def test_a_key_is_named_once() -> None:
 def test_other_variables_that_are_not_set_are_warnings_too(written: str) -> None:
     loaded = load(f"{{model: m, {written}}}", OPENAI_API_KEY="k")
     assert severities(loaded) == [("TL110", "warning")]
-    assert len(options(loaded).lacking) == 1
+    assert len(options(loaded).missing) == 1
 
 
 def test_without_a_model_the_step_cannot_run() -> None:
     loaded = load("{base_url: 'http://h'}")
     assert severities(loaded) == [("TL105", "warning")]
-    assert len(options(loaded).lacking) == 1
+    assert len(options(loaded).missing) == 1
 
 
 def test_what_one_step_lacks_is_not_said_of_the_next() -> None:
@@ -188,7 +188,7 @@ def test_what_one_step_lacks_is_not_said_of_the_next() -> None:
         b: {type: agent, provider: openai_compatible, prompt: x, options: {model: m, base_url: "http://h"}}
     """)
     assert severities(loaded) == [("TL624", "warning")]
-    assert state(loaded, "b", AgentState).options.lacking == ()
+    assert state(loaded, "b", AgentState).options.missing == ()
 
 
 @pytest.mark.law
@@ -255,7 +255,7 @@ def test_a_model_may_come_from_an_input() -> None:
 
 def test_an_empty_group_of_options_is_none() -> None:
     for written in ("", "{}", "null"):
-        assert options(load_agent(f"provider: claude\noptions: {written}")) == Options()
+        assert options(load_agent(f"provider: claude\noptions: {written}")) == AgentOptions()
 
 
 def test_dollar_references_stand_as_they_are_elsewhere() -> None:

@@ -7,7 +7,7 @@ from tests.support.workflow_files import codes, found, load_states, severities, 
 
 from trunkline.agents.workflow.document import CommandState
 from trunkline.agents.workflow.load import LoadedWorkflow
-from trunkline.agents.workflow.shell import in_shell
+from trunkline.agents.workflow.shell import shell_template
 from trunkline.agents.workflow.template import parse_template
 
 X = "{{.inputs.x}}"
@@ -19,7 +19,7 @@ def command(text: str, inputs: str = "[{name: x}]") -> LoadedWorkflow:
 
 
 def rendered(text: str, value: str) -> str:
-    return in_shell(parse_template(text)[0], numbers=["x"]).render({"x": value}, {})
+    return shell_template(parse_template(text)[0], numbers=["x"]).render({"x": value}, {})
 
 
 @pytest.mark.parametrize(
@@ -322,4 +322,4 @@ def test_env_and_stdin_take_references_as_text() -> None:
     ],
 )
 def test_a_long_command_is_followed_to_its_end(text: str) -> None:
-    assert in_shell(parse_template(f"{text * 5000} {X}")[0]).slots()
+    assert shell_template(parse_template(f"{text * 5000} {X}")[0]).slots()

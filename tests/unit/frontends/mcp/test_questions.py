@@ -182,7 +182,7 @@ async def test_a_clients_progress_goes_to_the_server_under_its_own_token(tmp_pat
 async def test_a_question_outside_any_call_reaches_the_client_whose_server_asks(tmp_path: Path) -> None:
     async with legacy(tmp_path) as talk:
         asking = Asking(None, ROOTS, {})
-        talk.house.desk.sinks["s"].ask("stdio", asking.server_request)
+        talk.house.desk.sinks["s"].forward_request("stdio", asking.server_request)
         talk.send({"id": (await talk.next())["id"], "result": {"roots": []}})
         await until(lambda: asking.endings, "it is answered")
         assert asking.result == {"roots": []}
@@ -197,7 +197,7 @@ async def test_what_a_server_says_outside_calls_passes_if_the_client_knows_it(tm
         sink.forward_notification("stdio", complete, encode(done))
         assert (await talk.next())["params"] == done
     async with legacy(tmp_path, version="2025-06-18") as talk:
-        talk.house.desk.sinks["s"].tell("stdio", complete, encode(done))
+        talk.house.desk.sinks["s"].forward_notification("stdio", complete, encode(done))
         await talk.ping()
 
 

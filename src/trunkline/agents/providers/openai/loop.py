@@ -8,21 +8,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from trunkline.agents.events import Answered, Offered, Said, Spoke
-from trunkline.agents.final_answer import not_an_answer
-from trunkline.agents.providers.openai.client import Asking
+from trunkline.agents.events import AgentEvent, AgentText, FinalAnswer, ToolsOffered
+from trunkline.agents.final_answer import answer_problem
+from trunkline.agents.providers.openai.client import ChatClient
 from trunkline.agents.providers.openai.reasoning import SIGNATURES
 from trunkline.agents.providers.openai.request import (
-    PATIENCE,
-    Conversed,
-    Endpoint,
+    DEFAULT_LIMITS,
+    ChatEndpoint,
+    ChatLimits,
+    ConversationResult,
+    KnownDialects,
     Message,
+    ModelToolCall,
+    ModelTools,
     ModelTurn,
-    Patience,
-    Toolbox,
-    ToolCall,
-    ToolOffer,
-    Wordings,
+    ToolDefinition,
     arguments_of,
     assistant_message,
     tool_message,
@@ -43,70 +43,72 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 async def converse(
-    endpoint: Endpoint,
+    endpoint: ChatEndpoint,
     prompt: str,
-    toolbox: Toolbox,
-    on_said: Callable[[Said], None],
+    tools: ModelTools,
+    on_event: Callable[[AgentEvent], None],
     *,
-    patience: Patience = PATIENCE,
-    wordings: Wordings | None = None,
-) -> Conversed:
-    """Have the model work on the prompt with these tools. `wordings` is what conversations before have learned. Raises
+    limits: ChatLimits = DEFAULT_LIMITS,
+    dialects: KnownDialects | None = None,
+) -> ConversationResult:
+    """Have the model work on the prompt with these tools. `dialects` is what conversations before have learned. Raises
     GatewayError; whoever cancels this closes the connection and ends the calls that run."""
-    asking = Asking(endpoint, patience, on_said, {} if wordings is None else wordings)
+    asking = ChatClient(endpoint, limits, on_event, {} if dialects is None else dialects)
     try:
-        return await _Conversation(endpoint, asking, toolbox, on_said).go_on(prompt)
+        return await _Conversation(endpoint, asking, tools, on_event).go_on(prompt)
     finally:
         await asking.close()
 
 
 class _Conversation:
-    def __init__(self, endpoint: Endpoint, asking: Asking, toolbox: Toolbox, on_said: Callable[[Said], None]) -> None:
+    def __init__(
+        self, endpoint: ChatEndpoint, asking: ChatClient, tools: ModelTools, on_event: Callable[[AgentEvent], None]
+    ) -> None:
         self._max_turns = endpoint.max_turns
-        self._asking = asking
-        self._toolbox = toolbox
-        self._on_said = on_said
+        self._client = asking
+        self._tools = tools
+        self._on_event = on_event
         self._calls = 0
 
-    async def go_on(self, prompt: str) -> Conversed:
+    async def go_on(self, prompt: str) -> ConversationResult:
         messages: list[Message] = [user_message(prompt)]
-        self._on_said(Offered(tuple(offer.name for offer in self._toolbox.offers())))
+        self._on_event(ToolsOffered(tuple(definition.name for definition in self._tools.definitions())))
         for number in range(self._max_turns):
-            offers = self._toolbox.offers()
-            known = frozenset(offer.name for offer in offers)
-            turn = _with_names(await self._asking.turn(number, messages, offers), known)
+            definitions = self._tools.definitions()
+            known = frozenset(definition.name for definition in definitions)
+            turn = _with_names(await self._client.turn(number, messages, definitions), known)
             self._calls += len(turn.calls)
             _refuse_unusable(turn)
             _refuse_no_answer(turn, known)
             if not turn.calls:
                 return self._over(turn, number + 1)
             if turn.text:
-                self._on_said(Spoke(turn.text))
+                self._on_event(AgentText(turn.text))
             if number + 1 < self._max_turns:  # else nobody would see what they came to
-                messages += [assistant_message(turn), *await self._results(turn.calls, offers)]
+                messages += [assistant_message(turn), *await self._results(turn.calls, definitions)]
         raise _failed(
             TURN_LIMIT,
             f"the model still asks for tools after {self._max_turns} turns",
             "Raise `options.max_turns`, or give the model a smaller task",
         )
 
-    def _over(self, turn: ModelTurn, turns: int) -> Conversed:
-        self._on_said(Answered(turn.text))
-        return Conversed(
+    def _over(self, turn: ModelTurn, turns: int) -> ConversationResult:
+        self._on_event(FinalAnswer(turn.text))
+        return ConversationResult(
             text=turn.text,
-            input_tokens=self._asking.spent.input_tokens,
-            output_tokens=self._asking.spent.output_tokens,
+            input_tokens=self._client.spent.input_tokens,
+            output_tokens=self._client.spent.output_tokens,
             turns=turns,
             calls=self._calls,
         )
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    async def _results(self, calls: Sequence[ToolCall], offers: Sequence[ToolOffer]) -> list[Message]:
+    async def _results(self, calls: Sequence[ModelToolCall], definitions: Sequence[ToolDefinition]) -> list[Message]:
         """The answers in the order of the calls, which run side by side."""
-        gate, known = asyncio.Semaphore(CALLS_AT_ONCE), [offer.name for offer in offers]
+        gate, known = asyncio.Semaphore(CALLS_AT_ONCE), [definition.name for definition in definitions]
 
-        async def result(call: ToolCall) -> Message:
+        async def result(call: ModelToolCall) -> Message:
             async with gate:
                 return tool_message(call, await self._text_of(call, known))
 
@@ -119,14 +121,14 @@ class _Conversation:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _text_of(self, call: ToolCall, known: Sequence[str]) -> str:
+    async def _text_of(self, call: ModelToolCall, known: Sequence[str]) -> str:
         """A model that got a call wrong is told so: it can do better in its next turn."""
         if call.name not in known:
             return f"Error: there is no tool `{call.name}`. The tools are: {', '.join(known) or 'none'}"
         arguments = arguments_of(call)
         if arguments is None:
             return f"Error: the arguments are not a JSON object: {call.arguments[:_SHOWN_CHARACTERS]}"
-        return (await self._toolbox.call(call.name, arguments)).text
+        return (await self._tools.call(call.name, arguments)).text
 
 
 def _with_names(turn: ModelTurn, known: Collection[str]) -> ModelTurn:
@@ -149,7 +151,7 @@ def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
     if turn.calls:
         return
     thought = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
-    problem = not_an_answer("the model", turn.text, lambda name: _meant(name, known) in known, thought=thought)
+    problem = answer_problem("the model", turn.text, lambda name: _meant(name, known) in known, thought=thought)
     if problem is not None:
         raise GatewayError(problem)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, cast
 
 from trunkline.agents.loose_json import mapping, text
 
-OF_MESSAGES: Final = (
+MESSAGE_MEMBERS: Final = (
     "extra_content",
     "provider_specific_fields",
     "reasoning",
@@ -20,8 +20,8 @@ OF_MESSAGES: Final = (
     "reasoning_details",
     "thinking_blocks",
 )
-OF_CALLS: Final = ("extra_content", "provider_specific_fields")
-SIGNATURES: Final = frozenset(OF_CALLS)
+CALL_MEMBERS: Final = ("extra_content", "provider_specific_fields")
+SIGNATURES: Final = frozenset(CALL_MEMBERS)
 """With none of the thoughts themselves."""
 _ALSO_EMPTY: Final = "reasoning_content"
 """DeepSeek and its like refuse a turn with calls that comes back without it, also one that was not thought about."""
@@ -34,11 +34,11 @@ _PARTS: Final = ("text", "summary", "thinking", "data")
 """Members of a block that come in pieces."""
 
 
-class TooManyThoughts(Exception):
+class ReasoningTooLong(Exception):
     """They are over the limit."""
 
 
-class Thoughts:
+class Reasoning:
     """Everything of one turn, or of one call, that goes back as it came."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ class Thoughts:
         """About how many characters it takes to send them."""
 
     def add(self, owner: Json) -> None:
-        """`owner` is a piece of the message or the call. Raises TooManyThoughts."""
+        """`owner` is a piece of the message or the call. Raises ReasoningTooLong."""
         for name in self._names:
             value = owner.get(name)
             if value or (name == _ALSO_EMPTY and value == ""):
@@ -57,7 +57,7 @@ class Thoughts:
                     kept = self._kept[name] = _kept_under(name)
                 self.size += kept.add(value)
         if self.size > LIMIT_CHARACTERS:
-            raise TooManyThoughts
+            raise ReasoningTooLong
 
     def __contains__(self, name: str) -> bool:
         return name in self._kept
@@ -135,7 +135,7 @@ class _Members(_Last):
 
     def __init__(self) -> None:
         super().__init__()
-        self._inner = Thoughts((*_BLOCKS, *_STREAMED))
+        self._inner = Reasoning((*_BLOCKS, *_STREAMED))
         self._lists: dict[str, _Entries] = {}
         self._members: dict[str, Any] = {}
         self._others: dict[str, _Last] = {}

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from trunkline.agents.providers.openai.reasoning import OF_MESSAGES
-from trunkline.agents.providers.openai.tool_arguments import object_in, sendable
+from trunkline.agents.providers.openai.reasoning import MESSAGE_MEMBERS
+from trunkline.agents.providers.openai.tool_arguments import json_object, sendable
 from trunkline.core.errors import MODEL_REFUSED, GatewayError, Problem
 from trunkline.protocol.http1 import request_head
 from trunkline.runtime.http_client import Target
@@ -22,7 +22,7 @@ from trunkline.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ChatEndpoint:
     """`base_url` is what `/chat/completions` is put after, most often it ends with `/v1`."""
 
     base_url: str
@@ -36,15 +36,15 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class ChatLimits:
     """How long each part of an answer may take, and how large it may be."""
 
     connect_s: float = 30.0
     first_byte_s: float = 600.0
     """Models may think for long before they say anything."""
-    quiet_s: float = 300.0
+    idle_s: float = 300.0
     """Between two pieces of a stream."""
-    last_words_s: float = 10.0
+    trailer_s: float = 10.0
     """After a turn has said how it ends: its count of tokens may come, and the word that this was all."""
     first_retry_s: float = 0.5
     longest_retry_s: float = 60.0
@@ -54,14 +54,14 @@ class Patience:
     turn_bytes: int = 64 * 1024 * 1024
 
 
-PATIENCE = Patience()
+DEFAULT_LIMITS = ChatLimits()
 
 
 # What a turn of the model came to, and the whole conversation.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ModelToolCall:
     """A call that the model wants. `arguments` is a JSON object as it was meant, else what the model wrote; `extra` and
     what its `function` had besides go back as they came."""
 
@@ -75,7 +75,7 @@ class ToolCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTurn:
     text: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[ModelToolCall, ...] = ()
     finish_reason: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Members of the message that some servers want to see again."""
@@ -84,7 +84,7 @@ class ModelTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversed:
+class ConversationResult:
     """How it ended. The tokens are those of all turns."""
 
     text: str
@@ -98,7 +98,7 @@ class Conversed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOffer:
+class ToolDefinition:
     """A tool as the model sees it. `parameters` is the JSON Schema of an object."""
 
     name: str
@@ -107,17 +107,17 @@ class ToolOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class ToolOutput:
     text: str
     is_error: bool = False
 
 
-class Toolbox(Protocol):
-    def offers(self) -> Sequence[ToolOffer]:
+class ModelTools(Protocol):
+    def definitions(self) -> Sequence[ToolDefinition]:
         """What there is now: asked before each turn, so that a tool which comes or goes is noticed."""
         ...
 
-    async def call(self, name: str, arguments: bytes) -> ToolAnswer:
+    async def call(self, name: str, arguments: bytes) -> ToolOutput:
         """Run a tool that is offered; `arguments` is a JSON object. A tool that fails is an answer, not an exception.
         Whoever cancels this ends the call."""
         ...
@@ -139,17 +139,17 @@ _RANGE: Final = re.compile(r"between|range|less than|greater than|at most|at lea
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class RequestDialect:
     limit: str = "max_tokens"
     """OpenAI's newer models want the limit under another name, which most other servers do not know."""
     usage: bool = True
     """Older servers refuse to be asked for the count of tokens in a stream."""
     temperature: bool = True
     """Models that reason take none, or only their own."""
-    untold: frozenset[str] = frozenset()
+    omitted: frozenset[str] = frozenset()
     """Members of the model's own messages that the server sends and does not take back."""
 
-    def options(self, endpoint: Endpoint) -> dict[str, Any]:
+    def options(self, endpoint: ChatEndpoint) -> dict[str, Any]:
         options: dict[str, Any] = {"stream": True}
         if self.usage:
             options[_USAGE] = {"include_usage": True}
@@ -159,7 +159,7 @@ class Wording:
             options[_TEMPERATURE] = endpoint.temperature
         return options
 
-    def after(self, status: int, said: str) -> Wording:
+    def after(self, status: int, said: str) -> RequestDialect:
         """What to try next, after a server said this; the same wording where there is nothing else to try."""
         if status not in _REFUSALS:
             return self
@@ -171,11 +171,11 @@ class Wording:
             return self
         if self.temperature and _names(said, _TEMPERATURE) and _RANGE.search(said) is None:
             return replace(self, temperature=False)
-        refused = {name for name in OF_MESSAGES if _names(said, name)} - self.untold
-        return replace(self, untold=self.untold | refused) if refused else self
+        refused = {name for name in MESSAGE_MEMBERS if _names(said, name)} - self.omitted
+        return replace(self, omitted=self.omitted | refused) if refused else self
 
 
-Wordings = dict[tuple[str, str], Wording]
+KnownDialects = dict[tuple[str, str], RequestDialect]
 """What was learned of each model at each address."""
 
 
@@ -187,7 +187,7 @@ _PATH: Final = "/chat/completions"
 _NO_OUTPUT: Final = "(no output)"
 """Some servers refuse an empty answer of a tool."""
 _JSON: Final = b"application/json"
-_USUAL: Final = Wording()
+_USUAL: Final = RequestDialect()
 _OURS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 
 Message = dict[str, Any]
@@ -209,7 +209,7 @@ def target_of(base_url: str) -> Target:
     raise _refused("`base_url` is not the address of a server", "Write it as `https://host/v1`")
 
 
-def head_of(endpoint: Endpoint, target: Target) -> list[tuple[bytes, bytes]]:
+def head_of(endpoint: ChatEndpoint, target: Target) -> list[tuple[bytes, bytes]]:
     """The headers of every request, but for its length. The user's replace ours. Raises GatewayError."""
     headers = {
         "accept": "text/event-stream, application/json",
@@ -231,13 +231,16 @@ def request_bytes(target: Target, head: Sequence[tuple[bytes, bytes]], body: byt
 
 
 def body_of(
-    endpoint: Endpoint, messages: Sequence[Message], offers: Sequence[ToolOffer], wording: Wording = _USUAL
+    endpoint: ChatEndpoint,
+    messages: Sequence[Message],
+    definitions: Sequence[ToolDefinition],
+    dialect: RequestDialect = _USUAL,
 ) -> bytes:
-    if wording.untold:
-        messages = [_without(message, wording.untold) for message in messages]
-    body: dict[str, Any] = {"model": endpoint.model, "messages": messages, **wording.options(endpoint)}
-    if offers:  # an empty list is refused by most servers
-        body |= {"tools": [_tool(offer) for offer in offers], "tool_choice": "auto"}
+    if dialect.omitted:
+        messages = [_without(message, dialect.omitted) for message in messages]
+    body: dict[str, Any] = {"model": endpoint.model, "messages": messages, **dialect.options(endpoint)}
+    if definitions:  # an empty list is refused by most servers
+        body |= {"tools": [_tool(definition) for definition in definitions], "tool_choice": "auto"}
     return msgspec.json.encode(body)
 
 
@@ -252,9 +255,13 @@ def _without(message: Message, names: Set[str]) -> Message:
     }
 
 
-def _tool(offer: ToolOffer) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"type": "object", "properties": {}, **offer.parameters}
-    function: dict[str, Any] = {"name": offer.name, "description": offer.description, "parameters": parameters}
+def _tool(definition: ToolDefinition) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"type": "object", "properties": {}, **definition.parameters}
+    function: dict[str, Any] = {
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": parameters,
+    }
     return {"type": "function", "function": function}
 
 
@@ -272,7 +279,7 @@ def assistant_message(turn: ModelTurn) -> Message:
     }
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ModelToolCall) -> dict[str, Any]:
     """Arguments that are no object are left out: servers read them again, and some fail on them."""
     arguments = arguments_of(call) or b"{}"
     function = {**_echoed(call.function_extra), "name": call.name, "arguments": arguments.decode()}
@@ -295,15 +302,15 @@ def _encoded(value: object) -> msgspec.Raw | None:
         return None
 
 
-def tool_message(call: ToolCall, text: str) -> Message:
+def tool_message(call: ModelToolCall, text: str) -> Message:
     return {"role": "tool", "tool_call_id": call.id, "content": sendable(text) or _NO_OUTPUT}
 
 
-def arguments_of(call: ToolCall) -> bytes | None:
+def arguments_of(call: ModelToolCall) -> bytes | None:
     """The arguments as a JSON object, where they are one; none at all are an empty one."""
     if not call.arguments.strip():
         return b"{}"
-    found = object_in(call.arguments)
+    found = json_object(call.arguments)
     return None if found is None else found.encode()
 
 

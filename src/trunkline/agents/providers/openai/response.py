@@ -8,15 +8,15 @@ from typing import Final, cast
 
 from trunkline.agents.loose_json import entries, mapping, text
 from trunkline.agents.providers.openai.reasoning import (
+    CALL_MEMBERS,
     LIMIT_CHARACTERS,
-    OF_CALLS,
-    OF_MESSAGES,
+    MESSAGE_MEMBERS,
     Json,
-    Thoughts,
-    TooManyThoughts,
+    Reasoning,
+    ReasoningTooLong,
 )
-from trunkline.agents.providers.openai.request import ModelTurn, ToolCall
-from trunkline.agents.providers.openai.tool_arguments import ObjectEnd, object_in, sendable
+from trunkline.agents.providers.openai.request import ModelToolCall, ModelTurn
+from trunkline.agents.providers.openai.tool_arguments import ObjectScanner, json_object, sendable
 from trunkline.protocol.pieces import Pieces
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 
@@ -29,15 +29,15 @@ _GAVE_UP: Final = frozenset({_ERROR, "abort", "insufficient_system_resource"})
 """How a turn ends that its server did not finish."""
 
 
-class Unreadable(Exception):
+class MalformedAnswer(Exception):
     """The bytes are no answer of a model; asking again may give one."""
 
 
-class Oversized(Exception):
+class AnswerTooLarge(Exception):
     """The answer has a part that is larger than we take; another would be too."""
 
 
-class ServerError(Exception):
+class ModelServerError(Exception):
     """The server said inside the answer that it failed. `status` is the HTTP status it meant, 0 where it gave none."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -45,11 +45,11 @@ class ServerError(Exception):
         self.status = status
 
 
-class AnswerReader:
+class ChatResponseParser:
     """Bytes in, a turn out. Which of the two shapes it is shows in the first byte: headers are wrong too often."""
 
     def __init__(self, event_bytes: int) -> None:
-        self._pieces = TurnPieces()
+        self._pieces = TurnAssembler()
         self._events: SseParser | None = None
         self._whole: Pieces | None = None
         self._event_bytes = event_bytes
@@ -75,7 +75,7 @@ class AnswerReader:
             for event in events.feed(data):
                 self._event(event)
         except SseTooLarge as error:
-            raise Oversized(str(error)) from None
+            raise AnswerTooLarge(str(error)) from None
 
     def end(self) -> None:
         """Nothing more comes: what is pending is read as it is."""
@@ -118,14 +118,14 @@ class AnswerReader:
         elif data:
             chunk = _json(data)
             if chunk is None:
-                raise Unreadable("a piece of the answer is not a JSON object")
+                raise MalformedAnswer("a piece of the answer is not a JSON object")
             _refuse_error(chunk)
             try:
                 self._pieces.add(chunk)
-            except TooManyThoughts:
-                raise Oversized(f"its thoughts have more than {LIMIT_CHARACTERS:,} characters") from None
+            except ReasoningTooLong:
+                raise AnswerTooLarge(f"its thoughts have more than {LIMIT_CHARACTERS:,} characters") from None
             if self._pieces.finish_reason in _GAVE_UP:
-                raise ServerError("the server gave up in the middle of the answer", 0)
+                raise ModelServerError("the server gave up in the middle of the answer", 0)
 
 
 def _json(data: bytes) -> Json | None:
@@ -146,17 +146,17 @@ def _refuse_error(chunk: Json) -> None:
             raise _failure(choice)
 
 
-def _failure(chunk: Json) -> ServerError:
+def _failure(chunk: Json) -> ModelServerError:
     status = mapping(chunk.get("error") or chunk).get("code")
     if isinstance(status, str) and _STATUS.fullmatch(status):  # LiteLLM's way
         status = int(status)
-    return ServerError(said_in(chunk), status if isinstance(status, int) else 0)
+    return ModelServerError(error_text(chunk), status if isinstance(status, int) else 0)
 
 
-def said_in(value: object) -> str:
+def error_text(value: object) -> str:
     """The message in what a server answers instead of a turn, and what stood behind it where it only passes that on."""
     if found := entries(value):  # Google's way
-        return said_in(found[0])
+        return error_text(found[0])
     answer = mapping(value)
     error = answer.get("error")
     passed_on = _passed_on(mapping(mapping(error).get("metadata")) or mapping(answer.get("metadata")))
@@ -170,7 +170,7 @@ def _passed_on(metadata: Json) -> str:
     """What OpenRouter got from the provider that it asked: JSON or its text, or just words."""
     raw = metadata.get("raw")
     inner = mapping(raw) or mapping(_json(text(raw).encode(errors="replace")))
-    said = said_in(inner) if inner else text(raw)
+    said = error_text(inner) if inner else text(raw)
     provider = text(metadata.get("provider_name"))
     return ": ".join(("", *filter(None, (provider, said)))) if said else ""
 
@@ -190,10 +190,10 @@ class _Call:
         self.id = call_id
         self.index = index
         self.name = ""
-        self.thoughts = Thoughts(OF_CALLS)
-        self.of_function = Thoughts(OF_CALLS)
+        self.thoughts = Reasoning(CALL_MEMBERS)
+        self.of_function = Reasoning(CALL_MEMBERS)
         self._arguments: list[str] = []
-        self._end = ObjectEnd()
+        self._end = ObjectScanner()
 
     @property
     def arguments(self) -> str:
@@ -218,10 +218,10 @@ class _Call:
             self._arguments.append(arguments)
         elif arguments is not None:  # a value instead of its text, never in pieces
             self._arguments = [json.dumps(arguments, ensure_ascii=False)]
-            self._end = ObjectEnd()
+            self._end = ObjectScanner()
 
 
-class TurnPieces:
+class TurnAssembler:
     """One turn, while it arrives. `turn` makes up ids for calls that have none: `number` tells turns apart there."""
 
     def __init__(self) -> None:
@@ -231,7 +231,7 @@ class TurnPieces:
         self._by_id: dict[str, _Call] = {}
         self._latest: dict[int | None, _Call] = {}
         """By index; of all calls under None."""
-        self._thoughts = Thoughts(OF_MESSAGES)
+        self._reasoning = Reasoning(MESSAGE_MEMBERS)
         self._usage: Json = {}
         self.finish_reason = ""
         self.begun = False
@@ -251,7 +251,7 @@ class TurnPieces:
         delta = mapping(choice.get("delta")) or self._whole(choice)
         self._said += _texts(delta.get("content"))
         self._refusal += _texts(delta.get("refusal"))
-        self._thoughts.add(delta)
+        self._reasoning.add(delta)
         pieces = entries(delta.get("tool_calls"))
         if legacy := mapping(delta.get("function_call")):
             pieces.append({"index": 0, "function": legacy})
@@ -267,7 +267,7 @@ class TurnPieces:
         message = mapping(choice.get("message"))
         if streamed or not message:
             return {}
-        self._thoughts = Thoughts(OF_MESSAGES)
+        self._reasoning = Reasoning(MESSAGE_MEMBERS)
         return message
 
     def _call_of(self, piece: Json, touched: set[_Call]) -> _Call:
@@ -309,20 +309,20 @@ class TurnPieces:
             text=sendable(said),
             calls=tuple(self._finished(call, number, place) for place, call in enumerate(self._calls)),
             finish_reason=self.finish_reason,
-            extra=self._thoughts.whole(),
+            extra=self._reasoning.whole(),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
         )
 
-    def _finished(self, call: _Call, number: int, place: int) -> ToolCall:
+    def _finished(self, call: _Call, number: int, place: int) -> ModelToolCall:
         """A made-up id has nine letters and digits: what the strictest server takes. A call whose id another has got
         since needs one too."""
         own = call.id if self._by_id.get(call.id) is call else ""
         written = sendable(call.arguments)
-        return ToolCall(
+        return ModelToolCall(
             id=sendable(own) or f"tl{number % 1000:03d}{place % 10000:04d}",
             name=sendable(call.name),
-            arguments=object_in(written) or written,
+            arguments=json_object(written) or written,
             extra=call.thoughts.whole(),
             function_extra=call.of_function.whole(),
         )

@@ -24,7 +24,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING: Final = msgspec.json.Decoder(str)
 
 
-def object_in(written: str) -> str | None:
+def json_object(written: str) -> str | None:
     """The JSON object that is meant; None where it is none. Nothing at all is not one."""
     found = _readable(written.strip(), _OBJECT)
     if found is not None:
@@ -60,7 +60,7 @@ _INSIDE: Final = re.compile(r'["\\]')
 """What ends a string, or takes the character after it along."""
 
 
-class ObjectEnd:
+class ObjectScanner:
     """Looks for what closes the first bracket, or the first string. Only what it ends is parsed, and only once: what is
     broken there stays broken, whatever follows."""
 
@@ -115,7 +115,7 @@ class ObjectEnd:
 
 def _is_object(text: str) -> bool:
     """Also one with `NaN` in it, of which the model is told later."""
-    if object_in(sendable(text)) is not None:
+    if json_object(sendable(text)) is not None:
         return True
     try:
         return isinstance(json.loads(text), dict)

@@ -6,25 +6,31 @@ import pytest
 from tests.support.models.chat import DONE, chunks, event, stream, whole_answer
 from tests.support.models.script import Use, calls, says
 
-from trunkline.agents.providers.openai.response import AnswerReader, Oversized, ServerError, Unreadable, said_in
+from trunkline.agents.providers.openai.response import (
+    AnswerTooLarge,
+    ChatResponseParser,
+    MalformedAnswer,
+    ModelServerError,
+    error_text,
+)
 
 CALL = calls(Use("Read", {"path": "a.txt"}))
 
 
-def read(*pieces: bytes, limit: int = 100_000) -> AnswerReader:
-    reader = AnswerReader(limit)
+def read(*pieces: bytes, limit: int = 100_000) -> ChatResponseParser:
+    reader = ChatResponseParser(limit)
     for piece in pieces:
         reader.feed(piece)
     reader.end()
     return reader
 
 
-def names(reader: AnswerReader) -> list[str]:
+def names(reader: ChatResponseParser) -> list[str]:
     return [call.name for call in reader.turn(0).calls]
 
 
 def test_a_stream_is_over_with_its_last_word() -> None:
-    reader = AnswerReader(1000)
+    reader = ChatResponseParser(1000)
     whole = stream(CALL, 0)
     reader.feed(whole[:-3])
     assert not reader.done
@@ -88,12 +94,12 @@ def test_what_holds_no_answer_has_not_begun(nothing: bytes) -> None:
     "broken", [b"data: {]\n\n", b"data: 3\n\n", b'{"choices": [', b"data: " + b"[" * 100_000 + b"\n\n"]
 )
 def test_what_is_not_json_cannot_be_read(broken: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(MalformedAnswer):
         read(broken, limit=1_000_000)
 
 
 def test_an_event_over_the_limit_is_refused() -> None:
-    with pytest.raises(Oversized):
+    with pytest.raises(AnswerTooLarge):
         read(b"data: " + b"x" * 2000, limit=1000)
 
 
@@ -110,7 +116,7 @@ def test_an_event_over_the_limit_is_refused() -> None:
     ],
 )
 def test_an_error_inside_the_stream_is_the_servers(error: dict[str, object], message: str, status: int) -> None:
-    with pytest.raises(ServerError) as caught:
+    with pytest.raises(ModelServerError) as caught:
         read(event(chunks(says("Hi"), 0)[0]), event(error))
     assert message in str(caught.value)
     assert caught.value.status == status
@@ -120,7 +126,7 @@ def test_an_error_inside_the_stream_is_the_servers(error: dict[str, object], mes
     ("data", "message"), [(b'{"message": "overloaded"}', "overloaded"), (b"out of memory", "out of memory")]
 )
 def test_an_event_that_is_called_an_error_is_one(data: bytes, message: str) -> None:
-    with pytest.raises(ServerError, match=message):
+    with pytest.raises(ModelServerError, match=message):
         read(b"event: error\ndata: " + data + b"\n\n")
 
 
@@ -137,4 +143,4 @@ def test_an_event_that_is_called_an_error_is_one(data: bytes, message: str) -> N
     ],
 )
 def test_what_a_server_says_is_found(body: object, said: str) -> None:
-    assert said_in(body) == said
+    assert error_text(body) == said

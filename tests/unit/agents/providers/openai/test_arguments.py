@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chunks import steady
 
-from trunkline.agents.providers.openai.tool_arguments import object_in
+from trunkline.agents.providers.openai.tool_arguments import json_object
 
 texts = st.text('ab"\\\n\t\r{}:, \u2603', max_size=12)
 objects = st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_size=2), max_size=3)
@@ -30,7 +30,7 @@ objects = st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_siz
     ],
 )
 def test_what_can_mean_one_object_is_that_object(written: str, read: str) -> None:
-    assert object_in(written) == read
+    assert json_object(written) == read
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_what_can_mean_one_object_is_that_object(written: str, read: str) -> Non
     ],
 )
 def test_anything_else_is_for_the_model_to_correct(written: str) -> None:
-    assert object_in(written) is None
+    assert json_object(written) is None
 
 
 @given(objects)
 @steady
 def test_an_object_is_never_changed(value: dict[str, Any]) -> None:
     for written in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
-        assert object_in(written) == written
+        assert json_object(written) == written
 
 
 @given(objects)
 @steady
 def test_an_object_that_is_encoded_twice_is_the_same_object(value: dict[str, Any]) -> None:
-    assert object_in(json.dumps(json.dumps(value))) == json.dumps(value)
+    assert json_object(json.dumps(json.dumps(value))) == json.dumps(value)

@@ -8,13 +8,13 @@ from tests.support.models.chat import STYLES, chunks, whole_answer
 from tests.support.models.script import Turn, Use, calls, says, use_id
 
 from trunkline.agents.providers.openai.request import ModelTurn
-from trunkline.agents.providers.openai.response import TurnPieces
+from trunkline.agents.providers.openai.response import TurnAssembler
 
 TWO = calls(Use("Read", {"path": "a.txt", "n": 1}), Use("Bash", {"command": "ls -la"}))
 
 
 def turn_of(*parts: dict[str, Any], number: int = 0) -> ModelTurn:
-    pieces = TurnPieces()
+    pieces = TurnAssembler()
     for part in parts:
         pieces.add(part)
     return pieces.turn(number)
@@ -144,7 +144,7 @@ def test_ids_and_names_can_be_sent_whatever_they_hold() -> None:
 
 def test_as_many_calls_as_fit_into_a_turn_are_put_together() -> None:
     """Each piece looks at a call or two: if it looked at all of them, this would take minutes."""
-    pieces = TurnPieces()
+    pieces = TurnAssembler()
     for number in range(60_000):
         pieces.add(delta(tool_calls=[call("A", "{}", index=number, id=f"c{number}")]))
     assert len(pieces.turn(0).calls) == 60_000

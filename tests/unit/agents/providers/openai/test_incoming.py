@@ -8,14 +8,14 @@ import time
 import pytest
 from tests.support.waiting import at_most
 
-from trunkline.agents.providers.openai.client import Incoming
+from trunkline.agents.providers.openai.client import StreamedResponse
 
 SOON_S = 0.05
 
 
 async def test_what_came_while_we_were_stopped_was_in_time() -> None:
     loop = asyncio.get_running_loop()
-    incoming = Incoming(b"")
+    incoming = StreamedResponse(b"")
 
     def stop(then: object, *given: object) -> None:
         """The loop sees what came only after it has seen the time."""
@@ -31,7 +31,7 @@ async def test_what_came_while_we_were_stopped_was_in_time() -> None:
 
 
 async def test_silence_is_not_waited_for_longer_than_is_said() -> None:
-    incoming = Incoming(b"")
+    incoming = StreamedResponse(b"")
     async with asyncio.timeout(at_most(15)):
         with pytest.raises(TimeoutError):
             await incoming.head(SOON_S)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.agents.providers.openai.tool_arguments import ObjectEnd
+from trunkline.agents.providers.openai.tool_arguments import ObjectScanner
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('{}[]"\\ \nü', max_size=6),
@@ -28,11 +28,11 @@ def test_after_every_piece_it_says_what_parsing_all_of_it_would(value: object, c
     text = json.dumps(value) + behind
     places = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
     pieces = [text[start:end] for start, end in pairwise(places)]
-    end = ObjectEnd()
+    end = ObjectScanner()
     for count in range(1, len(pieces) + 1):
         assert end.reached(pieces[:count]) == is_object("".join(pieces[:count]))
 
 
 @pytest.mark.parametrize("pieces", [["{}", "{}"], ["{x}", "{}"], ["}", "{}"], ["[{}]", "{}"], ['"{}', "}"]])
 def test_what_is_no_single_object_never_becomes_one(pieces: list[str]) -> None:
-    assert not ObjectEnd().reached(pieces)
+    assert not ObjectScanner().reached(pieces)

@@ -26,10 +26,10 @@ from tests.support.ports import free_port
 from tests.support.toolbox import SCHEMA, Tools, echo
 from tests.support.waiting import START_WAIT_S, at_most, until
 
-from trunkline.agents.events import Answered, Offered, Retried, Said, Spent, Spoke
+from trunkline.agents.events import AgentEvent, AgentText, FinalAnswer, ModelRetry, TokenUsage, ToolsOffered
 from trunkline.agents.providers.openai import loop
 from trunkline.agents.providers.openai.loop import converse
-from trunkline.agents.providers.openai.request import Conversed, Endpoint, Patience
+from trunkline.agents.providers.openai.request import ChatEndpoint, ChatLimits, ConversationResult
 from trunkline.core.errors import (
     MODEL_LOOP,
     MODEL_REFUSED,
@@ -41,7 +41,7 @@ from trunkline.core.errors import (
 from trunkline.runtime import http_client
 
 KEY = "sk-never-to-be-seen"
-QUICK = Patience(first_retry_s=0.01, first_byte_s=START_WAIT_S, quiet_s=START_WAIT_S)
+QUICK = ChatLimits(first_retry_s=0.01, first_byte_s=START_WAIT_S, idle_s=START_WAIT_S)
 ONE_CALL = (calls(Use("echo", {"n": 1})), says("Done."))
 
 
@@ -51,13 +51,13 @@ class Talk:
     def __init__(self, server: ChatServer, tools: Tools | None = None, **options: Any) -> None:
         self.server = server
         self.tools = tools or Tools()
-        self.said: list[Said] = []
-        self.patience: Patience = options.pop("patience", QUICK)
+        self.said: list[AgentEvent] = []
+        self.limits: ChatLimits = options.pop("patience", QUICK)
         self.options = options
 
-    async def go(self) -> Conversed:
+    async def go(self) -> ConversationResult:
         options = {"base_url": self.server.url, "model": "scripted", "api_key": KEY, **self.options}
-        return await converse(Endpoint(**options), "Go", self.tools, self.said.append, patience=self.patience)
+        return await converse(ChatEndpoint(**options), "Go", self.tools, self.said.append, limits=self.limits)
 
     async def problem(self) -> Problem:
         with pytest.raises(GatewayError) as caught:
@@ -82,7 +82,7 @@ async def test_a_call_is_run_and_its_result_seen_by_the_model() -> None:
     async with serve(*ONE_CALL) as server:
         talk = Talk(server, temperature=0.5)
         conversed = await talk.go()
-    assert conversed == Conversed(text="Done.", input_tokens=20, output_tokens=10, turns=2, calls=1)
+    assert conversed == ConversationResult(text="Done.", input_tokens=20, output_tokens=10, turns=2, calls=1)
     assert talk.tools.called == [("echo", {"n": 1})]
     first, second = server.bodies
     assert first["messages"] == [{"role": "user", "content": "Go"}]
@@ -107,7 +107,13 @@ async def test_what_happens_is_said_on_the_way() -> None:
     async with serve(*turns) as server:
         talk = Talk(server)
         await talk.go()
-    assert talk.said == [Offered(("echo",)), Spent(10, 5), Spoke("I look."), Spent(20, 10), Answered("Done.")]
+    assert talk.said == [
+        ToolsOffered(("echo",)),
+        TokenUsage(10, 5),
+        AgentText("I look."),
+        TokenUsage(20, 10),
+        FinalAnswer("Done."),
+    ]
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -280,7 +286,7 @@ async def test_a_busy_server_is_asked_again_when_it_wants() -> None:
     assert conversed.text == "Done."
     assert len(server.received) == 5
     assert server.received[1].at - server.received[0].at >= 0.3
-    retried = [said for said in talk.said if isinstance(said, Retried)]
+    retried = [said for said in talk.said if isinstance(said, ModelRetry)]
     assert [(said.attempt, said.most) for said in retried] == [(1, 4), (2, 4), (3, 4)]
     assert "429" in retried[0].reason
 
@@ -336,9 +342,9 @@ async def test_a_server_that_wants_other_words_gets_them() -> None:
 
 
 async def test_nothing_that_listens_is_a_refusal() -> None:
-    endpoint = Endpoint(base_url=f"http://127.0.0.1:{free_port()}/v1", model="m", api_key=KEY)
+    endpoint = ChatEndpoint(base_url=f"http://127.0.0.1:{free_port()}/v1", model="m", api_key=KEY)
     with pytest.raises(GatewayError) as caught:
-        await converse(endpoint, "Go", Tools(), lambda _: None, patience=QUICK)
+        await converse(endpoint, "Go", Tools(), lambda _: None, limits=QUICK)
     assert caught.value.problem.code is MODEL_REFUSED
 
 
@@ -397,9 +403,9 @@ async def test_a_turn_that_said_how_it_ends_is_not_waited_for_long() -> None:
         await reply.piece(turn)
         await reply.left.wait()
 
-    patience = Patience(quiet_s=1000.0, last_words_s=0.2)
+    limits = ChatLimits(idle_s=1000.0, trailer_s=0.2)
     async with serve(*ONE_CALL, manners=[forgets_to_end]) as server:
-        conversed = await Talk(server, patience=patience).go()
+        conversed = await Talk(server, limits=limits).go()
     assert (conversed.text, len(server.received)) == ("Done.", 2)
 
 
@@ -416,21 +422,21 @@ async def test_a_connection_is_used_again_though_its_stream_ends_late() -> None:
 
 
 async def test_a_stream_that_falls_silent_is_given_up_and_asked_for_again() -> None:
-    patience = Patience(first_retry_s=0.01, quiet_s=at_most(1))
+    limits = ChatLimits(first_retry_s=0.01, idle_s=at_most(1))
 
     async def finds_itself_alone(reply: Any) -> None:
         await until(lambda: server.open == 1, "the connection that fell silent was closed")
         await streams(reply)
 
     async with serve(*ONE_CALL, manners=[stalls(300), finds_itself_alone]) as server:
-        conversed = await Talk(server, patience=patience).go()
+        conversed = await Talk(server, limits=limits).go()
     assert (conversed.text, len(server.received)) == ("Done.", 3)
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
-    patience = Patience(connect_s=at_most(0.5), first_byte_s=at_most(0.5))
+    limits = ChatLimits(connect_s=at_most(0.5), first_byte_s=at_most(0.5))
     async with serve(*ONE_CALL, manners=[never_answers]) as server:
-        problem = await Talk(server, patience=patience).problem()
+        problem = await Talk(server, limits=limits).problem()
     assert problem.code is MODEL_REFUSED
     assert len(server.received) == 1
 
@@ -455,9 +461,9 @@ async def test_an_error_inside_the_stream_is_treated_like_one_before(
     ("body", "requests"), [(b"<html>Log in</html>", 3), (b"data: {]\n\n", 3), (b"data: " + b"x" * 999, 1)]
 )
 async def test_what_is_no_answer_of_a_model_is_said(body: bytes, requests: int) -> None:
-    patience = Patience(first_retry_s=0.01, event_bytes=500)
+    limits = ChatLimits(first_retry_s=0.01, event_bytes=500)
     async with serve(*ONE_CALL, manners=[sends(body)] * 9) as server:
-        problem = await Talk(server, patience=patience).problem()
+        problem = await Talk(server, limits=limits).problem()
     assert problem.code is MODEL_STREAM
     assert len(server.received) == requests
 
@@ -465,7 +471,7 @@ async def test_what_is_no_answer_of_a_model_is_said(body: bytes, requests: int) 
 async def test_an_answer_over_the_limit_is_not_read_on() -> None:
     endless = b"".join(event({"choices": [{"delta": {"content": "x" * 500}}]}) for _ in range(40))
     async with serve(*ONE_CALL, manners=[sends(endless)] * 9) as server:
-        problem = await Talk(server, patience=Patience(turn_bytes=10_000)).problem()
+        problem = await Talk(server, limits=ChatLimits(turn_bytes=10_000)).problem()
     assert problem.code is MODEL_STREAM
     assert len(server.received) == 1
 

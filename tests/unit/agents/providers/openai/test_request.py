@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from trunkline.agents.providers.openai.request import (
-    Endpoint,
+    ChatEndpoint,
     Message,
+    ModelToolCall,
     ModelTurn,
-    ToolCall,
-    ToolOffer,
-    Wording,
+    RequestDialect,
+    ToolDefinition,
     arguments_of,
     assistant_message,
     body_of,
@@ -25,16 +25,16 @@ from trunkline.core.errors import MODEL_REFUSED, GatewayError
 KEY = "sk-secret-of-the-test"
 
 
-def endpoint(**more: Any) -> Endpoint:
-    return Endpoint(**{"base_url": "http://localhost/v1", "model": "m", "api_key": KEY, **more})
+def endpoint(**more: Any) -> ChatEndpoint:
+    return ChatEndpoint(**{"base_url": "http://localhost/v1", "model": "m", "api_key": KEY, **more})
 
 
 def head(**more: Any) -> dict[bytes, bytes]:
     return dict(head_of(endpoint(**more), target_of("http://localhost:8000/v1")))
 
 
-def call(arguments: str = "", **more: Any) -> ToolCall:
-    return ToolCall(id="c1", name="Read", arguments=arguments, **more)
+def call(arguments: str = "", **more: Any) -> ModelToolCall:
+    return ModelToolCall(id="c1", name="Read", arguments=arguments, **more)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_the_body_has_what_was_asked_for_and_nothing_else() -> None:
 
 def test_tools_are_offered_with_their_schemas_as_they_are() -> None:
     schema = {"$schema": "x", "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    offers = [
-        ToolOffer(name="Read", description="reads", parameters=schema),
-        ToolOffer(name="Now", description="", parameters={}),
+    definitions = [
+        ToolDefinition(name="Read", description="reads", parameters=schema),
+        ToolDefinition(name="Now", description="", parameters={}),
     ]
-    body = json.loads(body_of(endpoint(max_tokens=9, temperature=0.0), [], offers))
+    body = json.loads(body_of(endpoint(max_tokens=9, temperature=0.0), [], definitions))
     assert body["tools"] == [
         {"type": "function", "function": {"name": "Read", "description": "reads", "parameters": schema}},
         {
@@ -115,7 +115,7 @@ def test_tools_are_offered_with_their_schemas_as_they_are() -> None:
 
 
 def test_other_words_are_found_in_what_a_server_says_once_each() -> None:
-    usual = Wording()
+    usual = RequestDialect()
     limit = usual.after(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
     assert limit.options(endpoint(max_tokens=9))["max_completion_tokens"] == 9
     assert "max_tokens" not in limit.options(endpoint(max_tokens=9))

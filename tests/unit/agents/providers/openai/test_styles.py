@@ -17,7 +17,7 @@ from tests.support.toolbox import Tools
 from tests.support.waiting import START_WAIT_S
 
 from trunkline.agents.providers.openai.loop import converse
-from trunkline.agents.providers.openai.request import Endpoint, Patience
+from trunkline.agents.providers.openai.request import ChatEndpoint, ChatLimits
 from trunkline.core.errors import (
     MODEL_LOOP,
     MODEL_REFUSED,
@@ -30,7 +30,7 @@ from trunkline.core.errors import (
 )
 
 PAGE = Path(__file__).parents[5] / "docs" / "agents" / "openai-compatible.md"
-QUICK = Patience(first_retry_s=0.01, first_byte_s=START_WAIT_S, quiet_s=START_WAIT_S)
+QUICK = ChatLimits(first_retry_s=0.01, first_byte_s=START_WAIT_S, idle_s=START_WAIT_S)
 KEY = "sk-never-to-be-seen"
 GIVEN = {"text": 'a "quoted"\nline\tand \\ more', "n": 1}
 TURN = calls(Use("echo", GIVEN), Use("echo", {"n": 2}))
@@ -38,8 +38,8 @@ THOUGHTS = ("reasoning", "reasoning_content", "reasoning_details", "thinking_blo
 
 
 async def conversed(server: ChatServer, tools: Tools, **options: Any) -> str:
-    endpoint = Endpoint(base_url=server.url, model="scripted", api_key=KEY, **options)
-    return (await converse(endpoint, "Go", tools, lambda _: None, patience=QUICK)).text
+    endpoint = ChatEndpoint(base_url=server.url, model="scripted", api_key=KEY, **options)
+    return (await converse(endpoint, "Go", tools, lambda _: None, limits=QUICK)).text
 
 
 def rows(title: str) -> list[str]:
