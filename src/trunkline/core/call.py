@@ -122,8 +122,8 @@ class Request:
     """A method with its raw parameters, to be finished exactly once.
 
     `params` is one JSON object without `_meta`. `meta` has the members of `_meta` that are passed on, which excludes
-    those that belong to one hop, such as the progress token. `on_done` is called with the request once `outcome` is set;
-    `on_notification` with the method and parameters of each notification that belongs to this request.
+    those that belong to one hop, such as the progress token. `on_done` takes the request once `outcome` is set;
+    `on_notification` takes the method and parameters of each notification that belongs to the request.
     """
 
     __slots__ = (

@@ -1,4 +1,8 @@
-"""What a server asks of the client that it works for: a model's answer, a form filled in, its roots."""
+"""Requests that a server makes of the client it works for: sampling, elicitation, roots.
+
+A `ServerRequest` ends exactly once: with the client's result, with an error, or withdrawn by the server. Until then the
+deadlines of the calls that may have caused it rest.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,17 @@ ELICITATION: Final = "elicitation/create"
 ROOTS: Final = "roots/list"
 SERVER_REQUEST_METHODS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
 NO_CLIENT_ERROR: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
-"""What a server is told that asks where nobody can answer."""
+"""The error for a server whose request no client can answer."""
 
 ResponseKind = Literal["result", "error"]
 
 
 class ServerRequest:
-    """A request of a server to its client, ended exactly once: answered, refused, or withdrawn by the server.
+    """One request of a server to its client.
 
-    `calls` are those in flight that may have caused it, the likeliest last; their deadlines rest while it is open.
-    `on_progress` takes the client's progress on it (the parameters, under the token that the server chose).
+    `reply` takes the kind of the response and its JSON, unless the server withdraws the request first; `on_withdrawn`
+    is called if it does. `calls` are those in flight that may have caused the request, the likeliest last.
+    `on_progress` takes the parameters of the client's progress notifications, with the server's own token.
     """
 
     __slots__ = ("_reply", "calls", "ended", "method", "on_progress", "on_withdrawn", "params", "source")
@@ -46,30 +51,30 @@ class ServerRequest:
             call.server_request_opened()
 
     def answer(self, result: Json) -> bool:
-        """The client's result, as it wrote it. False when the question had ended before."""
-        return self._end("result", result)
+        """Respond with the client's result, as it wrote it. Returns False if the request had ended before."""
+        return self._respond("result", result)
 
     def refuse(self, error: Json) -> bool:
-        """A JSON-RPC error object: the client's own, or why it cannot be asked."""
-        return self._end("error", error)
+        """Respond with a JSON-RPC error object: the client's own, or why it cannot be asked."""
+        return self._respond("error", error)
 
     def progressed(self, params: Json) -> None:
-        """The client is at work on it. What comes after the end is dropped."""
+        """Pass on the client's progress; dropped if the request has ended."""
         if self.on_progress is not None and not self.ended:
             self.on_progress(params)
 
     def withdraw(self) -> None:
-        """Its server no longer waits for an answer, or is gone."""
-        if self._close() and self.on_withdrawn is not None:
+        """End the request without a response: the server cancelled it, or is gone."""
+        if self._end() and self.on_withdrawn is not None:
             self.on_withdrawn()
 
-    def _end(self, ending: ResponseKind, raw: Json) -> bool:
-        was_open = self._close()
+    def _respond(self, kind: ResponseKind, raw: Json) -> bool:
+        was_open = self._end()
         if was_open:
-            self._reply(ending, raw)
+            self._reply(kind, raw)
         return was_open
 
-    def _close(self) -> bool:
+    def _end(self) -> bool:
         was_open, self.ended = not self.ended, True
         if was_open:
             for call in self.calls:

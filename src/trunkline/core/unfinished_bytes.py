@@ -1,7 +1,7 @@
-"""One bound over the bytes of all messages that have begun and not ended, whichever connection they come by.
+"""A limit on the bytes of all incomplete messages, over all connections.
 
-Each connection has a limit for one message, but thousands of connections that never finish theirs would add up. When
-all together hold more than the bound, the message that began first gives way: an honest one is long complete by then.
+Each connection limits the size of one message, but thousands of connections that never complete theirs would add up.
+When all together exceed the limit, the message that began first is dropped: an honest one is long complete by then.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ DEFAULT_BYTES: Final = 256 * 1024 * 1024
 
 
 class UnfinishedHolder(Protocol):
-    """A connection that holds bytes of messages that nobody could act on yet."""
+    """A connection that buffers an incomplete message."""
 
     def give_way(self) -> None:
-        """Let go of them, tell the peer, and report 0 held bytes before this returns."""
+        """Drop the message, send the peer an error, and report 0 held bytes before this returns."""
         ...
 
 
 class UnfinishedBytes:
-    """Who holds how much, in the order in which they began."""
+    """Counts the bytes each connection holds, in the order in which their messages began."""
 
     __slots__ = ("_held", "_making_room", "given_way", "limit_bytes", "total_bytes")
 
@@ -28,12 +28,12 @@ class UnfinishedBytes:
         self.limit_bytes = limit_bytes
         self.total_bytes = 0
         self.given_way = 0
-        """How many had to make room, since the start."""
+        """How many messages were dropped so far."""
         self._held: dict[UnfinishedHolder, int] = {}
         self._making_room = False
 
     def hold(self, holder: UnfinishedHolder, held_bytes: int) -> None:
-        """`holder` holds this much now. One alone never has to give way: its own limit is what bounds it."""
+        """Set how much a connection holds. One alone never has to give way: the limit of a message bounds it."""
         held = self._held
         self.total_bytes += held_bytes - held.get(holder, 0)
         if held_bytes:
@@ -44,7 +44,7 @@ class UnfinishedBytes:
             self._make_room()
 
     def _make_room(self) -> None:
-        """One after the other: each says meanwhile that it holds nothing any more, and must not begin this anew."""
+        """Drop the oldest messages. Each calls `hold` meanwhile, which must not start this again."""
         held = self._held
         self._making_room = True
         try:
@@ -54,7 +54,7 @@ class UnfinishedBytes:
                 try:
                     oldest.give_way()
                 finally:
-                    if oldest in held:  # it must not: we would never come to an end
+                    if oldest in held:  # against its contract; this loop would never end
                         self.total_bytes -= held.pop(oldest)
         finally:
             self._making_room = False
