@@ -60,10 +60,10 @@ class AppStage:
         return [tool["name"] for tool in json.loads(self.router.catalog.listing)]
 
     def health(self, name: str = HOST) -> Health:
-        return self.router.gates[name].health
+        return self.router.admissions[name].health
 
     async def becomes(self, name: str, state: str) -> Health:
-        await until(lambda: name in self.router.gates and self.health(name).state == state, f"{name} is {state}")
+        await until(lambda: name in self.router.admissions and self.health(name).state == state, f"{name} is {state}")
         return self.health(name)
 
     async def counted(self, counter: str, source: str = HOST, at_least: int = 1) -> int:

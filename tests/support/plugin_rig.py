@@ -66,7 +66,7 @@ class House:
         self.counts[counter] = self.counts.get(counter, 0) + amount
 
     def health(self, name: str = "p") -> Health:
-        return self.gateway.router.gates[name].health
+        return self.gateway.router.admissions[name].health
 
     async def is_in(self, state: str, name: str = "p") -> Health:
         await until(lambda: self.health(name).state == state, f"{name} is {state}", 30)

@@ -171,9 +171,9 @@ class AgentRunner:
         return kept | {"PWD": str(cwd)} | dict(plan.env)
 
     async def _look_at_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
-        wants = provider.wants(self._home, self._environ)
+        query = provider.home_query(self._home, self._environ)
         command_outputs: dict[str, str] = {}
-        for name, arguments in wants.command_outputs.items():
+        for name, arguments in query.command_outputs.items():
             argv = [installed.program, *arguments]
             left_s = deadline - monotonic()
             limit_s = min(self._answer_s, left_s)
@@ -185,10 +185,10 @@ class AgentRunner:
         return HomeSnapshot(
             folder=self._home,
             environ=self._environ,
-            texts=read_texts(wants.texts),
+            texts=read_texts(query.texts),
             command_outputs=command_outputs,
-            present=existing(wants.links),
-            entries=entries(wants.folders),
+            present=existing(query.links),
+            entries=entries(query.folders),
         )
 
     async def _start(self, provider: Provider, plan: LaunchPlan, spec: RunSpec, monitor: OutputMonitor) -> AgentProcess:
@@ -240,7 +240,7 @@ class AgentRunner:
         if process.lost:
             return self._failed(agent, process, "was lost with the process that held it")
         if monitor.reported_error:
-            return self._failed(agent, process, f"reports: {self._shown(monitor.complaint)}")
+            return self._failed(agent, process, f"reports: {self._shown(monitor.reported_error)}")
         if status != 0:
             what = exit_reason(status) + (" before it had tools" if unlisted else "")
             return self._failed(agent, process, what + _after(self._unreached(monitor)))

@@ -35,7 +35,7 @@ class ConnectedApps:
         self._evicted: dict[Admission, OnEvicted] = {}
         self._arrivals = 0
 
-    def host(self, host: Admission, name: str, source: Source, evicted: OnEvicted) -> SourceSink | None:
+    def host(self, host: Admission, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
         """Bring in a guest, or find it again; None where the name is somebody else's."""
         registry = self._registry
         admission = registry.admissions.get(name)
@@ -53,7 +53,7 @@ class ConnectedApps:
         sink = registry.add(name, source, app_options(host, name, self._arrivals))
         self._by_host.setdefault(host, {})[name] = sink.admission
         self._hosts[sink.admission] = host
-        self._evicted[sink.admission] = evicted
+        self._evicted[sink.admission] = on_evicted
         registry.put_in_order()
         return sink
 

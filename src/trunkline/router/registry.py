@@ -369,8 +369,8 @@ class SourceSink:
     def forward_notification(self, session: str, method: str, params: Json) -> None:
         self._registry.clients.forward_notification(session, self._admission.name, method, params)
 
-    def add_app(self, name: str, source: Source, evicted: OnEvicted) -> SourceSink | None:
-        return self._registry.apps.host(self._admission, name, source, evicted)
+    def add_app(self, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
+        return self._registry.apps.host(self._admission, name, source, on_evicted)
 
     def remove_app(self, name: str) -> None:
         self._registry.apps.dismiss(self._admission, name)

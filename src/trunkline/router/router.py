@@ -232,11 +232,11 @@ class Router:
         return self._watches.open(caller, uri, on_updated, on_settled)
 
     def subscribe_tasks(
-        self, caller: Caller, task_ids: Sequence[str], on_told: OnTaskUpdate, on_settled: OnTasksSettled
+        self, caller: Caller, task_ids: Sequence[str], on_updated: OnTaskUpdate, on_settled: OnTasksSettled
     ) -> TaskSubscription:
-        """Tell `on_told` how these tasks get on, until the handle is closed. `on_settled` is called for every id once,
+        """Tell `on_updated` how these tasks get on, until the handle is closed. `on_settled` is called for every id once,
         maybe before this returns; ids that are not this caller's are just not told of."""
-        return self._task_watches.open(caller, task_ids, on_told, on_settled)
+        return self._task_watches.open(caller, task_ids, on_updated, on_settled)
 
     def notify(self, caller: Caller, method: str, params: Json) -> None:
         """A notification of a client, for every server that works for it."""

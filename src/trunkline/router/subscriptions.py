@@ -228,13 +228,13 @@ class TaskSubscription:
     def __init__(
         self,
         caller: Caller,
-        on_told: OnTaskUpdate,
+        on_updated: OnTaskUpdate,
         on_settled: OnTasksSettled,
         on_closed: Callable[[TaskSubscription], None],
     ) -> None:
         self.caller = caller
         self.closed = False
-        self.on_told = on_told
+        self.on_updated = on_updated
         self.on_settled = on_settled
         self.at: dict[str, _TasksAtSource] = {}
         self._on_closed = on_closed
@@ -297,7 +297,7 @@ class _TasksAtSource:
             return self.shown.get(own) or self._task_ids.shown(caller, TaskLocation(source, own))
 
         known = map_task_ids(bytes(params), id_for_caller)
-        self._news.on_told(source, self.shown[own_id], self._uri_rewriter.learn(caller, source, known))
+        self._news.on_updated(source, self.shown[own_id], self._uri_rewriter.learn(caller, source, known))
 
     def close(self) -> None:
         watch, self._watch = self._watch, None
@@ -317,9 +317,9 @@ class TaskSubscriptions:
         return len(self._open)
 
     def open(
-        self, caller: Caller, task_ids: Iterable[str], on_told: OnTaskUpdate, on_settled: OnTasksSettled
+        self, caller: Caller, task_ids: Iterable[str], on_updated: OnTaskUpdate, on_settled: OnTasksSettled
     ) -> TaskSubscription:
-        news = TaskSubscription(caller, on_told, on_settled, self._closed)
+        news = TaskSubscription(caller, on_updated, on_settled, self._closed)
         self._open[news] = None
         shown, unknown = self._by_source(caller, task_ids)
         for source, ids in shown.items():

@@ -25,7 +25,7 @@ PYTHON = Installed(program=sys.executable, version="1.2.3")
 ANSWER = 'import json; print(json.dumps({"answer": "Done."}))'
 
 
-class FakeReader:
+class FakeOutputParser:
     def line(self, line: str, /) -> Iterator[AgentEvent]:
         event: dict[str, Any] = json.loads(line)
         match event:
@@ -57,11 +57,11 @@ class FakeAgent:
     instructions = ("AGENTS.md",)
     result_chars = 1000
 
-    def __init__(self, script: str = ANSWER, wants: HomeQuery | None = None, **plan_keys: Any) -> None:
+    def __init__(self, script: str = ANSWER, query: HomeQuery | None = None, **plan_keys: Any) -> None:
         self._script = script
-        self._wants = wants or HomeQuery()
+        self._query = query or HomeQuery()
         self._plan_keys = plan_keys
-        self.asked: list[LaunchRequest] = []
+        self.requests: list[LaunchRequest] = []
 
     def tool_name(self, tool: str, /) -> str:
         return f"ours_{tool}"
@@ -69,12 +69,12 @@ class FakeAgent:
     def is_ours(self, tool: str, /) -> bool:
         return tool.startswith("ours_")
 
-    def wants(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
-        return self._wants
+    def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery:
+        return self._query
 
-    def plan(self, asked: LaunchRequest, /) -> LaunchPlan:
-        self.asked.append(asked)
-        return LaunchPlan(argv=(asked.program, "-c", self._script), **self._plan_keys)
+    def plan(self, request: LaunchRequest, /) -> LaunchPlan:
+        self.requests.append(request)
+        return LaunchPlan(argv=(request.program, "-c", self._script), **self._plan_keys)
 
-    def reader(self) -> FakeReader:
-        return FakeReader()
+    def parser(self) -> FakeOutputParser:
+        return FakeOutputParser()

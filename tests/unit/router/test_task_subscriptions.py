@@ -59,7 +59,7 @@ def still_watched(desk: Desk) -> int:
 
 
 def says(watch: TaskWatch, own_id: str, **task: Any) -> None:
-    watch.on_told(own_id, json.dumps({"taskId": own_id, **task}).encode())
+    watch.on_updated(own_id, json.dumps({"taskId": own_id, **task}).encode())
 
 
 def replaced(desk: Desk, successor: Source, *, enabled: bool = True) -> SourceSink:

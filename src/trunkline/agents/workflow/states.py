@@ -229,7 +229,7 @@ def _warn_of_variables(keys: CommandKeys, table: Table, reader: WorkflowReader) 
     """Those of `env` that are calculated with and may hold anything."""
     env = table.get("env")
     for entry in env.entries if isinstance(env, Table) else ():
-        if entry.key.text in keys.command.evaluated and isinstance(entry.value, Scalar):
+        if entry.key.text in keys.command.evaluated_variables and isinstance(entry.value, Scalar):
             for reference in dict.fromkeys(keys.env[entry.key.text].references()):
                 if reference.kind != "inputs" or reference.name not in reader.numbers:
                     warn_about_evaluation(reference, reader.source.place(entry.value, reference), reader)

@@ -43,7 +43,7 @@ class TaskWatches:
         if self._closed or len(self._subscriptions) >= MAX_WATCHES:
             watch.settle(frozenset())
             return
-        watch.owned_by(self._drop)
+        watch.when_closed(self._drop)
         self._subscriptions[watch] = subscription = _Subscription(watch, self._drop)
         if self._session is not None:
             self._begin(subscription, self._session)
@@ -129,7 +129,7 @@ class _Subscription:
             return
         if task.status in _OVER:
             self._left.discard(task.task_id)
-        self.watch.on_told(task.task_id, params)
+        self.watch.on_updated(task.task_id, params)
         if not self._left:
             self._on_over(self.watch)
 

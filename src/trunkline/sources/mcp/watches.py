@@ -59,7 +59,7 @@ class Watches:
     # -- who watches ----------------------------------------------------------------------------------------------
 
     def add(self, watch: ResourceWatch) -> None:
-        watch.owned_by(self._unwatched)
+        watch.when_closed(self._unwatched)
         if self._session is None and not self._closed:
             self._early[watch] = Deadline(_ASKED_S, partial(self._too_early, watch))
             return

@@ -70,9 +70,9 @@ async def tried(folder: Path, script: str) -> ProbeResult:
         assert survivors(stage.mark) == []
     finally:
         await stage.children.close()
-    assert [asked.prompt for asked in agent.asked] != ["the user's own"]
+    assert [request.prompt for request in agent.requests] != ["the user's own"]
     with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", int(agent.asked[0].model_url.rpartition(":")[2]))
+        await asyncio.open_connection("127.0.0.1", int(agent.requests[0].model_url.rpartition(":")[2]))
     return result
 
 

@@ -36,7 +36,7 @@ async def watch_at(here: House) -> TaskWatch:
 
 
 def says(watch: TaskWatch, own_id: str, **task: Any) -> None:
-    watch.on_told(own_id, json.dumps({"taskId": own_id, **task}).encode())
+    watch.on_updated(own_id, json.dumps({"taskId": own_id, **task}).encode())
 
 
 async def acknowledged(heard: Heard) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class ChatClient:
         except MalformedAnswer as error:
             raise broken_off(self._place, str(error), _ANOTHER) from None
         except TimeoutError:
-            self._need_whole(reader, f"nothing more came within {self._patience.quiet_s:g} seconds")
+            self._need_whole(reader, f"nothing more came within {self._limits.idle_s:g} seconds")
         except ConnectionFailed as lost:
             self._need_whole(reader, str(lost), again=not lost.final)
         if not reader.begun:

@@ -52,7 +52,7 @@ class Talk:
         self.server = server
         self.tools = tools or Tools()
         self.said: list[AgentEvent] = []
-        self.limits: ChatLimits = options.pop("patience", QUICK)
+        self.limits: ChatLimits = options.pop("limits", QUICK)
         self.options = options
 
     async def go(self) -> ConversationResult:
