@@ -8,15 +8,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from trunkline.demo.features import FeatureServer
 from trunkline.demo.tools import ADDS, tool
 from trunkline.mcpserver import Server, ToolError
+from trunkline.version import __version__
 
 _PATH = {"path": {"type": "string", "description": "A path below the allowed folder"}}
 _CONTENT = {"content": {"type": "string", "description": "What to write"}}
 
 
+def _server(name: str, instructions: str) -> FeatureServer:
+    """One of the versions up to 2025-11-25, as the packages are that it stands in for."""
+    return FeatureServer(name, __version__, instructions, title="", capabilities={})
+
+
 def _files(folder: Path) -> Server:
-    server = Server("secure-filesystem-server", "1", "Files below one folder.", title="Files")
+    server = _server("secure-filesystem-server", "Files below one folder.")
 
     def inside(arguments: dict[str, str]) -> Path:
         path = (folder / arguments["path"]).resolve()
@@ -47,7 +54,7 @@ def _files(folder: Path) -> Server:
 
 
 def _git() -> Server:
-    server = Server("mcp-git", "1", "A Git repository.", title="Git")
+    server = _server("mcp-git", "A Git repository.")
 
     @tool(server, "Status")
     def git_status(arguments: dict[str, str]) -> str:
