@@ -41,24 +41,9 @@ def _power(base: Number, exponent: Number) -> Number:
 
 
 _CONSTANTS: Final = {"pi": math.pi, "e": math.e, "tau": math.tau}
-_MATH: Final = (
-    "acos",
-    "asin",
-    "atan",
-    "ceil",
-    "cos",
-    "exp",
-    "floor",
-    "hypot",
-    "log",
-    "log10",
-    "log2",
-    "sin",
-    "sqrt",
-    "tan",
-)
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    **{name: getattr(math, name) for name in _MATH},
+    **{name: getattr(math, name) for name in ("acos", "asin", "atan", "cos", "hypot", "sin", "tan")},
+    **{name: getattr(math, name) for name in ("ceil", "exp", "floor", "log", "log10", "log2", "sqrt")},
     "abs": abs,
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),

@@ -64,6 +64,14 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body leave together
 
+    def setup(self) -> None:
+        super().setup()
+        self._runner = asyncio.Runner()  # an event loop for this connection's thread
+
+    def finish(self) -> None:
+        self._runner.close()
+        super().finish()
+
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
@@ -80,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._respond(refused)
         else:
             assert isinstance(self.server, _Listener)
-            answer = asyncio.run(_answer(self.server.mcp, body, self._version))
+            answer = self._runner.run(_answer(self.server.mcp, body, self._version))
             self._respond(HTTPStatus.OK if answer else HTTPStatus.ACCEPTED, answer)
 
     def do_GET(self) -> None:
