@@ -43,17 +43,16 @@ def _demo_settings(port: int) -> Generator[Settings, None, None]:
     """The settings, with the server they reach over HTTP running, and a folder for state that goes afterwards."""
     import tempfile
 
-    from trunkline.demo.calc import CALC
-    from trunkline.demo.http_server import HttpServer
-    from trunkline.demo.rpc import RpcServer
+    from trunkline.demo.calc import server
+    from trunkline.demo.http_server import serving_http
 
-    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as state, HttpServer(RpcServer(CALC)) as calc:
+    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as state, serving_http(server) as calc_url:
         # in our own environment, where a reload finds them too; no child process gets variables of this prefix
         os.environ.update(
             TRUNKLINE_DEMO_PORT=str(port),
             TRUNKLINE_DEMO_STATE=state,
             TRUNKLINE_DEMO_PYTHON=sys.executable,
-            TRUNKLINE_DEMO_CALC_URL=calc.url,
+            TRUNKLINE_DEMO_CALC_URL=calc_url,
         )
         with _findable(Path(state)):
             yield load_or_exit(CONFIG_FILE)
