@@ -1,4 +1,8 @@
-"""The gate in front of one source: who may pass now, who waits, who is refused."""
+"""Limits on calls: how many may run at one source or wait for it, how much memory they may hold, how long they may take.
+
+Every call passes `Admission.admit` of its source and comes back through `release` when it has ended. Both are on the
+path of each `tools/call`, so the common case there does nothing but count.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ _REFUSING: Final[dict[str, Code]] = {
 
 
 class Admission:
-    """Admits calls while the source is well and not full; holds a bounded queue while it starts or is full."""
+    """Admission control for one source: submits calls while it is up and not full, and queues a limited number otherwise."""
 
     def __init__(
         self,
@@ -63,20 +67,21 @@ class Admission:
 
     @property
     def refuses(self) -> bool:
-        """Whether a call that comes now is turned away, and not for want of room."""
+        """Whether new calls are refused, for another reason than a full queue."""
         return self.draining or self.health.state in _REFUSING
 
     def admit(self, call: Call) -> None:
+        """Submit the call to the source, queue it, or fail it."""
         call.admission = self
         if len(call.params) > LARGE_BYTES:
-            too_much = self._call_memory.refusal(call, len(call.params))
-            if too_much is not None:
-                call.finish(Failure(too_much))
+            problem = self._call_memory.reserve(call, len(call.params))
+            if problem is not None:
+                call.finish(Failure(problem))
                 return
         if self._open and self.in_flight < self._max_in_flight:
             self.in_flight += 1
             call.admitted = True
-            try:  # what costs nothing: every call comes here, and some in the name of another that has ended
+            try:  # `contained` would cost a call; an exception here would end the call that made room for this one
                 self.source.submit(call)
             except Exception as error:
                 report_bug(f"a call to {self.name}", error)
@@ -92,7 +97,7 @@ class Admission:
             self.queue.append(call)
 
     def refusal(self, tool: str = "") -> Problem | None:
-        """Why nobody gets in now, whatever room there is; None while the source is there or may come."""
+        """Why calls are refused now, apart from a full queue; None while the source is up or may come up."""
         state = self.health.state
         if self.draining:
             return self._problem(tool, DRAINING, "The gateway is shutting down")
@@ -120,7 +125,7 @@ class Admission:
         )
 
     def release(self, call: Call) -> None:
-        """A call has ended: its place goes to the next in line."""
+        """Take back a call that has ended, and submit the next one in the queue."""
         if call.admitted:
             call.admitted = False
             self.in_flight -= 1
@@ -130,9 +135,9 @@ class Admission:
             if self.queue:
                 self._drain()
         elif self.queue and call.outcome is not None:
-            self._forget(call)
+            self._leave_queue(call)
 
-    def _forget(self, call: Call) -> None:
+    def _leave_queue(self, call: Call) -> None:
         with contextlib.suppress(ValueError):
             self.queue.remove(call)
 
@@ -142,22 +147,22 @@ class Admission:
         self._drain()
 
     def drain(self) -> None:
-        """Let nobody new in; what is in flight may end."""
+        """Refuse new and queued calls; those in flight may end."""
         self.draining = True
         self._open = False
         self._drain()
 
     def retire(self) -> deque[Call]:
-        """Let nobody in any more; what is in flight may end. Those that waited go to whoever comes next."""
+        """Stop admitting calls for good. Returns the queued ones, for the successor; those in flight may end here."""
         self._open = False
         self.draining = True
         waiting, self.queue = self.queue, deque()
         return waiting
 
     def _drain(self) -> None:
-        """Serve the queue as far as the gate allows; refuse all of it when the source will not come.
+        """Submit queued calls while there is room, or refuse all of them if the source will not come up.
 
-        A call may end while it is being admitted, which leads back here: the outer loop goes on, the inner returns.
+        A call may end while it is being admitted, which leads back here: then the outer loop goes on.
         """
         if self._open and not self._serving_queue:
             self._serving_queue = True
@@ -175,17 +180,20 @@ class Admission:
                     self._hold(call)
 
 
-# One bound over what large calls hold while they wait and run, whichever source they are for.
-#
-# How many calls there may be is bounded elsewhere; a thousand of them with megabytes each would still be too much.
+# -- memory -----------------------------------------------------------------------------------------------------------
 
 LARGE_BYTES: Final = 16 * 1024
-"""Smaller calls are not counted: their number bounds them, and every call would pay for the counting."""
+"""Smaller calls are not counted: their number is limited, and counting would cost every call something."""
 _COPIES: Final = 2
-"""What the client wrote is kept beside what its server gets."""
+"""The client's message is kept beside the one for the server."""
 
 
 class CallMemory:
+    """A limit on the bytes that large calls hold while they wait and run, over all sources.
+
+    The number of calls is limited elsewhere, but a thousand calls of some megabytes each would still be too much.
+    """
+
     __slots__ = ("_held", "_limit_bytes", "total_bytes")
 
     def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
@@ -193,9 +201,11 @@ class CallMemory:
         self.total_bytes = 0
         self._held: dict[Call, int] = {}
 
-    def refusal(self, call: Call, size_bytes: int) -> Problem | None:
-        """Count a call until it is released; why it cannot go on where others hold too much already. One alone always
-        may: the limit of a request bounds it."""
+    def reserve(self, call: Call, size_bytes: int) -> Problem | None:
+        """Count the call until it is released. Returns a problem instead if the others hold too much already.
+
+        A call that is alone is always admitted: the limit of one request bounds it.
+        """
         if call in self._held:
             return None
         size_bytes *= _COPIES
@@ -217,21 +227,25 @@ class CallMemory:
         self.total_bytes -= self._held.pop(call, 0)
 
 
-# When a call has waited long enough: its deadline, what buys more time, and what stops the clock.
+# -- deadlines --------------------------------------------------------------------------------------------------------
 
 _TOOLS_CALL: Final = "tools/call"
 
 
 class Deadlines:
-    def __init__(self, loop: asyncio.AbstractEventLoop, longest_s: float) -> None:
+    """Times calls out. Progress extends a deadline up to `max_call_s` from the start of the call.
+
+    Time that a client takes to answer its server is not counted.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_call_s: float) -> None:
         self._loop = loop
-        self.longest_s = longest_s
-        """What no call may take, however much progress it shows; what its client took to answer is not counted."""
+        self.max_call_s = max_call_s
 
     def set(self, call: Call, timeout_s: float) -> None:
-        """Give the call this long from its start; it may have ended when this returns."""
+        """Set the deadline, counted from the start of the call; the call may have timed out when this returns."""
         call.timeout = left_s = timeout_s
-        if call.timer is not None:  # it waited until its server told what it offers, and that time counts
+        if call.timer is not None:  # it waited for its source to come up, which counts
             call.timer.cancel()
             left_s -= monotonic() - call.started_at
             if left_s <= 0:
@@ -240,19 +254,19 @@ class Deadlines:
         call.timer = self._loop.call_later(left_s, self._due, call, call.started_at + timeout_s)
 
     def _due(self, call: Call, due: float) -> None:
-        """Where the process was stopped, the answer may be there for long and nobody has read it."""
+        """If the process was suspended meanwhile, the response may have arrived and not been read yet."""
         if monotonic() - due > LATE_S:
             call.timer = self._loop.call_later(READ_FIRST_S, self._expired, call)
         else:
             self._expired(call)
 
     def _expired(self, call: Call) -> None:
-        """Progress buys more time, up to the absolute maximum of a call; a question to the client stops the clock."""
+        """Time out, unless there was progress or the client still has to answer the server."""
         now = monotonic()
-        if call.open_server_requests:  # each has a deadline of its own
+        if call.open_server_requests:  # these have deadlines of their own
             call.timer = self._loop.call_later(call.timeout, self._due, call, now + call.timeout)
             return
-        end = min(call.progressed_at + call.timeout, call.started_at + self.longest_s + call.paused_s)
+        end = min(call.progressed_at + call.timeout, call.started_at + self.max_call_s + call.paused_s)
         if call.progressed_at and end > now:
             call.timer = self._loop.call_later(end - now, self._due, call, end)
             return

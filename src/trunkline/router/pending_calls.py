@@ -40,7 +40,7 @@ class PendingCalls:
         starting = [source for source in silent if admissions[source].health.state == "starting"]
         if starting and not self.draining:
             size_bytes = _LEAST_BYTES + sum(map(len, members.values()))
-            too_much = self._registry.call_memory.refusal(call, size_bytes)
+            too_much = self._registry.call_memory.reserve(call, size_bytes)
             if too_much is not None:
                 call.finish(Failure(too_much))
                 return True

@@ -83,7 +83,7 @@ class RequestRouter:
         call.source, call.params = source, params
         admission = self._registry.admissions[source]
         blocks = call.method == "tasks/result"  # until the task is done
-        timeout_s = self._deadlines.longest_s if blocks else admission.options.timeout_s
+        timeout_s = self._deadlines.max_call_s if blocks else admission.options.timeout_s
         admit = partial(self._admit, call, admission, timeout_s)
         if not admission.options.guards_paths or not self._path_guard.stops(call, 0, timeout_s, admit):
             admit()

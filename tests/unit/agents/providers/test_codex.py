@@ -59,7 +59,7 @@ trust_level = "trusted"
 """
 USER: dict[str, Any] = {
     "texts": {"config": CONFIG, "AGENTS.md": "Be kind."},
-    "answers": {"models": CATALOG},
+    "command_outputs": {"models": CATALOG},
     "present": frozenset({OWN / "auth.json", OWN / "sessions"}),
 }
 
