@@ -1,4 +1,4 @@
-"""What an agent lets us know while it works, whichever agent it is."""
+"""The events of a working agent, whichever agent it is. Its provider's output parser makes them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ToolsOffered:
-    """The tools that the agent says it has, by the names that its model sees."""
+    """The agent lists its tools, by the names that its model sees."""
 
     tools: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NativeToolUsed:
-    """A call that the agent made of a tool of its own, not of ours: whether the tool ran, or was refused."""
+    """The agent called a tool of its own. `ran` is false where the call was refused."""
 
     tool: str
     ran: bool
@@ -22,7 +22,7 @@ class NativeToolUsed:
 
 @dataclass(frozen=True, slots=True)
 class AgentText:
-    """A piece of text of the model on the way."""
+    """A piece of the model's text on the way to its answer."""
 
     text: str
 
@@ -36,7 +36,7 @@ class FinalAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of the whole run so far. A later one replaces an earlier one."""
+    """Tokens of the whole run so far; a later event replaces an earlier one."""
 
     input_tokens: int
     output_tokens: int
@@ -44,7 +44,7 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelRetry:
-    """Its model could not be reached, and it tries again: how often so far, how often at most, and why."""
+    """The model could not be reached and the agent tries again: the attempt, the most there will be, and why."""
 
     attempt: int
     most: int
@@ -53,19 +53,19 @@ class ModelRetry:
 
 @dataclass(frozen=True, slots=True)
 class OptionDropped:
-    """Its model's server does not take something that the user asked for, which is left out."""
+    """The model's server refuses an option that the user set, so it is left out."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModelLooping:
-    """Its model says again and again that it calls tools, and calls none: the agent would ask it for ever."""
+    """The model keeps announcing tool calls and makes none: the agent would go on for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentError:
-    """The agent says that it failed, and why."""
+    """The agent reports that it failed, and why."""
 
     message: str
 

@@ -1,9 +1,8 @@
-"""Whether the last thing a model said is an answer. It is none where there are no words, or where they end with a call
-that was written as text, since nothing made a call of it.
+"""Tells whether a model's last text is an answer: not where it is empty, or ends with a tool call written as text.
 
-A model may well write about such calls, and an answer that is taken for one is worse than one that is missed. So only
-what can hardly be anything else counts: it names a tool that the model has, has the form and the arguments of a call,
-is neither code nor a quotation, and nothing comes after it.
+A model may well write about such calls, and rejecting an answer is worse than missing a written call. So only what can
+hardly be anything else counts: it names a tool that the model has, has the form and the arguments of a call, is neither
+code nor a quotation, and nothing follows it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _FENCED: Final = re.compile(
     .*?(?:^[ \t>]*(?P=fence)[`~]*[ \t\r]*$ | \Z)""",
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-"""A block of code, also in a list or a quotation. Only a fence by itself ends it: models put blocks into blocks."""
+"""A fenced block of code, also in a list or a quotation. Only a bare fence ends it: models nest blocks."""
 _NAME: Final = r"[\w.:/-]{1,200}"
 _MARK: Final = re.compile(
     r"""(?<!`)(?:
@@ -36,7 +35,7 @@ _MARK: Final = re.compile(
     re.VERBOSE,
 )
 _DSML: Final = re.compile(r"(?<=[</])[|\uff5c\u2016]{1,2}DSML[|\uff5c\u2016]{1,2}")
-"""What DeepSeek puts before the name of each tag."""
+"""DeepSeek puts this before the name of each tag."""
 _TAGS: Final = re.compile(r"(?:\s|<(?!/?(?:code|pre)>)[^<>]{1,200}>|\[/?[A-Z_]{1,32}\]|[\[\],;`])*")
 _NAMED: Final = re.compile(
     rf"""(?:\s|<[|\uff5c][^<>]{{1,64}}[|\uff5c]>|function<\uff5ctool\u2581sep\uff5c>|\[)*(?:
@@ -44,13 +43,13 @@ _NAMED: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_FROM_ITS_START: Final = ("<function=", "<invoke")
+_MARK_NAMES_TOOL: Final = ("<function=", "<invoke")
 _CODE: Final = 4
-"""Columns that a line of code begins with, where it is not fenced."""
+"""The indentation of code that is not fenced."""
 _TICKS: Final = re.compile(r"`+")
 _THINKING: Final = re.compile(r"(?:\s*<(think(?:ing)?)>.*?(?:</\1>|\Z))+", re.DOTALL)
 _THOUGHT: Final = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>\s*\Z")
-"""Thoughts that no parser took out; the second, where the server's template has opened them."""
+"""Reasoning that no parser took out; the second where the server's template opened the tag."""
 _BEFORE_ARGUMENTS: Final = re.compile(
     r"""\s*>?\s*(?:\[CALL_ID\]\w{0,64})?(?:\[ARGS\])?
     (?:\s|(?:json|code|commentary)\b|```|<[|\uff5c][^<>]{1,64}[|\uff5c]>)*""",
@@ -59,12 +58,12 @@ _BEFORE_ARGUMENTS: Final = re.compile(
 _TAGGED_ARGUMENTS: Final = re.compile(r"<(?:parameter\b|arg_key>|/(?:function|invoke)>).*>\s*\Z", re.DOTALL)
 
 
-def answer_problem(who: str, said: str, is_tool: Callable[[str], bool], *, thought: bool = False) -> Problem | None:
-    """`who` said this last. `thought` tells that thoughts came and may have been all there was."""
-    answer = _without_thoughts(said)
+def answer_problem(who: str, text: str, is_tool: Callable[[str], bool], *, reasoned: bool = False) -> Problem | None:
+    """Why `text`, the last of `who`, is no answer; None where it is one. `reasoned`: reasoning came besides."""
+    answer = _without_reasoning(text)
     if not answer.strip():
-        thought = thought or bool(said.strip())
-        what = "gave its thoughts and no answer" if thought else "ended without an answer"
+        reasoned = reasoned or bool(text.strip())
+        what = "gave its reasoning and no answer" if reasoned else "ended without an answer"
         return Problem(code=NO_ANSWER, message=f"{who} {what}", hint="Ask for a final answer in the prompt")
     if tool := written_call(answer, is_tool):
         message = f"{who} wrote a call to `{tool}` as text, so nothing was called"
@@ -73,37 +72,37 @@ def answer_problem(who: str, said: str, is_tool: Callable[[str], bool], *, thoug
     return None
 
 
-def _without_thoughts(said: str) -> str:
-    if found := _THINKING.match(said):
-        return said[found.end() :]
-    return "" if _THOUGHT.search(said) and "<think" not in said else said
+def _without_reasoning(text: str) -> str:
+    if found := _THINKING.match(text):
+        return text[found.end() :]
+    return "" if _THOUGHT.search(text) and "<think" not in text else text
 
 
-def written_call(said: str, is_tool: Callable[[str], bool]) -> str:
+def written_call(text: str, is_tool: Callable[[str], bool]) -> str:
     """The tool of the call that this text ends with; empty where it ends with none."""
-    said = _DSML.sub("", said[-_READ:])
-    marks = list(_MARK.finditer(said, max(0, len(said) - _EXAMINED)))[-_MOST_MARKS:]
-    blocks = [block.span() for block in _FENCED.finditer(said)] if marks else []
+    text = _DSML.sub("", text[-_READ:])
+    marks = list(_MARK.finditer(text, max(0, len(text) - _EXAMINED)))[-_MOST_MARKS:]
+    blocks = [block.span() for block in _FENCED.finditer(text)] if marks else []
     for mark in marks:
-        if _is_shown(said, mark.start()) or any(begin <= mark.start() < end for begin, end in blocks):
+        if _is_shown(text, mark.start()) or any(begin <= mark.start() < end for begin, end in blocks):
             continue
-        rest = said[mark.start() :] if mark[0].startswith(_FROM_ITS_START) else said[mark.end() :]
+        rest = text[mark.start() :] if mark[0].startswith(_MARK_NAMES_TOOL) else text[mark.end() :]
         for name in (_json_call(rest), _tagged_call(rest)):
             if name and is_tool(name):
                 return name
     return ""
 
 
-def _is_shown(said: str, at: int) -> bool:
-    """Whether what begins here is code within its line, a line of code, or quoted."""
-    before = said[said.rfind("\n", 0, at) + 1 : at]
+def _is_shown(text: str, at: int) -> bool:
+    """Whether what begins here is inline code, indented code, or a quotation."""
+    before = text[text.rfind("\n", 0, at) + 1 : at]
     if len(_TICKS.findall(before)) % 2 or before.lstrip().startswith(">"):
         return True
     return before.isspace() and len(before.expandtabs(4)) >= _CODE
 
 
 def _json_call(rest: str) -> str:
-    """One or more calls as JSON, and nothing but tags besides."""
+    """The tool of one or more calls as JSON, with nothing but tags besides."""
     at, names = _tags_end(rest, 0), list[str]()
     while rest.startswith("{", at):
         value, end = _json_at(rest, at)
@@ -121,7 +120,7 @@ def _tags_end(text: str, at: int) -> int:
 
 
 def _json_at(text: str, at: int) -> tuple[object, int]:
-    """What stands here, and where it ends; None where it is no JSON."""
+    """The JSON value at this position, and where it ends; None where there is none."""
     try:
         return json.JSONDecoder(strict=False).raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -136,7 +135,7 @@ def _names_in(value: object) -> Iterator[str]:
 
 
 def _tagged_call(rest: str) -> str:
-    """A name, and right after it arguments between tags or as JSON, to the end."""
+    """The tool of a call in tags: a name, and right after it arguments in tags or as JSON, to the end."""
     found = _NAMED.match(rest)
     begun = _BEFORE_ARGUMENTS.match(rest, found.end()) if found else None
     if found is None or begun is None:

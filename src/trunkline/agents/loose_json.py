@@ -1,4 +1,4 @@
-"""Lines of JSON as agents print them: whatever a line holds, reading it gives an object or nothing."""
+"""Reads JSON whose shape cannot be relied on: each function returns its type, empty where there is something else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def object_of(line: str) -> Mapping[str, Any]:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """The value where it is an object, else an empty one: what should be one need not be."""
+    """The value if it is an object, else an empty one."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 

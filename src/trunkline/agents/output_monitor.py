@@ -1,4 +1,4 @@
-"""What a run comes to, from what the agent lets us know on the way: its answer, or why it may not go on."""
+"""Follows the output of an agent's run: its answer, or why the run must be stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trunkline.core.errors import MODEL_LOOP, NATIVE_TOOL, TOOLS_LOST, TOOLS_NOT
 
 
 class OutputMonitor:
-    """Reads the agent's lines. `stopped` is done as soon as the run must not go on; `stop_reason` tells the reason."""
+    """Parses the agent's lines. `stopped` is done as soon as the run must not continue; `stop_reason` tells why."""
 
     def __init__(self, provider: Provider, mode: Mode, on_event: Callable[[AgentEvent], None]) -> None:
         self._provider = provider
@@ -33,19 +33,19 @@ class OutputMonitor:
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answer: str | None = None
         self.answered_at = 0.0
-        """When that was, by the loop's clock."""
+        """The time of the answer, by the loop's clock."""
         self.reported_error = ""
-        self.spent = TokenUsage(0, 0)
+        self.usage = TokenUsage(0, 0)
         self.retried: ModelRetry | None = None
-        """How its model could not be reached, if that is how things are now."""
+        """The last failure to reach the model, if nothing came after it."""
 
     def stop_reason(self) -> Problem | None:
-        """None where it may go on. Raises what went wrong with us while we listened."""
+        """None where the run may continue. Raises what our own handling of a line raised."""
         if self._fault is not None:
             raise self._fault
         return self._problem
 
-    def offers(self, tool: str) -> bool:
+    def has_tool(self, tool: str) -> bool:
         """Whether its model has a tool of this name, as far as is known."""
         return tool in self._offered_tools or (self._mode != "native" and self._provider.is_ours(tool))
 
@@ -53,17 +53,17 @@ class OutputMonitor:
         if self.stopped.done():
             return
         try:
-            for said in self._parser.line(line):
-                self._hear(said)
-        except Exception as error:  # a callback of the loop: nobody else would hear of it
+            for event in self._parser.line(line):
+                self._handle(event)
+        except Exception as error:  # in a callback of the loop it would only be logged
             self._fault = error
             self._stop(None)
 
-    def _hear(self, said: AgentEvent) -> None:
-        self._on_event(said)
-        if not isinstance(said, AgentError):
-            self.retried = said if isinstance(said, ModelRetry) else None
-        match said:
+    def _handle(self, event: AgentEvent) -> None:
+        self._on_event(event)
+        if not isinstance(event, AgentError):
+            self.retried = event if isinstance(event, ModelRetry) else None
+        match event:
             case ToolsOffered(tools):
                 self._offered_tools = tools
                 self._offered(tools)
@@ -74,7 +74,7 @@ class OutputMonitor:
             case FinalAnswer(text):
                 self.answer, self.answered_at = text, self.stopped.get_loop().time()
             case TokenUsage():
-                self.spent = said
+                self.usage = event
             case AgentError(message):
                 self.reported_error = message
             case _:
@@ -110,27 +110,27 @@ def loop_problem(agent: str) -> Problem:
         code=MODEL_LOOP,
         message=f"the model of `{agent}` announces tool calls again and again, and makes none",
         where=agent,
-        hint="start its server with the tool parser of this model, or use another model",
+        hint="start its server with the tool parser for this model, or use another model",
     )
 
 
 def not_listed_problem(agent: str, what: str) -> Problem:
     return Problem(
         code=TOOLS_NOT_LISTED,
-        message=f"`{agent}` {what}, so what it says counts for nothing",
+        message=f"`{agent}` {what}, so its answer does not count",
         where=agent,
-        hint="use a version that is verified; what it wrote to stderr may tell more",
+        hint="use a version that is verified; its stderr may say more",
     )
 
 
 def tools_lost_problem(agent: str, tools: tuple[str, ...]) -> Problem:
-    """`tools` are those whose calls were under way."""
+    """`tools` are those whose calls were in progress."""
     names = ", ".join(f"`{tool}`" for tool in dict.fromkeys(tools))
     return Problem(
         code=TOOLS_LOST,
         message=f"The program by which `{agent}` reaches its tools ended in the middle of a call of {names}, which was "
-        "cancelled: how far it came is not known",
+        "cancelled; whether it took effect is not known",
         where=agent,
-        hint="was `mcp-serve` killed? The end of the system's log tells, for example of too little memory",
+        hint="was `mcp-serve` killed? The end of the system log may say why, for example too little memory",
         executed="unknown",
     )

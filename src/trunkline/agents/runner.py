@@ -1,12 +1,14 @@
-"""Runs one agent without a person at it: does what its provider planned, hears what it says, and believes no run in
-which our tools were not asked for."""
+"""Runs an agent's program headless: starts it as its provider planned, follows its output, and ends it.
+
+A run in which the agent never asked for our tools counts as failed, whatever it answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
@@ -15,7 +17,13 @@ from trunkline.agents.events import AgentEvent
 from trunkline.agents.final_answer import answer_problem
 from trunkline.agents.installed import Installed, query_program, too_slow_error
 from trunkline.agents.output_monitor import OutputMonitor, not_listed_problem, tools_lost_problem
-from trunkline.agents.providers.provider import HomeSnapshot, LaunchPlan, LaunchRequest, Mode, Provider, ToolServer
+from trunkline.agents.providers.provider import (
+    HomeSnapshot,
+    LaunchPlan,
+    LaunchRequest,
+    Provider,
+    RunSpec,
+)
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.protocol.lines import LineFramer, LineTooLong
@@ -29,11 +37,11 @@ from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0
 _ANSWER_S: Final = 60.0
-_COMPLAINT_CHARACTERS: Final = 2048
+_SHOWN_CHARACTERS: Final = 2048
 
 
 class ConnectionLoss(Protocol):
-    """Tools that were being called when the way to them ended, and when that was. `came_back`: there is one again."""
+    """The tools that were being called when the connection was lost, and when. `came_back`: there is one again."""
 
     @property
     def tools(self) -> tuple[str, ...]: ...
@@ -44,7 +52,7 @@ class ConnectionLoss(Protocol):
 
 
 class ToolConnection(Protocol):
-    """Whoever gives out our tools."""
+    """The agent's connection to our tools."""
 
     @property
     def listed(self) -> bool: ...
@@ -53,26 +61,8 @@ class ToolConnection(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
-    """What an agent is to do. `run` is its private folder, empty now; the caller makes it and removes it."""
-
-    mode: Mode
-    prompt: str | None
-    model: str
-    project: Path
-    run: Path
-    server: ToolServer | None
-    timeout_s: float
-    mitigation: str = ""
-    instructions: str = ""
-    args: tuple[str, ...] = ()
-    model_url: str = ""
-    """Where the model of a trial is; empty in a real run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """What came of it: without a `problem`, `output` is its answer. `status` is negative for a signal."""
+    """How a run ended. `output` is the answer unless there is a `problem`; `status` is negative for a signal."""
 
     output: str
     status: int
@@ -82,11 +72,11 @@ class AgentResult:
     seconds: float
     warnings: tuple[Problem, ...] = ()
     unreachable: str = ""
-    """That its model could not be reached at the end, and why; empty where it could."""
+    """Why the model could not be reached at the end; empty where it could."""
 
 
 class AgentRunner:
-    """Starts agents as `children`. `home` and `environ` are the user's, whose agents these are."""
+    """Starts agents as `children`, with the `home` and `environ` of the user."""
 
     def __init__(
         self,
@@ -112,9 +102,9 @@ class AgentRunner:
         connection: ToolConnection | None,
         on_event: Callable[[AgentEvent], None],
     ) -> AgentResult:
-        """Run it to its end, its timeout, or to where it may not go on; then nothing of it is left.
+        """Run the agent until it ends, times out or must be stopped; nothing of it is left on return.
 
-        Raises GatewayError where it cannot be started. Cancelling this ends the agent, within seconds.
+        Raises GatewayError where it cannot be started. Cancelling this ends the agent within seconds.
         """
         started_at = monotonic()
         plan = await self.prepare(provider, installed, spec)
@@ -122,55 +112,46 @@ class AgentRunner:
         process = await self._start(provider, plan, spec, monitor)
         try:
             problem = await self._wait(process, monitor, connection, provider, spec, started_at)
-            loss = None if connection is None else connection.cut_off  # later ones are our doing
+            loss = None if connection is None else connection.cut_off  # ending the agent loses it as well
         finally:
             await process.end()
-        problem = problem or self._verdict(provider.name, process, monitor, connection)
+        problem = problem or self._final_problem(provider.name, process, monitor, connection)
         problem, warnings = _after_loss(loss, problem, provider.name, monitor)
         status = process.exited.result() if process.exited.done() else 0
         return AgentResult(
             output=monitor.answer or "",
             status=status,
-            input_tokens=monitor.spent.input_tokens,
-            output_tokens=monitor.spent.output_tokens,
+            input_tokens=monitor.usage.input_tokens,
+            output_tokens=monitor.usage.output_tokens,
             problem=problem,
             seconds=monotonic() - started_at,
             warnings=warnings,
-            unreachable=self._unreached(monitor),
+            unreachable=self._unreachable(monitor),
         )
 
     async def prepare(self, provider: Provider, installed: Installed, spec: RunSpec) -> LaunchPlan:
-        """The provider's plan for this job, with its files in place."""
+        """The provider's plan for this run, with its files written."""
         plan = provider.plan(
             LaunchRequest(
-                mode=spec.mode,
+                **{each.name: getattr(spec, each.name) for each in fields(spec)},
                 program=installed.program,
                 version=installed.version,
-                run=spec.run,
-                project=spec.project,
-                home=await self._look_at_home(provider, installed, monotonic() + spec.timeout_s),
-                prompt=spec.prompt,
-                model=spec.model,
-                server=spec.server,
-                mitigation=spec.mitigation,
-                instructions=spec.instructions,
-                args=spec.args,
-                model_url=spec.model_url,
+                home=await self._read_home(provider, installed, monotonic() + spec.timeout_s),
             )
         )
         try:
             write_plan(plan, spec.run)
         except OSError as error:
-            message = f"the files of the run cannot be written: {error.strerror or error}"
+            message = f"The files of the run cannot be written: {error.strerror or error}"
             raise GatewayError(Problem(code=AGENT_FAILED, message=message, where=str(spec.run))) from error
         return plan
 
     def environment(self, plan: LaunchPlan, cwd: Path) -> dict[str, str]:
-        """The user's, without what is ours; some agents ask PWD where they are."""
+        """The user's environment without our own variables. PWD is set because some agents rely on it."""
         kept = {name: value for name, value in self._environ.items() if name not in plan.unset}
         return kept | {"PWD": str(cwd)} | dict(plan.env)
 
-    async def _look_at_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
+    async def _read_home(self, provider: Provider, installed: Installed, deadline: float) -> HomeSnapshot:
         query = provider.home_query(self._home, self._environ)
         command_outputs: dict[str, str] = {}
         for name, arguments in query.command_outputs.items():
@@ -178,7 +159,7 @@ class AgentRunner:
             left_s = deadline - monotonic()
             limit_s = min(self._answer_s, left_s)
             printed = await query_program(self._children, argv, env=self._environ, cwd="/", timeout_s=limit_s)
-            if printed.status is None and limit_s < left_s:  # else the time of the whole step is over
+            if printed.status is None and limit_s < left_s:  # otherwise the whole step has timed out
                 raise too_slow_error(provider.name, argv, limit_s)
             if printed.status == 0:
                 command_outputs[name] = printed.stdout
@@ -211,7 +192,7 @@ class AgentRunner:
         spec: RunSpec,
         started_at: float,
     ) -> Problem | None:
-        """What ended it before it ended by itself."""
+        """Wait until the agent ends; the problem where it must be stopped before."""
         deadline = started_at + spec.timeout_s
         listing = deadline if connection is None else min(deadline, monotonic() + self._listing_s)
         for until in (listing, deadline):
@@ -224,32 +205,32 @@ class AgentRunner:
                 return not_listed_problem(provider.name, f"did not ask for its tools within {self._listing_s:g} s")
         return Problem(
             code=STEP_TIMEOUT,
-            message=f"`{provider.name}` was not done after {spec.timeout_s:g} s" + _after(self._unreached(monitor)),
+            message=f"`{provider.name}` was not done after {spec.timeout_s:g} s" + _after(self._unreachable(monitor)),
             where=provider.name,
             hint="raise the `timeout` of the step",
         )
 
-    def _verdict(
+    def _final_problem(
         self, agent: str, process: AgentProcess, monitor: OutputMonitor, connection: ToolConnection | None
     ) -> Problem | None:
-        """For one that ended by itself. Lines that came with its end may have been the ones that stop it."""
+        """The problem of an agent that ended by itself. Its last lines may contain what would have stopped it."""
         if (problem := monitor.stop_reason()) is not None:
             return problem
         status = process.exited.result() if process.exited.done() else 0
         unlisted = connection is not None and not connection.listed
         if process.lost:
-            return self._failed(agent, process, "was lost with the process that held it")
+            return self._failed(agent, process, "was lost: its supervisor was killed")
         if monitor.reported_error:
             return self._failed(agent, process, f"reports: {self._shown(monitor.reported_error)}")
         if status != 0:
-            what = exit_reason(status) + (" before it had tools" if unlisted else "")
-            return self._failed(agent, process, what + _after(self._unreached(monitor)))
+            what = exit_reason(status) + (" before it asked for its tools" if unlisted else "")
+            return self._failed(agent, process, what + _after(self._unreachable(monitor)))
         if unlisted:
             tail = str(process.stderr)
             return replace(not_listed_problem(agent, "ended without having asked for its tools"), stderr_tail=tail)
         if monitor.answer is None:
-            return self._failed(agent, process, "ended without an answer" + _after(self._unreached(monitor)))
-        problem = answer_problem(f"`{agent}`", monitor.answer, monitor.offers)
+            return self._failed(agent, process, "ended without an answer" + _after(self._unreachable(monitor)))
+        problem = answer_problem(f"`{agent}`", monitor.answer, monitor.has_tool)
         return None if problem is None else replace(problem, where=agent)
 
     def _failed(self, agent: str, process: AgentProcess, what: str) -> Problem:
@@ -258,20 +239,20 @@ class AgentRunner:
             code=AGENT_FAILED, message=f"`{agent}` {what}", where=agent, hint=stderr_hint(tail), stderr_tail=tail
         )
 
-    def _unreached(self, monitor: OutputMonitor) -> str:
+    def _unreachable(self, monitor: OutputMonitor) -> str:
         if (last := monitor.retried) is None:
             return ""
         tries = f"{last.attempt} {'try' if last.attempt == 1 else 'tries'}"
         return f"its model could not be reached: {tries}, last: {self._shown(last.reason)}"
 
     def _shown(self, text: str) -> str:
-        return harmless(text, self._redact)[:_COMPLAINT_CHARACTERS]
+        return harmless(text, self._redact)[:_SHOWN_CHARACTERS]
 
 
 def _after_loss(
     loss: ConnectionLoss | None, problem: Problem | None, agent: str, monitor: OutputMonitor
 ) -> tuple[Problem | None, tuple[Problem, ...]]:
-    """What the run comes to, and what to warn of. One that went on without its tools has failed, whatever it said."""
+    """The problem and the warnings of a run that lost its tools. One that continued without them has failed."""
     if loss is None or not loss.tools or (problem is None and loss.at >= monitor.answered_at):
         return problem, ()
     lost = tools_lost_problem(agent, loss.tools)
@@ -288,18 +269,14 @@ def working_folder(plan: LaunchPlan, spec: RunSpec) -> Path:
     return spec.run / plan.cwd if plan.cwd else spec.project
 
 
-# One agent's process: fed, heard line by line, and ended with everything that it started.
-
 _LONGEST_LINE_BYTES: Final = 32 << 20
-"""A line over this is skipped: an agent prints results of tools whole, pictures among them."""
+"""Longer lines are skipped. Agents print whole tool results, images included."""
 _TERM_S: Final = 2.0
-_GONE_S: Final = 2.0  # after SIGKILL; what is not gone by then hangs in the kernel
-LONGEST_END_S: Final = _TERM_S + _GONE_S
-"""The longest that ending it takes."""
+_GONE_S: Final = 2.0  # after SIGKILL; what is still there hangs in the kernel
 
 
 class AgentProcess:
-    """Takes over the pipes of a child. `on_line` gets each line of its stdout."""
+    """An agent's process: takes over the pipes of a child. `on_line` gets each line of its stdout."""
 
     def __init__(
         self,
@@ -313,7 +290,7 @@ class AgentProcess:
         self._on_line = on_line
         self._framer = LineFramer(_LONGEST_LINE_BYTES)
         self.stderr = StderrTail(redact)
-        self._reading = (PipeReading(child.stdout, self._printed), PipeReading(child.stderr, self.stderr.add))
+        self._reading = (PipeReading(child.stdout, self._on_stdout), PipeReading(child.stderr, self.stderr.add))
         self._feeding = PipeFeeding(child.stdin, stdin.encode(errors="replace"))
 
     @property
@@ -322,18 +299,18 @@ class AgentProcess:
 
     @property
     def lost(self) -> bool:
-        """Whether nobody knows how it ended, because its supervisor was killed."""
+        """Whether its exit status is unknown because its supervisor was killed."""
         return self._child.lost
 
     async def end(self) -> None:
-        """SIGTERM, then SIGKILL, for it and all it started. Where it has ended by itself, only what it left is ended.
+        """End it and all it started with SIGTERM, then SIGKILL; where it has exited, only what it left behind.
 
-        Afterwards every line that it wrote has been heard. Cancelling this kills what is left at once.
+        Afterwards every line it wrote has been handled. Cancelling this kills what is left at once.
         """
         try:
             if not self.exited.done():
                 self._child.terminate(term_s=_TERM_S)
-            await asyncio.wait([self._child.gone], timeout=LONGEST_END_S)
+            await asyncio.wait([self._child.gone], timeout=_TERM_S + _GONE_S)
         finally:
             if not self._child.gone.done():
                 self._child.kill()
@@ -343,31 +320,29 @@ class AgentProcess:
         self._feeding.close()
         for reading in self._reading:
             reading.close()
-        self._printed(b"\n")  # the last line may lack its end
+        self._on_stdout(b"\n")  # the last line may have no newline
 
-    def _printed(self, data: bytes) -> None:
+    def _on_stdout(self, data: bytes) -> None:
         while True:
             try:
                 lines = self._framer.feed(data)
             except LineTooLong as error:
-                self._heard(error.lines)
+                self._on_lines(error.lines)
                 data = b""
             else:
-                self._heard(lines)
+                self._on_lines(lines)
                 return
 
-    def _heard(self, lines: list[bytes]) -> None:
+    def _on_lines(self, lines: list[bytes]) -> None:
         for line in lines:
             self._on_line(line.decode(errors="replace"))
 
-
-# The files of one run: what a plan says is written into the run's folder, and what a plan depends on is read.
 
 _LARGEST_TEXT_BYTES: Final = 16 << 20
 
 
 def write_plan(plan: LaunchPlan, run: Path) -> None:
-    """Files (0600), folders (0700) and links, all below `run`. Raises OSError."""
+    """Write a plan's files (0600), folders (0700) and links, all below `run`. Raises OSError."""
     for name in plan.folders:
         make_private_folder(_place(run, name))
     for name, text in plan.files.items():
@@ -379,7 +354,7 @@ def write_plan(plan: LaunchPlan, run: Path) -> None:
 
 
 def read_texts(files: Mapping[str, Path]) -> dict[str, str]:
-    """What files of the user say; those that are not there, or are no text, are left out."""
+    """The texts of the user's files. Those that do not exist or are not text are left out."""
     found = ((name, _read(path)) for name, path in files.items())
     return {name: text for name, text in found if text is not None}
 
@@ -389,7 +364,7 @@ def existing(paths: Iterable[Path]) -> frozenset[Path]:
 
 
 def entries(folders: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
-    """What is in each of these folders; those that are not there, or cannot be read, are left out."""
+    """The names in each of these folders. Folders that cannot be read are left out."""
     found = ((folder, _names(folder)) for folder in folders)
     return {folder: names for folder, names in found if names is not None}
 
@@ -416,7 +391,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Also a named pipe, where one would otherwise wait for somebody to write into it."""
+    """Open without blocking: a named pipe would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

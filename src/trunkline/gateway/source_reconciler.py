@@ -174,7 +174,7 @@ class SourceReconciler:
             if source_run.task is not None:
                 self._end(source_run.task)
                 await asyncio.wait([source_run.task], timeout=_STOP_S)
-            self._registry.let_go(admission)
+            self._registry.release(admission)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Limits on calls: how many may run at one source or wait for it, how much memory they may hold, how long they may take.
+"""Limits on calls: how many may run at a source or wait for it, how much memory they may hold, how long they may take.
 
 Every call passes `Admission.admit` of its source and comes back through `release` when it has ended. Both are on the
 path of each `tools/call`, so the common case there does nothing but count.
@@ -39,7 +39,7 @@ _REFUSING: Final[dict[str, Code]] = {
 
 
 class Admission:
-    """Admission control for one source: submits calls while it is up and not full, and queues a limited number otherwise."""
+    """Admission control for one source: submits calls while it is up and has room, and queues a limited number."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Admission:
             tool=tool,
             retryable=code not in (SOURCE_DISABLED, SOURCE_AUTH_REQUIRED),
             retry_after_ms=retry_after_ms,
-            hint=self.health.hint or (tail and f"its last words on stderr: {tail}"),
+            hint=self.health.hint or (tail and f"its last output on stderr: {tail}"),
         )
 
     def release(self, call: Call) -> None:

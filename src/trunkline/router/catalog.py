@@ -1,7 +1,10 @@
-"""The names callers use, and the tools behind them. Sources replace their whole snapshot; the catalog is rebuilt.
+"""The catalog: the tools, prompts and resources of all sources by the names that callers use.
 
-Rebuilding a thousand tools takes a few milliseconds, so it waits until somebody looks: fifty servers that come up
-together cost one rebuild. Looking up and listing are then a dictionary access and a ready-made piece of bytes.
+Sources replace their whole snapshot, and the catalog is rebuilt when it is next used: a rebuild takes a few
+milliseconds for a thousand tools, and fifty servers that come up together cost one. A look-up is then one dictionary
+access, and a listing is ready as bytes.
+
+`CatalogViews` has the catalog of each caller: a source may offer other tools to one session.
 """
 
 from __future__ import annotations
@@ -20,16 +23,16 @@ from trunkline.router.naming import PREFIXED, Names, Naming, give_names
 from trunkline.router.options import NameRules
 from trunkline.router.resources import Resources
 
-_HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
+_TOOL_HINT: Final = "call it by its address, or set `prefix` or `tools.rename` for `{}`"
 
 
 @dataclass(slots=True)
 class ToolEntry:
-    """One tool as callers see it.
+    """A tool with the name that callers see.
 
-    `params_head` is the start of `tools/call` parameters for the source: its own name for the tool, already encoded.
-    `mirrors` are the arguments that headers repeat, None for nearly every tool; `rewrites_uris` says that its results may
-    hold URIs which have to be told from those of other servers.
+    `params_head` is the beginning of the parameters of `tools/call`: the source's own name for the tool, encoded.
+    `header_parameters` are arguments to be repeated in HTTP headers, None for nearly every tool. `rewrites_uris` is set
+    if its results may have URIs that clash with those of other servers.
     """
 
     tool: Tool
@@ -52,11 +55,13 @@ class ToolEntry:
 
     @property
     def called(self) -> str:
-        """What to call it by: its exposed name, or its address where that name is another's."""
+        """The name to call it by: its exposed name, or its address if it has none."""
         return self.exposed or self.tool.address
 
 
 class Catalog:
+    """What all sources offer, by name."""
+
     def __init__(self, naming: str, max_name: int, on_change: Callable[[], None]) -> None:
         self._naming = naming
         self._max_name = max_name
@@ -72,10 +77,10 @@ class Catalog:
         self._version = 0
         self._built_version = 0
 
-    # -- what sources say -----------------------------------------------------------------------------------------
+    # -- changing it ----------------------------------------------------------------------------------------------
 
     def add_source(self, source: str, rules: NameRules) -> None:
-        """A new source, or other rules for one that is there."""
+        """Add a source, or set the naming rules of one."""
         if self._rules.get(source) != rules:
             self._rules = {**self._rules, source: rules}
             if source in self._snapshots:
@@ -88,7 +93,7 @@ class Catalog:
         self._changed()
 
     def reorder(self, order: Iterable[str]) -> None:
-        """List the sources in this order; it also decides who keeps a name that two tools want."""
+        """Set the order of the sources in lists, which also decides which of two tools gets a name."""
         rules = {name: self._rules[name] for name in order if name in self._rules}
         rules |= {name: self._rules[name] for name in self._rules if name not in rules}
         if list(rules) != list(self._rules):
@@ -96,16 +101,16 @@ class Catalog:
             self._changed()
 
     def rename(self, naming: str, max_name: int) -> None:
-        """Make names another way from now on."""
+        """Set the style and maximum length of exposed names."""
         if (naming, max_name) != (self._naming, self._max_name):
             self._naming, self._max_name = naming, max_name
             self._changed()
 
     def replace(self, source: str, snapshot: Snapshot | None) -> None:
-        """What a source offers now; None while that is not known."""
+        """Set what a source offers; None if that is not known."""
         if self._snapshots.get(source) == snapshot:
             if snapshot is not None:
-                self._snapshots[source] = snapshot  # the same, and longer valid
+                self._snapshots[source] = snapshot  # equal, but with newer freshness
             return
         if snapshot is None:
             del self._snapshots[source]
@@ -114,7 +119,7 @@ class Catalog:
         self._changed()
 
     def hide(self, source: str, hidden: bool) -> None:
-        """Leave a source's tools out of the list; a call by name still finds them, to say what is wrong."""
+        """Set whether a source is left out of lists. Calls still find its tools, and get the reason it is down."""
         if (source in self._hidden) != hidden:
             (self._hidden.add if hidden else self._hidden.discard)(source)
             self._changed()
@@ -126,12 +131,12 @@ class Catalog:
 
     @property
     def version(self) -> int:
-        """Goes up with every change."""
+        """A number that increases with every change."""
         return self._version
 
     def overlaid(self, snapshots: Mapping[str, Snapshot]) -> Catalog:
-        """This catalog as it is now, with some sources offering something else."""
-        catalog = Catalog(self._naming, self._max_name, _nobody_cares)
+        """A copy of this catalog in which some sources offer something else."""
+        catalog = Catalog(self._naming, self._max_name, _ignore)
         catalog._rules = self._rules
         catalog._hidden = self._hidden
         catalog._snapshots = {**self._snapshots, **snapshots}
@@ -141,16 +146,16 @@ class Catalog:
     def snapshot(self, source: str) -> Snapshot | None:
         return self._snapshots.get(source)
 
-    # -- what callers ask -----------------------------------------------------------------------------------------
+    # -- looking things up ----------------------------------------------------------------------------------------
 
     def find(self, name: str) -> ToolEntry | None:
         if self._built_version != self._version:
             self._rebuild()
-        entry = self._names.table.get(name)  # on the path of every call
+        entry = self._names.table.get(name)  # every call comes here: not by way of `find`
         return entry if entry is not None else self._names.find(name)
 
     def addresses_of(self, bare_name: str) -> list[str]:
-        """Where tools of this name are, in the order of the list, for a caller who must choose."""
+        """The addresses of all tools of this name, for a caller that has to choose one."""
         return [
             tool.address
             for source, rules in self._rules.items()
@@ -160,7 +165,7 @@ class Catalog:
         ]
 
     def sources_that_may_have(self, name: str) -> list[str]:
-        """Sources whose naming fits, for a name that is not known (yet)."""
+        """The sources that an unknown name may belong to, judging by its prefix."""
         bare = without_own_prefix(name)
         return [
             source
@@ -171,18 +176,18 @@ class Catalog:
         ]
 
     def entries(self, *, hidden: bool = False) -> list[ToolEntry]:
-        """Every tool there is, in the order of the list, also those without a name of their own; `hidden` ones are
-        those of servers that are down."""
+        """All tools in the order of the list, also those without an exposed name; with `hidden` also those of servers
+        that are down."""
         if self._built_version != self._version:
             self._rebuild()
         return [entry for entry in self._entries if hidden or entry.tool.source not in self._hidden]
 
     @property
     def listing(self) -> bytes:
-        """`tools/list`'s array: every exposed definition, in the order of the file and of each server."""
+        """The array of `tools/list`: exposed definitions, in the order of the configuration and of each server."""
         if self._built_version != self._version:
             self._rebuild()
-        if self._listing is None:  # clients that search do without
+        if self._listing is None:  # built on demand: clients that search for tools never list them
             self._listing = b"[%b]" % b",".join(self._definitions(self._entries))
         return self._listing
 
@@ -206,7 +211,7 @@ class Catalog:
 
     @property
     def sources(self) -> Iterable[str]:
-        """All sources in the order of the file, whether they are shown or not."""
+        """All sources in the order of the configuration, also hidden ones."""
         return self._rules
 
     def is_hidden(self, source: str) -> bool:
@@ -215,11 +220,13 @@ class Catalog:
     # -- building -------------------------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        linked = self.resources.sources if self.resources.several else ()
+        with_resources = self.resources.sources if self.resources.several else ()
         entries = [
-            entry for source in self._rules for entry in self._entries_of(source, rewrites_uris=source in linked)
+            entry
+            for source in self._rules
+            for entry in self._entries_of(source, rewrites_uris=source in with_resources)
         ]
-        self._names = give_names(self._naming_rules(), entries, self._shown_name, _HINT)
+        self._names = give_names(self._naming_rules(), entries, self._shown_name, _TOOL_HINT)
         self._entries = entries
         self._listing = None
         self._built_version = self._version
@@ -244,12 +251,12 @@ class Catalog:
                 yield shown_definition(entry)
 
 
-def _nobody_cares() -> None:
-    """A view is made anew when what it is made from changes."""
+def _ignore() -> None:
+    """The `on_change` of an overlaid catalog, which is never changed but replaced."""
 
 
 def shown_definition(entry: ToolEntry) -> bytes:
-    """The server's definition under the name that callers use; everything else byte for byte."""
+    """The server's definition of a tool with the name that callers use; everything else byte for byte."""
     tool, name = entry.tool, entry.called
     if tool.name == name:
         return tool.definition
@@ -260,18 +267,18 @@ def shown_definition(entry: ToolEntry) -> bytes:
 def _header_parameters(tool: Tool) -> tuple[HeaderParameter, ...] | None:
     try:
         return header_parameters_of(tool.definition) or None
-    except BadAnnotation:  # lists of servers that are called over HTTP leave such a tool out
+    except BadAnnotation:  # tools of HTTP servers are checked when they are listed; for others it does not matter
         return None
 
 
-# The prompts of all servers under the names that callers see: the same rules as for tools.
+# -- prompts ----------------------------------------------------------------------------------------------------------
 
 _PROMPTS_HINT: Final = "get it by its address, or set `prefix` for `{}`"
 
 
 @dataclass(slots=True)
 class PromptEntry:
-    """One prompt as callers see it."""
+    """A prompt with the name that callers see."""
 
     item: Item
     exposed: str | None = None
@@ -290,7 +297,7 @@ class PromptEntry:
 
 
 class Prompts:
-    """What one version of the catalog has in prompts."""
+    """The prompts of one version of the catalog, named by the same rules as tools."""
 
     def __init__(self, naming: Naming, snapshots: Mapping[str, Snapshot], hidden: Set[str]) -> None:
         self._entries = [
@@ -298,18 +305,18 @@ class Prompts:
         ]
         self._names = give_names(naming, self._entries, _own_name, _PROMPTS_HINT)
         self.listing = b"[%b]" % b",".join(self._definitions(hidden))
-        """`prompts/list`'s array: every exposed definition, in the order of the file and of each server."""
+        """The array of `prompts/list`: exposed definitions, in the order of the configuration and of each server."""
 
     @property
     def collisions(self) -> tuple[Problem, ...]:
         return self._names.collisions
 
     def find(self, name: str) -> PromptEntry | None:
-        """The prompt that a caller means, however it writes the name. Those of servers that are away are found too."""
+        """Find a prompt by any accepted spelling, also one of a server that is down."""
         return self._names.find(name)
 
     def addresses_of(self, bare_name: str) -> list[str]:
-        """Where prompts of this name are, for a caller who must choose."""
+        """The addresses of all prompts of this name, for a caller that has to choose one."""
         return [f"{entry.source}.{entry.name}" for entry in self._entries if entry.name == bare_name]
 
     def _definitions(self, hidden: Set[str]) -> Iterable[bytes]:
@@ -323,18 +330,18 @@ def _own_name(entry: PromptEntry) -> str:
 
 
 def _renamed(item: Item, exposed: str) -> bytes:
-    """The server's definition under our name; everything else byte for byte."""
+    """The server's definition of a prompt with the exposed name; everything else byte for byte."""
     if item.key == exposed:
         return item.definition
     return encode_members({**members_of(item.definition, "prompt"), "name": encode(exposed)})
 
 
-# What one caller sees: the catalog, or the catalog with what a server offers to that caller's session alone.
-#
-# A server with a lane of its own for each client may change its tools for one of them, after a login say.
+# -- views ------------------------------------------------------------------------------------------------------------
 
 
 class _View:
+    """What some sources offer to one session, and the catalog overlaid with that."""
+
     __slots__ = ("base_version", "catalog", "snapshots")
 
     def __init__(self) -> None:
@@ -344,11 +351,14 @@ class _View:
 
 
 class CatalogViews:
+    """The catalog as each caller sees it: a server with a session per client may offer other tools to one of them."""
+
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._views: dict[str, _View] = {}
 
     def of(self, caller: Caller) -> Catalog:
+        """The catalog as this caller sees it."""
         if not self._views or caller.session is None:
             return self._catalog
         view = self._views.get(caller.session)
@@ -360,6 +370,7 @@ class CatalogViews:
         return view.catalog
 
     def overlay(self, session: str, source: str, snapshot: Snapshot | None) -> None:
+        """Set what a source offers to a session; None if that is what it offers to everybody."""
         view = self._views.setdefault(session, _View())
         if snapshot is None or snapshot == self._catalog.snapshot(source):
             view.snapshots.pop(source, None)
@@ -373,7 +384,7 @@ class CatalogViews:
         self._views.pop(session, None)
 
     def drop_source(self, source: str) -> bool:
-        """A source is gone or was replaced: what it offered to some clients alone is void. Whether it was to any."""
+        """Drop what a source offered to single sessions. Returns whether there was anything."""
         sessions = [session for session, view in self._views.items() if source in view.snapshots]
         for session in sessions:
             self.overlay(session, source, None)

@@ -1,7 +1,7 @@
-"""Servers that a source brings in by itself, such as apps that dial in: named, listed and called like any other.
+"""Sources that another source adds: apps that connect to an app source are named, listed and called like any server.
 
-A guest lives as long as its host wants it, and never longer than the host. Its rules are the host's: a pattern or tool
-written `APP:TOOL` in the host's configuration means that app alone.
+An app stays registered as long as its app source wants, and never longer than the app source itself. It is configured by
+the app source's section: a pattern or tool written `APP:TOOL` there applies to that app alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 class ConnectedApps:
-    """Who is whose guest. A host that left keeps its guests until nothing of it is left."""
+    """The connected apps of each app source. Those of a retired app source are kept until it is released."""
 
     def __init__(self, registry: SourceRegistry) -> None:
         self._registry = registry
@@ -35,20 +35,17 @@ class ConnectedApps:
         self._evicted: dict[Admission, OnEvicted] = {}
         self._arrivals = 0
 
-    def host(self, host: Admission, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
-        """Bring in a guest, or find it again; None where the name is somebody else's."""
+    def add(self, host: Admission, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
+        """Register an app, or find it again. Returns None if the name is taken."""
         registry = self._registry
         admission = registry.admissions.get(name)
         if admission is not None:
-            return (
-                registry.sink_of(admission)
-                if admission.source is source and self._hosts.get(admission) is host
-                else None
-            )
+            is_same = admission.source is source and self._hosts.get(admission) is host
+            return registry.sink_of(admission) if is_same else None
         if registry.admissions.get(host.name) is not host:
-            return None  # the host was replaced: apps are for its successor
+            return None  # the app source was replaced: its successor takes the app
         if any(other.casefold() == name.casefold() for other in (RESERVED_SOURCE, *registry.admissions)):
-            return None  # to a reader it would be the other
+            return None  # the two names would be hard to tell apart
         self._arrivals += 1
         sink = registry.add(name, source, app_options(host, name, self._arrivals))
         self._by_host.setdefault(host, {})[name] = sink.admission
@@ -57,7 +54,7 @@ class ConnectedApps:
         registry.put_in_order()
         return sink
 
-    def dismiss(self, host: Admission, name: str) -> None:
+    def remove(self, host: Admission, name: str) -> None:
         admission = self._by_host.get(host, {}).get(name)
         if admission is None:
             return
@@ -66,69 +63,70 @@ class ConnectedApps:
         self.forget(admission)
 
     def forget(self, admission: Admission) -> None:
-        """Nothing of a guest is left."""
+        """Forget an app, of which nothing is left."""
         host = self._hosts.pop(admission, None)
         self._evicted.pop(admission, None)
         if host is not None:
             del self._by_host[host][admission.name]
-            self._registry.let_go(admission)
+            self._registry.release(admission)
 
-    def has_to_leave(self, other: str, name: str) -> bool:
-        """Whether a server is a guest that is called like one which is added now, or nearly so."""
-        return other.casefold() == name.casefold() and self.is_guest(self._registry.admissions[other])
+    def must_yield(self, other: str, name: str) -> bool:
+        """Whether `other` is an app whose name, ignoring case, is that of a server which is added now."""
+        return other.casefold() == name.casefold() and self.is_app(self._registry.admissions[other])
 
     def evict(self, admission: Admission) -> None:
-        """The name of a guest was given to another server."""
+        """Tell an app that its name was given to a configured server."""
         self._evicted[admission](False)
         self.forget(admission)
 
-    def is_guest(self, admission: Admission) -> bool:
+    def is_app(self, admission: Admission) -> bool:
         return admission in self._hosts
 
     def of(self, host: Admission) -> tuple[Admission, ...]:
         return tuple(self._by_host.get(host, {}).values())
 
-    def host_left(self, host: Admission) -> None:
-        """Its guests take no more calls; what is in flight may end."""
+    def host_retired(self, host: Admission) -> None:
+        """Remove the apps of an app source that was retired; their calls in flight may end."""
         for admission in self.of(host):
             if self._registry.admissions.get(admission.name) is admission:
                 self._registry.remove(admission.name)
-                contained("an app whose host leaves", self._evicted[admission], True)
+                contained("an app of a retired app source", self._evicted[admission], True)
 
-    def host_gone(self, host: Admission) -> None:
+    def host_released(self, host: Admission) -> None:
         for admission in self.of(host):
             self.forget(admission)
         self._by_host.pop(host, None)
 
     def host_changed(self, host: Admission) -> None:
-        """Other names, deadlines or rules for the host are so for its guests."""
+        """Apply new options of an app source to its apps."""
         for admission in self.of(host):
             self._registry.set_options(admission, app_options(host, admission.name, admission.options.rules.arrival))
 
     def in_order(self, names: Iterable[str]) -> Iterable[str]:
-        """These names with each host's guests after it, by name: apps dial in in any order, lists should not change."""
+        """These names, each app source followed by its apps, by name: lists do not depend on who connected first."""
         admissions = self._registry.admissions
         for name in names:
             yield name
             if name in admissions:
-                yield from sorted(guest.name for guest in self.of(admissions[name]))
+                yield from sorted(app.name for app in self.of(admissions[name]))
 
 
-def app_options(host: Admission, guest: str, arrival: int) -> SourceOptions:
+def app_options(host: Admission, app: str, arrival: int) -> SourceOptions:
+    """The options of an app: those of its app source, where they are for all apps or for this one."""
     options = host.options
     rules, cache = options.rules, options.cache
-    timeouts_s = dict(_entries(options.timeouts_s, guest))
+    timeouts_s = dict(_entries(options.timeouts_s, app))
     timeout_s = timeouts_s.pop(_ALL_TOOLS, options.timeout_s)
     return replace(
         options,
         rules=NameRules(
-            prefix=_prefix(host.name, rules.prefix, guest),
-            allow=tuple(_patterns(rules.allow, guest)),
-            deny=tuple(_patterns(rules.deny, guest)),
-            rename=dict(_entries(rules.rename, guest)),
+            prefix=_prefix(host.name, rules.prefix, app),
+            allow=tuple(_patterns(rules.allow, app)),
+            deny=tuple(_patterns(rules.deny, app)),
+            rename=dict(_entries(rules.rename, app)),
             arrival=arrival,
         ),
-        cache=None if cache is None else _cache_rules(cache, guest),
+        cache=None if cache is None else _cache_rules(cache, app),
         timeout_s=timeout_s,
         timeouts_s=timeouts_s,
         fingerprint="",
@@ -136,36 +134,36 @@ def app_options(host: Admission, guest: str, arrival: int) -> SourceOptions:
     )
 
 
-def _cache_rules(cache: CacheRules, guest: str) -> CacheRules:
-    tools, assume_read_only = tuple(_patterns(cache.tools, guest)), tuple(_patterns(cache.assume_read_only, guest))
+def _cache_rules(cache: CacheRules, app: str) -> CacheRules:
+    tools, assume_read_only = tuple(_patterns(cache.tools, app)), tuple(_patterns(cache.assume_read_only, app))
     return replace(cache, tools=tools, assume_read_only=assume_read_only)
 
 
-def _prefix(host: str, prefix: str, guest: str) -> str:
-    """The guest's own name, unless the operator chose a prefix for all guests, or none."""
+def _prefix(host: str, prefix: str, app: str) -> str:
+    """The app's own name, unless the configuration has a prefix for all apps, or none."""
     if prefix == host:
-        return guest
-    return f"{prefix}_{guest}" if prefix else ""
+        return app
+    return f"{prefix}_{app}" if prefix else ""
 
 
-def _patterns(patterns: Iterable[str], guest: str) -> Iterable[str]:
+def _patterns(patterns: Iterable[str], app: str) -> Iterable[str]:
     for pattern in patterns:
-        app, colon, tool = pattern.partition(":")
+        app_pattern, colon, tool = pattern.partition(":")
         if not colon:
             yield pattern
-        elif _means(app, guest):
+        elif _matches(app_pattern, app):
             yield tool
 
 
-def _entries(values: Mapping[str, V], guest: str) -> Iterable[tuple[str, V]]:
-    """What is said of one app's tool comes last, so that it wins."""
+def _entries(values: Mapping[str, V], app: str) -> Iterable[tuple[str, V]]:
+    """Entries for this app's tools come last, so that they win."""
     yield from ((name, value) for name, value in values.items() if ":" not in name)
     for name, value in values.items():
-        app, colon, tool = name.partition(":")
-        if colon and _means(app, guest):
+        app_pattern, colon, tool = name.partition(":")
+        if colon and _matches(app_pattern, app):
             yield tool, value
 
 
-def _means(app: str, guest: str) -> bool:
-    """Whether this is written for the guest: by its name among the servers, or by the one it gives itself."""
-    return fnmatchcase(guest, app) or fnmatchcase(guest, slug_pattern(app))
+def _matches(pattern: str, app: str) -> bool:
+    """Whether the pattern matches the app, by its name as a server or by the name it registered with."""
+    return fnmatchcase(app, pattern) or fnmatchcase(app, slug_pattern(pattern))

@@ -1,4 +1,4 @@
-"""Calls for something that nobody offers yet, while a server that may have it is still starting."""
+"""Calls for something that no source is known to offer, held while a source that may offer it is still starting."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from trunkline.router.registry import SourceRegistry
 from trunkline.runtime.contained import handed_on
 
 _LEAST_BYTES: Final = 1024
-"""What a call holds besides its parameters."""
+"""What a held call takes besides its parameters."""
 
 
 class PendingCalls:
+    """Holds calls, and routes them again whenever a source has changed."""
+
     def __init__(self, registry: SourceRegistry, deadlines: Deadlines) -> None:
         self._registry = registry
         self._deadlines = deadlines
@@ -27,41 +29,43 @@ class PendingCalls:
         call: Call,
         members: Members,
         candidates: Iterable[str],
-        again: Callable[[], None],
-        means: Callable[[Admission], bool],
+        route_again: Callable[[], None],
+        is_named: Callable[[Admission], bool],
     ) -> bool:
-        """Whether this call is taken care of, though nobody offers what it wants.
+        """Hold the call or let a source refuse it. Returns False if the caller has to fail it as unknown.
 
-        It waits while one of the candidates has not said yet what it offers, and `again` routes it anew when there is
-        news. A server that will not come refuses it itself, if the call certainly `means` that one.
+        The call is held while one of the candidates is starting and has not published a snapshot. A source that is down
+        refuses it with its own reason, but only if the call certainly names that source.
         """
         admissions = self._registry.admissions
-        silent = self.silent(candidates)
-        starting = [source for source in silent if admissions[source].health.state == "starting"]
+        unpublished = self.unpublished(candidates)
+        starting = [source for source in unpublished if admissions[source].health.state == "starting"]
         if starting and not self.draining:
             size_bytes = _LEAST_BYTES + sum(map(len, members.values()))
-            too_much = self._registry.call_memory.reserve(call, size_bytes)
-            if too_much is not None:
-                call.finish(Failure(too_much))
+            problem = self._registry.call_memory.reserve(call, size_bytes)
+            if problem is not None:
+                call.finish(Failure(problem))
                 return True
             if call.timer is None:
                 self._deadlines.set(call, max(admissions[source].options.timeout_s for source in starting))
-            self.calls[call] = again
+            self.calls[call] = route_again
             return True
-        refusing = starting or [source for source in silent if admissions[source].refuses and means(admissions[source])]
+        refusing = starting or [
+            source for source in unpublished if admissions[source].refuses and is_named(admissions[source])
+        ]
         if refusing:
-            call.source, call.tool = refusing[0], ""  # a name that nobody has confirmed is no label for anything
+            call.source, call.tool = refusing[0], ""  # telemetry gets no tool name that no server has confirmed
             admissions[refusing[0]].admit(call)
         return bool(refusing)
 
-    def silent(self, candidates: Iterable[str]) -> list[str]:
-        """Those that have not said yet what they offer."""
+    def unpublished(self, candidates: Iterable[str]) -> list[str]:
+        """The candidates that have not published what they offer."""
         return [source for source in candidates if self._registry.catalog.snapshot(source) is None]
 
-    def settle(self) -> None:
-        """Something became known: see who waited for it."""
+    def retry(self) -> None:
+        """Route the held calls again: a source has changed."""
         if self.calls:
-            waiting, self.calls = self.calls, {}
-            for call, again in waiting.items():
+            held, self.calls = self.calls, {}
+            for call, route_again in held.items():
                 if not call.done:
-                    handed_on(call, again)
+                    handed_on(call, route_again)

@@ -1,7 +1,7 @@
-"""Which sources there are: coming, being replaced while calls go on, and leaving without losing one.
+"""The sources of a gateway: registering, replacing and removing them without losing a call.
 
-A source that is replaced keeps its place until its successor was heard of. Calls that wait move over, calls in flight
-end where they began, and only then is the old one let go.
+A source that is replaced keeps its place until its successor has published something or has failed. Queued calls move
+to the successor; calls in flight end where they began, and only then is the old source released.
 """
 
 from __future__ import annotations
@@ -29,27 +29,40 @@ from trunkline.runtime.contained import contained
 from trunkline.runtime.overdue import Deadline
 
 SWAP_S: Final = 15.0
-"""A successor that says nothing for this long takes over all the same, and calls wait for it."""
-_SWITCHED_OFF: Final = "it is switched off in the configuration"
+"""After this long a successor takes over even if it has not reported anything; calls then wait for it."""
+_DISABLED: Final = "it is disabled in the configuration"
 _WELL: Final = ("ready", "degraded")
 
 
 class _Successor:
-    __slots__ = ("admission", "before", "last", "snapshot", "timer")
+    """A source that will take the place of another.
+
+    `cached` is what a source of this configuration offered when it last ran, `last_seen` what any source of this name
+    did; `snapshot` is what the successor itself has published.
+    """
+
+    __slots__ = ("admission", "cached", "last_seen", "snapshot", "timer")
 
     def __init__(
-        self, admission: Admission, timer: asyncio.TimerHandle, before: Snapshot | None, last: Snapshot | None
+        self,
+        admission: Admission,
+        timer: asyncio.TimerHandle,
+        cached: Snapshot | None,
+        last_seen: Snapshot | None,
     ) -> None:
         self.admission = admission
         self.timer = timer
-        self.before = before
-        """What such a one offered when it last ran."""
-        self.last = last
-        """What the one of this name said last."""
+        self.cached = cached
+        self.last_seen = last_seen
         self.snapshot: Snapshot | None = None
 
 
 class SourceRegistry:
+    """All sources by name, with their admission, and what they publish: lists to the catalog, health to listeners.
+
+    The `on_…` attributes are lists of listeners.
+    """
+
     def __init__(self, options: RouterOptions, events: Events, definitions: DefinitionStore) -> None:
         self.admissions: dict[str, Admission] = {}
         self.catalog = Catalog(options.naming, options.max_name, self._list_changed)
@@ -59,29 +72,30 @@ class SourceRegistry:
         self.changes = DefinitionChanges(events)
         self.on_list_changed: list[Callable[[], None]] = []
         self.on_source_changed: list[Callable[[], None]] = []
-        """Called when a source was heard of, went away, or changed its state."""
+        """Called when a source has published something, was removed, or changed its state."""
         self.on_source_retired: list[Callable[[Admission], None]] = []
-        """Called with the gate of a source that takes no more calls; `let_go` says that nothing of it is left."""
+        """Called with the admission of a source that takes no more calls. Whoever ends it calls `release` then."""
         self.on_client_list_changed: list[Callable[[str, str], None]] = []
-        """Called with a source and a session whose own server of it has other tools, or is gone."""
+        """Called with a source and a session for which this source now offers something else."""
         self.events = events
         self.call_memory = CallMemory(options.large_call_bytes)
         self._options = options
         self._definitions = definitions
         self._successors: dict[str, _Successor] = {}
         self._retired: set[Admission] = set()
-        self._not_last: set[Admission] = set()
-        """Those of which another configuration was heard last: what they say is worth a look, known as it may be."""
+        self._reconfigured: set[Admission] = set()
+        """Sources whose configuration changed since one of their name last published: their lists are compared."""
         self._hide_timers: dict[str, Deadline] = {}
         self._order: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
         self.apps = ConnectedApps(self)
 
-    # -- coming and going -----------------------------------------------------------------------------------------
+    # -- adding, replacing, removing -------------------------------------------------------------------------------------
 
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
-        for other in [other for other in self.admissions if self.apps.has_to_leave(other, name)]:
-            self._evict_guest(other, name)
+        """Register a source. Until it publishes, the catalog has what it offered when it last ran."""
+        for other in [other for other in self.admissions if self.apps.must_yield(other, name)]:
+            self._evict_app(other, name)
         admission = self.admissions[name] = self._admission(name, source, options)
         self.catalog.add_source(name, options.rules)
         cached = self._cached(admission)
@@ -90,19 +104,19 @@ class SourceRegistry:
             self.catalog.replace(name, cached)
         return self.sink_of(admission)
 
-    def _evict_guest(self, guest: str, name: str) -> None:
-        """The configuration has the last word about a name."""
-        message = f"`{name}` is a configured server now: the app of this name has to leave"
-        self.events.note("warning", "names", message, source=guest)
-        admission = self.admissions[guest]
-        self.remove(guest)
+    def _evict_app(self, app: str, name: str) -> None:
+        """Remove a connected app because a configured server gets its name."""
+        message = f"`{name}` is now the name of a configured server: the app of this name is disconnected"
+        self.events.note("warning", "names", message, source=app)
+        admission = self.admissions[app]
+        self.remove(app)
         self.apps.evict(admission)
 
     def sink_of(self, admission: Admission) -> SourceSink:
         return SourceSink(self, admission)
 
     def replace(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
-        """Put another source in the place of one, once it was heard of."""
+        """Replace a source as soon as its successor has published something or failed."""
         admission = self._admission(name, source, options)
         self._drop_successor(name)
         timer = self._loop.call_later(SWAP_S, self._swap, name)
@@ -113,7 +127,7 @@ class SourceRegistry:
         return self.sink_of(admission)
 
     def update(self, name: str, options: SourceOptions) -> None:
-        """Other names, deadlines or rules for a source that goes on as it is."""
+        """Set other options for a source that keeps running."""
         admission = self._successors[name].admission if name in self._successors else self.admissions[name]
         self.set_options(admission, options)
         self.apps.host_changed(admission)
@@ -124,7 +138,7 @@ class SourceRegistry:
             self.catalog.add_source(admission.name, options.rules)
 
     def remove(self, name: str) -> None:
-        """Take a source out. Its calls in flight may end; those that waited for it are refused."""
+        """Remove a source. Its calls in flight may end; queued ones fail."""
         self._drop_successor(name)
         admission = self.admissions.pop(name)
         self._cancel_hiding(name)
@@ -150,7 +164,7 @@ class SourceRegistry:
         self.admissions.update(ordered | rest)
 
     def _admission(self, name: str, source: Source, options: SourceOptions) -> Admission:
-        health = Health(state="starting") if options.enabled else Health(state="disabled", reason=_SWITCHED_OFF)
+        health = Health(state="starting") if options.enabled else Health(state="disabled", reason=_DISABLED)
         return Admission(
             name,
             source,
@@ -168,13 +182,13 @@ class SourceRegistry:
         return None if cached is None else reveal_snapshot(cached)
 
     def _last_seen(self, admission: Admission, cached: Snapshot | None) -> Snapshot | None:
-        """What a source of this name said last, also when it was configured otherwise."""
+        """What a source of this name offered last, even if it was configured differently."""
         if not admission.options.fingerprint:
             return cached
         last = self._definitions.last(admission.name)
         last = None if last is None else reveal_snapshot(last)
         if last != cached:
-            self._not_last.add(admission)
+            self._reconfigured.add(admission)
         return last or cached
 
     def _swap(self, name: str) -> None:
@@ -185,9 +199,9 @@ class SourceRegistry:
         self._cancel_hiding(name)
         self.catalog.add_source(name, admission.options.rules)
         self.catalog.hide(name, False)
-        self.catalog.replace(name, successor.snapshot or successor.before)
+        self.catalog.replace(name, successor.snapshot or successor.cached)
         if admission.options.fingerprint != old.options.fingerprint:
-            self.changes.begin(name, successor.last)
+            self.changes.begin(name, successor.last_seen)
         if successor.snapshot is not None:
             self.changes.published(name, successor.snapshot)
         if self.views.drop_source(name):
@@ -195,35 +209,35 @@ class SourceRegistry:
         for call in self._retire(old):
             if not call.done:
                 admission.admit(call)
-        self._health_news(admission)
+        self._health_changed(admission)
 
     def _drop_successor(self, name: str) -> None:
-        """One that never came to serve anybody makes room for the next."""
+        """Discard a successor that has not taken over."""
         successor = self._successors.pop(name, None)
         if successor is not None:
             successor.timer.cancel()
             self._retire(successor.admission)
 
     def _retire(self, admission: Admission) -> Iterable[Call]:
-        """The calls that waited at this gate; those in flight end where they are."""
+        """Stop admitting calls to a source, and return those that were queued. Those in flight end there."""
         self._retired.add(admission)
-        self._not_last.discard(admission)
+        self._reconfigured.discard(admission)
         waiting = admission.retire()
-        self.apps.host_left(admission)
+        self.apps.host_retired(admission)
         for subscriber in self.on_source_retired:
-            contained("a server that leaves", subscriber, admission)
+            contained("retiring a source", subscriber, admission)
         return waiting
 
     def busy(self, admission: Admission) -> bool:
-        """Whether calls are in flight there, or at its guests."""
+        """Whether calls are in flight at this source, or at the apps connected to it."""
         return any(each.in_flight for each in (admission, *self.apps.of(admission)))
 
-    def let_go(self, admission: Admission) -> None:
-        """Nothing of a retired source is left."""
+    def release(self, admission: Admission) -> None:
+        """Forget a retired source, of which nothing is left running."""
         self._retired.discard(admission)
-        self.apps.host_gone(admission)
+        self.apps.host_released(admission)
 
-    # -- what sources say -----------------------------------------------------------------------------------------
+    # -- what sources report ---------------------------------------------------------------------------------------------
 
     def published(self, admission: Admission, snapshot: Snapshot) -> None:
         name = admission.name
@@ -233,8 +247,8 @@ class SourceRegistry:
                 successor.snapshot = snapshot
                 self._save(admission, snapshot)
             return
-        changed = snapshot != self.catalog.snapshot(name) or admission in self._not_last
-        self._not_last.discard(admission)
+        changed = snapshot != self.catalog.snapshot(name) or admission in self._reconfigured
+        self._reconfigured.discard(admission)
         self.catalog.replace(name, snapshot)
         if changed:
             self._save(admission, snapshot)
@@ -248,8 +262,8 @@ class SourceRegistry:
         ):
             message = "definitions could not be written to `state_dir`"
             self.events.note("warning", "cache", message, source=admission.name)
-        if self.apps.is_guest(admission):
-            return  # its host says what is wrong, and not as often as an app would make us
+        if self.apps.is_app(admission):
+            return  # the app source logs these, at a limited rate
         for warning in snapshot.warnings:
             self.events.note("warning", "source", warning, source=admission.name)
 
@@ -262,13 +276,13 @@ class SourceRegistry:
                     admission.name, snapshot, shared.warnings if shared is not None else ()
                 )
             for subscriber in self.on_client_list_changed:
-                contained("a client's own list", subscriber, admission.name, session)
+                contained("a list of one client", subscriber, admission.name, session)
             self._list_changed()
 
     def health_changed(self, admission: Admission, health: Health) -> None:
         name = admission.name
         if admission in self._retired:
-            admission.health = health  # its last words; what it carried it has finished itself
+            admission.health = health
             return
         admission.set_health(health)
         successor = self._successors.get(name)
@@ -277,15 +291,15 @@ class SourceRegistry:
                 self._swap(name)
             return
         if self.admissions.get(name) is admission:
-            self._health_news(admission)
+            self._health_changed(admission)
 
-    def _health_news(self, admission: Admission) -> None:
+    def _health_changed(self, admission: Admission) -> None:
         self._hide_after_grace(admission)
         self.events.health_changed(admission.name, admission.health)
         self._source_changed()
 
     def _hide_after_grace(self, admission: Admission) -> None:
-        """Tools of a server that went down stay listed for a while: it may be back before anyone lists again."""
+        """Keep listing the tools of a server that went down for `grace_s`: it may be back before anyone lists again."""
         name = admission.name
         if admission.health.state in _WELL:
             self._cancel_hiding(name)
@@ -301,18 +315,18 @@ class SourceRegistry:
             timer.cancel()
 
     def _list_changed(self) -> None:
-        """The list may have changed; whoever cares compares it with what it last saw."""
+        """Tell listeners that the list may have changed; they compare it with what they saw last."""
         for subscriber in self.on_list_changed:
-            contained("a list that changed", subscriber)
+            contained("a changed list", subscriber)
 
     def _source_changed(self) -> None:
         for subscriber in self.on_source_changed:
-            contained("news of a server", subscriber)
+            contained("a changed source", subscriber)
 
-    # -- all of them ----------------------------------------------------------------------------------------------
+    # -- all sources -----------------------------------------------------------------------------------------------------
 
     def servers(self) -> dict[str, Admission]:
-        """The sources somebody configured, in order: all but our own tools."""
+        """The sources in the order of the configuration, without the gateway's own tools."""
         return {name: admission for name, admission in self.admissions.items() if name != RESERVED_SOURCE}
 
     @property
@@ -320,10 +334,10 @@ class SourceRegistry:
         return sum(admission.in_flight for admission in (*self.admissions.values(), *self._retired))
 
     def forget(self, session: str) -> None:
-        """A client's session is over."""
+        """Release what is held for a client's session, which has ended."""
         self.views.forget(session)
         for admission in (*self.admissions.values(), *self._retired):
-            contained("a session that is over", admission.source.forget, session)
+            contained("the end of a session", admission.source.forget, session)
 
     def drain(self) -> None:
         for name in list(self._successors):
@@ -339,7 +353,7 @@ class SourceRegistry:
 
 
 class SourceSink:
-    """Where one source reports to."""
+    """The `Sink` of one source. Sanitizes what the source reports before anybody sees it."""
 
     __slots__ = ("_admission", "_registry")
 
@@ -352,12 +366,12 @@ class SourceSink:
         return self._admission
 
     def publish(self, snapshot: Snapshot) -> None:
-        self._registry.published(self._admission, self._shown(snapshot))
+        self._registry.published(self._admission, self._sanitized(snapshot))
 
     def publish_for(self, session: str, snapshot: Snapshot | None) -> None:
-        self._registry.published_for(self._admission, session, None if snapshot is None else self._shown(snapshot))
+        self._registry.published_for(self._admission, session, None if snapshot is None else self._sanitized(snapshot))
 
-    def _shown(self, snapshot: Snapshot) -> Snapshot:
+    def _sanitized(self, snapshot: Snapshot) -> Snapshot:
         return reveal_snapshot(redact_snapshot(snapshot, self._admission.options.redact))
 
     def health(self, health: Health) -> None:
@@ -370,10 +384,10 @@ class SourceSink:
         self._registry.clients.forward_notification(session, self._admission.name, method, params)
 
     def add_app(self, name: str, source: Source, on_evicted: OnEvicted) -> SourceSink | None:
-        return self._registry.apps.host(self._admission, name, source, on_evicted)
+        return self._registry.apps.add(self._admission, name, source, on_evicted)
 
     def remove_app(self, name: str) -> None:
-        self._registry.apps.dismiss(self._admission, name)
+        self._registry.apps.remove(self._admission, name)
 
     def note(self, level: Level, message: str) -> None:
         self._registry.events.note(
@@ -384,10 +398,12 @@ class SourceSink:
         self._registry.events.count(counter, self._admission.name, amount)
 
 
-# The clients that hold a session, by its name: where a server's questions and news go that belong to no call.
+# -- clients ----------------------------------------------------------------------------------------------------------
 
 
 class SessionClient(Protocol):
+    """A connected client that can be sent requests and notifications outside of its calls."""
+
     caller: Caller
 
     def send_request(self, server_request: ServerRequest, /) -> None: ...
@@ -395,14 +411,16 @@ class SessionClient(Protocol):
 
 
 class SessionClients:
-    def __init__(self, tasks: TaskIds) -> None:
-        self._clients: dict[str, SessionClient] = {}
-        self._task_ids = tasks
+    """The connected clients by session: takes what servers send that belongs to no call."""
 
-    def join(self, session: str, client: SessionClient) -> None:
+    def __init__(self, task_ids: TaskIds) -> None:
+        self._clients: dict[str, SessionClient] = {}
+        self._task_ids = task_ids
+
+    def add(self, session: str, client: SessionClient) -> None:
         self._clients[session] = client
 
-    def leave(self, session: str) -> None:
+    def remove(self, session: str) -> None:
         self._clients.pop(session, None)
 
     def forward_request(self, session: str, server_request: ServerRequest) -> None:

@@ -134,7 +134,7 @@ class RequestRouter:
         """No such resource, or a server that has not said yet what it offers."""
         again = partial(self.route, call, members)
         if not self._pending_calls.takes(call, members, self._registry.catalog.sources, again, _is_never_meant):
-            call.finish(Failure(unknown_resource(uri, self._pending_calls.silent(self._registry.servers()))))
+            call.finish(Failure(unknown_resource(uri, self._pending_calls.unpublished(self._registry.servers()))))
 
     def _has_links(self, call: Call, source: str) -> bool:
         resources = self._registry.views.of(call.caller).resources

@@ -162,7 +162,7 @@ class Router:
         """Something became known: see who waited for it."""
         if self._list_waiters and not self._unheard():
             self._release_list_waiters()
-        self._pending_calls.settle()
+        self._pending_calls.retry()
         self._watches.settle()
 
     # -- calls ----------------------------------------------------------------------------------------------------

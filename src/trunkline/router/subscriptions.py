@@ -169,7 +169,8 @@ class ResourceSubscriptions:
     def _waits(self, watch: ResourceSubscription) -> bool:
         """Whether a server is still starting that may have it; not for longer than a call would wait for that."""
         admissions = [
-            self._registry.admissions[source] for source in self._pending_calls.silent(self._registry.catalog.sources)
+            self._registry.admissions[source]
+            for source in self._pending_calls.unpublished(self._registry.catalog.sources)
         ]
         starting = [admission for admission in admissions if admission.health.state == "starting"]
         if not starting or self._pending_calls.draining:

@@ -128,7 +128,7 @@ def _state(admission: Admission) -> Finding:
     health = admission.health
     reason = f": {health.reason or health.last_error}" if health.reason or health.last_error else ""
     last_words = health.stderr_tail.strip().splitlines()[-1:]
-    hint = health.hint or (f"its last words on stderr: {last_words[0]}" if last_words else "")
+    hint = health.hint or (f"its last output on stderr: {last_words[0]}" if last_words else "")
     if health.state == "disabled":
         hint = f"set `enabled: true` for `{admission.name}`"
     return _finding(f"Server `{admission.name}` is {health.state}{reason}", hint)

@@ -80,7 +80,7 @@ class PipeReader(asyncio.Protocol):
 
 
 def stderr_hint(tail: str) -> str:
-    return f"its last words on stderr: {tail}" if tail else ""
+    return f"its last output on stderr: {tail}" if tail else ""
 
 
 def end_of(child: Child) -> tuple[Code, str]:

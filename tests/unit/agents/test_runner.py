@@ -20,8 +20,8 @@ from tests.unit.agents.fake_agent import ANSWER, PYTHON, FakeAgent
 from tests.unit.runtime.scripted_server import run_on
 
 from trunkline.agents.events import AgentEvent, AgentText, ToolsOffered
-from trunkline.agents.providers.provider import HomeQuery
-from trunkline.agents.runner import AgentResult, AgentRunner, RunSpec
+from trunkline.agents.providers.provider import HomeQuery, RunSpec
+from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import (
     AGENT_FAILED,
     AGENT_SLOW,

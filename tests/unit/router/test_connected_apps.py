@@ -103,7 +103,7 @@ async def test_guests_leave_with_their_host_and_their_calls_may_end(tmp_path: Pa
     paint.held[0].finish(OK)
     assert isinstance(call.outcome, Result)
     assert not inn.router.registry.busy(admission)
-    inn.router.registry.let_go(admission)
+    inn.router.registry.release(admission)
     assert inn.router.registry.apps.of(admission) == ()
     assert inn.sinks["desktop"].add_app("Late", FakeSource(), print) is None
 
@@ -118,7 +118,7 @@ async def test_the_successor_of_a_host_may_have_the_same_guests(tmp_path: Path) 
     assert inn.names == []
     assert old.add_app("Paint", FakeSource(), print) is None
     inn.guest("Paint", "draw")
-    inn.router.registry.let_go(old.admission)
+    inn.router.registry.release(old.admission)
     assert inn.names == ["Paint_draw"]
 
 

@@ -158,7 +158,7 @@ async def test_what_a_server_says_outside_calls_has_our_ids_too(tmp_path: Path) 
             self.heard.append((source, method, params))
 
     listener = Listener()
-    desk.router.clients.join("s1", listener)
+    desk.router.clients.add("s1", listener)
     desk.sinks["a"].forward_notification("s1", "notifications/tasks/status", b'{"taskId":"1","status":"working"}')
     desk.sinks["a"].forward_notification("s1", "notifications/message", b'{"level":"info"}')
     expected = desk.router.task_ids.shown(LEGACY, TaskLocation("a", "1"))

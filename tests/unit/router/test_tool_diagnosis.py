@@ -57,7 +57,7 @@ async def test_a_tool_of_a_server_that_went_down_says_so_first(tmp_path: Path) -
     desk.add("git", "log")
     desk.sinks["git"].health(Health(state="down", reason="it ended with status 3", stderr_tail="one\nno licence\n"))
     assert findings(desk, "git_log") == ["Server `git` is down: it ended with status 3", "Clients see it as `git_log`"]
-    assert hints(desk, "git_log") == ["its last words on stderr: no licence"]
+    assert hints(desk, "git_log") == ["its last output on stderr: no licence"]
     desk.router.catalog.hide("git", True)
     assert told(desk, "git_log")["listed"] is False
     assert "left out of the list" in findings(desk, "git_log")[1]

@@ -74,4 +74,4 @@ def test_an_end_is_told_in_words() -> None:
     assert exit_reason(3) == "exited with status 3"
     assert exit_reason(-9) == "was ended by signal 9"
     assert stderr_hint("") == ""
-    assert stderr_hint("bye") == "its last words on stderr: bye"
+    assert stderr_hint("bye") == "its last output on stderr: bye"

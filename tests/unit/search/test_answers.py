@@ -30,7 +30,7 @@ async def test_servers_are_listed_in_order_with_their_state_and_why(tmp_path: Pa
     good, bad, off, new = (await registry.ask("list_servers"))["servers"]
     assert good == {"name": "good", "state": "ready", "tools": 2}
     assert (bad["name"], bad["state"], bad["reason"]) == ("bad", "down", "no such")
-    assert (off["state"], off["reason"]) == ("disabled", "it is switched off in the configuration")
+    assert (off["state"], off["reason"]) == ("disabled", "it is disabled in the configuration")
     assert new == {"name": "new", "state": "starting", "tools": 0}
 
 
@@ -78,7 +78,7 @@ async def test_health_names_collisions_and_warnings_within_bounds(tmp_path: Path
     assert offered is not None
     registry.sinks["two"].publish(Snapshot(tools=offered.tools, warnings=("a tool has no name",) * 9))
     (two,) = (await registry.ask("server_health", {"server": "two"}))["servers"]
-    assert two["collisions"][0] == "`two.t0` wants the name `t0`, which `one.t0` holds"
+    assert two["collisions"][0] == "`two.t0` is not exposed as `t0`: the name belongs to `one.t0`"
     assert two["collisions"][-1] == "… and 10 more"
     one, two = (await registry.ask("server_health"))["servers"]
     assert "collisions" not in one

@@ -38,7 +38,7 @@ async def test_they_keep_their_names_from_a_server_that_wants_them(tmp_path: Pat
     registry.add("s", "find_tool", "other", rules=NameRules(prefix=prefix))
     assert registry.listed() == [*NAMES, "other"]
     (status,) = (await registry.ask("server_health"))["servers"]
-    assert status["collisions"] == ["`s.find_tool` wants the name `find_tool`, which `trunkline.find_tool` holds"]
+    assert status["collisions"] == ["`s.find_tool` is not exposed as `find_tool`: the name belongs to `trunkline.find_tool`"]
     found = (await registry.ask("find_tool", {"query": "find_tool"}))["tools"]
     assert [item["name"] for item in found] == ["s.find_tool"], "the way to call it is its address"
 

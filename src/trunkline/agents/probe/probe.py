@@ -12,8 +12,8 @@ import msgspec
 from trunkline.agents.events import AgentEvent
 from trunkline.agents.installed import Installed
 from trunkline.agents.probe.results import ProbeResult
-from trunkline.agents.providers.provider import Provider
-from trunkline.agents.runner import AgentResult, AgentRunner, RunSpec
+from trunkline.agents.providers.provider import Provider, RunSpec
+from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import GatewayError
 from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
 from trunkline.runtime.overdue import first_of

@@ -1,4 +1,7 @@
-"""What one agent is to us. A provider is pure: it says what to do and what output means, and does nothing itself."""
+"""The interface of an agent's provider, and the plain data it works with.
+
+A provider is pure: it says what to do and parses output, and does nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,19 @@ from typing import Final, Literal, Protocol
 
 from trunkline.agents.events import AgentEvent
 
-# What it takes to run one agent, as plain data: what is asked of it, and what has to be done for that.
-
+NO_TIMEOUT_S: Final = 1e9
 SERVER: Final = "trunkline-run"
-"""The name of our server to the agent: another than `trunkline`, which a user may have configured already."""
+"""Our server's name in the agent's configuration, where the user may already have a `trunkline`."""
 LONGEST_TOOL_NAME: Final = 44
-"""With what agents put before a tool's name, none becomes longer than the 64 characters that models' APIs take."""
+"""With the prefixes that agents add, names stay within the 64 characters that models' APIs accept."""
 
 Mode = Literal["intercept", "additive", "native"]
-"""Our tools only; ours beside the agent's own; the agent as it is, without us."""
+"""Only our tools; ours beside the agent's own; the agent's own alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolServer:
-    """The program that the agent starts to get our tools, and the longest that one call of them may take."""
+    """The MCP server that the agent starts to get our tools, and how long one call of them may take."""
 
     command: str
     args: tuple[str, ...]
@@ -31,120 +33,129 @@ class ToolServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeSnapshot:
-    """What of the user's a plan may depend on. `texts` and `command_outputs` are what the provider's `HomeQuery` asked for, under
-    the same names; what is not there or cannot be read is left out."""
+    """The answer to a `HomeQuery`, under the same names. What does not exist or cannot be read is left out."""
 
     folder: Path
     environ: Mapping[str, str]
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     command_outputs: Mapping[str, str] = field(default_factory=dict[str, str])
     present: frozenset[Path] = frozenset()
-    """Those of `Wants.links` that exist."""
+    """Those of `HomeQuery.links` that exist."""
     entries: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, tuple[str, ...]])
-    """What is in those of `Wants.folders` that can be read, by name."""
+    """The names in those of `HomeQuery.folders` that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeQuery:
-    """What a provider has to know before it can plan: files of the user, what the agent's own commands print, and
-    whether files are there that a plan would link to, or which there are in a folder."""
+    """What a provider must know of the user's setup before it can plan: texts of files, outputs of the agent's own
+    commands, which files exist that a plan would link to, and what is in folders."""
 
     texts: Mapping[str, Path] = field(default_factory=dict[str, Path])
     command_outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Arguments for the agent's program; what it prints on stdout is the answer."""
+    """Arguments for the agent's program, whose stdout is the answer."""
     links: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
-    """One run of an agent. `prompt` is None where a person (or the command line in `args`) talks to it directly; only
-    with a prompt is its output read by us. `server` is None in the mode `native`, and never else."""
+class RunSpec:
+    """What an agent is to do.
+
+    `prompt` is None where a person (or the command line in `args`) talks to the agent directly; its output is parsed
+    only with a prompt. `server` is None in the mode `native` only.
+    """
 
     mode: Mode
-    program: str
-    version: str
     run: Path
-    """The private folder of this run; it is empty, and gone afterwards."""
+    """The private folder of this run: empty now; the caller makes and removes it."""
     project: Path
-    home: HomeSnapshot
+    timeout_s: float = NO_TIMEOUT_S
     prompt: str | None = None
     model: str = ""
     server: ToolServer | None = None
     mitigation: str = ""
-    """What the agent is told besides its prompt, where its own tools may be left; empty where they are not."""
+    """Added to the agent's instructions where it may still have tools of its own."""
     instructions: str = ""
-    """What the project tells every agent, where this one is to be given that."""
+    """The project's instructions to agents, where this one does not read them itself."""
     args: tuple[str, ...] = ()
     model_url: str = ""
-    """Where a trial run's model is: a server of ours on loopback, which takes any key. Empty in a real run."""
+    """The address of the probe's model on loopback, which takes any key. Empty in a real run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest(RunSpec):
+    """A run of an installed agent, as its provider plans it."""
+
+    program: str
+    version: str
+    home: HomeSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """What to do. Paths of `files` and `links` are relative to the run's folder."""
+    """How to start the agent. Paths of `files` and `links` are relative to the run's folder."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Set on top of the user's environment."""
+    """Added to the user's environment."""
     unset: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     folders: tuple[str, ...] = ()
     links: Mapping[str, Path] = field(default_factory=dict[str, Path])
     cwd: str = ""
-    """One of `folders`, where the agent is started in that; the project, where this is empty."""
+    """One of `folders` to start the agent in; empty for the project."""
     stdin: str = ""
-    """The place for a prompt, where the agent reads one: an argument may look like an option, is seen by everybody who
-    lists processes, and may not be longer than 128 KiB."""
+    """Where the prompt goes: an argument could look like an option, is visible to everybody who lists processes, and is
+    limited to 128 KiB."""
 
 
 class OutputParser(Protocol):
-    """Reads what one headless run prints on stdout."""
+    """Parses what one headless run prints on stdout."""
 
     def line(self, line: str, /) -> Iterable[AgentEvent]:
-        """What a line means; lines that mean nothing to us give nothing, whatever they hold."""
+        """The events in a line. Lines that mean nothing to us give none, whatever they hold."""
         ...
 
 
 class Provider(Protocol):
     @property
     def name(self) -> str:
-        """As in workflows and commands."""
+        """Its name in workflows and commands."""
         ...
 
     @property
     def program(self) -> str:
-        """What is looked up in PATH. `--version` makes it print a version."""
+        """The command looked up in PATH, which prints its version for `--version`."""
         ...
 
     @property
     def install(self) -> str:
-        """The command that installs it, for a person who lacks it."""
+        """The command that installs it."""
         ...
 
     @property
     def verified(self) -> frozenset[str]:
-        """Versions on which the end-to-end tests have shown that `intercept` leaves no tool of its own."""
+        """Versions for which end-to-end tests have shown that `intercept` leaves the agent no tool of its own."""
         ...
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Files of a project that tell this agent how to work there; the first that is there counts."""
+        """Files in a project that tell this agent how to work there; the first that exists counts."""
         ...
 
     @property
     def result_chars(self) -> int:
-        """The longest text of a result that reaches the model whole."""
+        """The longest result text that reaches the model uncut."""
         ...
 
     def is_ours(self, tool: str, /) -> bool:
-        """Whether a name that the model sees is of a tool of ours, or of one that can do nothing but ask our server."""
+        """Whether a tool, by the name that the model sees, is ours or can only query our server."""
         ...
 
     def home_query(self, home: Path, environ: Mapping[str, str], /) -> HomeQuery: ...
 
     def plan(self, request: LaunchRequest, /) -> LaunchPlan:
-        """Raises GatewayError where something of the user's that counts cannot be read."""
+        """Raises GatewayError where a file of the user's that matters cannot be read."""
         ...
 
     def parser(self) -> OutputParser: ...

@@ -14,8 +14,8 @@ from trunkline.agents.probe.probe import probe_agent
 from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers import PROVIDERS, instruction_files, provider_of
 from trunkline.agents.providers.openai.request import KnownDialects
-from trunkline.agents.providers.provider import Provider, ToolServer
-from trunkline.agents.runner import AgentRunner, RunSpec
+from trunkline.agents.providers.provider import Provider, RunSpec, ToolServer
+from trunkline.agents.runner import AgentRunner
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.model_step import run_model
 from trunkline.agents.runs.run_events import AgentReady, EmitEvent, ModelRetried, ModelSpoke
@@ -190,13 +190,13 @@ class ProgramStepRunner:
         async with AsyncExitStack() as stack:
             async with task.in_time():
                 installed = await find_installed(provider, self._children, self._environ, self._versions)
-                spec, door = await self._run_spec(task, provider, _part(folder, "a"), gateway, stack)
+                spec, socket = await self._run_spec(task, provider, _part(folder, "a"), gateway, stack)
                 isolation = await self._isolation(task, provider, installed, folder, gateway)
             for warning in isolation.warnings:
                 warn(warning)
             ready(installed.version)
             spec = replace(spec, mitigation=isolation.mitigation, instructions=instructions, timeout_s=task.left_s)
-            result = await self._runner.run(provider, installed, spec, door, on_event)
+            result = await self._runner.run(provider, installed, spec, socket, on_event)
         for warning in result.warnings:
             warn(warning)
         timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
@@ -210,12 +210,12 @@ class ProgramStepRunner:
         self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
     ) -> tuple[RunSpec, AgentSocket | None]:
         """What the agent is to do, and the door through which it gets its tools; none where it keeps its own alone."""
-        door: AgentSocket | None = None
+        socket: AgentSocket | None = None
         server: ToolServer | None = None
         if gateway is not None:
-            door = AgentSocket(gateway, part, result_chars=provider.result_chars)
-            stack.push_async_callback(door.close)
-            server = await door.open()
+            socket = AgentSocket(gateway, part, result_chars=provider.result_chars)
+            stack.push_async_callback(socket.close)
+            server = await socket.open()
         spec = RunSpec(
             mode=task.mode,
             prompt=task.prompt,
@@ -225,7 +225,7 @@ class ProgramStepRunner:
             server=server,
             timeout_s=task.left_s,
         )
-        return spec, door
+        return spec, socket
 
     async def _isolation(
         self,

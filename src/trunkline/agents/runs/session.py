@@ -17,8 +17,8 @@ from trunkline.agents.output_monitor import not_listed_problem, tools_lost_probl
 from trunkline.agents.probe.probe import probe_agent
 from trunkline.agents.probe.results import Isolation, ProbeResult, ProbeStore, check_isolation
 from trunkline.agents.providers import provider_of
-from trunkline.agents.providers.provider import LaunchPlan
-from trunkline.agents.runner import AgentRunner, RunSpec, working_folder
+from trunkline.agents.providers.provider import LaunchPlan, RunSpec
+from trunkline.agents.runner import AgentRunner, working_folder
 from trunkline.agents.runs.instructions import project_instructions
 from trunkline.agents.runs.run_events import EmitEvent
 from trunkline.agents.runs.run_telemetry import RunTelemetry
@@ -213,19 +213,19 @@ class AgentSession:
         self._runner = AgentRunner(children, home=request.home, environ=request.environ)
         self._caller = Caller(principal=f"agent:{request.provider}")
         self._stack = AsyncExitStack()
-        self._door: AgentSocket | None = None
+        self._socket: AgentSocket | None = None
         self._start: tuple[LaunchPlan, Path] | None = None
         self._span: Span | None = None
 
     @property
     def listed(self) -> bool:
         """Whether the agent has asked for its tools."""
-        return self._door is not None and self._door.listed
+        return self._socket is not None and self._socket.listed
 
     @property
     def cut_off(self) -> CutOff:
         """Calls that were under way when its tool server was gone all at once."""
-        return CutOff() if self._door is None else self._door.cut_off
+        return CutOff() if self._socket is None else self._socket.cut_off
 
     async def prepare(self) -> PreparedSession:
         """Everything but the agent itself. Raises GatewayError where it may not, or cannot, be started."""
@@ -239,8 +239,8 @@ class AgentSession:
             self._telemetry.warn(self._request.provider, warning)
         spec = await self._run_spec(gateway, folder.path / "a", self._stack, self._request.args)
         spec = replace(spec, mitigation=isolation.mitigation, instructions=self._instructions())
-        assert self._door is not None
-        self._door.on_listed(self._tell_listed)
+        assert self._socket is not None
+        self._socket.on_listed(self._tell_listed)
         plan = await self._runner.prepare(self._provider, installed, spec)
         self._start = (plan, working_folder(plan, spec))
         return PreparedSession(installed=installed, tools=gateway.tools())
@@ -316,15 +316,15 @@ class AgentSession:
         """What the agent is started with, and the door to its tools, which is open as long as `stack` is."""
         run = part / "run"
         make_private_folder(run)
-        self._door = AgentSocket(gateway, part, result_chars=self._provider.result_chars)
-        stack.push_async_callback(self._door.close)
+        self._socket = AgentSocket(gateway, part, result_chars=self._provider.result_chars)
+        stack.push_async_callback(self._socket.close)
         return RunSpec(
             mode=self._request.mode,
             prompt=None,
             model="",
             project=self._request.folder,
             run=run,
-            server=await self._door.open(),
+            server=await self._socket.open(),
             timeout_s=_ENDLESS_S,
             args=args,
         )

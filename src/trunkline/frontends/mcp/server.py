@@ -110,7 +110,7 @@ class McpServer:
             conversation.questions.begin(self.rules)
             self.news.begin(conversation)
             if conversation.caller.session is not None:
-                self.router.clients.join(conversation.caller.session, conversation)
+                self.router.clients.add(conversation.caller.session, conversation)
 
     def legacy_response(self, conversation: Conversation, message: Message) -> None:
         """A client's answer to a question of ours."""
@@ -133,7 +133,7 @@ class McpServer:
         conversation.calls.cancel_all(why)
         conversation.questions.close()  # after the calls: one that was asking must not go on with a refusal
         if conversation.caller.session is not None:
-            self.router.clients.leave(conversation.caller.session)
+            self.router.clients.remove(conversation.caller.session)
             self.router.registry.forget(conversation.caller.session)
 
     # -- the modern era -------------------------------------------------------------------------------------------

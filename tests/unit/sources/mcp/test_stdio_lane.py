@@ -138,7 +138,7 @@ def test_the_last_words_on_stderr_come_with_the_failure_and_hold_no_secret(loop_
         script = "os.write(2, b'x ' * 50_000 + b'\\x1b[31mcannot \\x00find hunter2\\n'); read(); os._exit(1)"
         async with lane_to(script, redact=lambda text: text.replace("hunter2", "***")) as lane:
             problem = await failed(sent(lane))
-            assert problem.hint.startswith("its last words on stderr: ") and " x x x " in problem.hint
+            assert problem.hint.startswith("its last output on stderr: ") and " x x x " in problem.hint
             assert problem.hint.endswith("[31mcannot find ***")
             assert len(problem.hint) < 2200
 
@@ -153,7 +153,7 @@ def test_a_question_of_ours_to_a_process_that_is_just_ending_learns_how_it_ended
             call, outcome = sent(lane), await lane.ask("initialize", b"{}", 15)
             assert isinstance(outcome, Failure)
             assert outcome.problem.message == "Server s: exited with status 7"
-            assert outcome.problem.hint == "its last words on stderr: no such database"
+            assert outcome.problem.hint == "its last output on stderr: no such database"
             assert (await failed(call)).executed == "no", "a call is not held up, and may go elsewhere"
 
     run_on(loop_factory, main())

@@ -150,8 +150,8 @@ def _meant(name: str, known: Collection[str]) -> str:
 def _refuse_no_answer(turn: ModelTurn, known: Collection[str]) -> None:
     if turn.calls:
         return
-    thought = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
-    problem = answer_problem("the model", turn.text, lambda name: _meant(name, known) in known, thought=thought)
+    reasoned = any(value for name, value in turn.extra.items() if name not in SIGNATURES)
+    problem = answer_problem("the model", turn.text, lambda name: _meant(name, known) in known, reasoned=reasoned)
     if problem is not None:
         raise GatewayError(problem)
 

@@ -14,8 +14,8 @@ from tests.unit.agents.fake_agent import PYTHON, FakeAgent
 from trunkline.agents.probe import probe
 from trunkline.agents.probe.probe import probe_agent
 from trunkline.agents.probe.results import ProbeResult
-from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest
-from trunkline.agents.runner import AgentRunner, RunSpec
+from trunkline.agents.providers.provider import LaunchPlan, LaunchRequest, RunSpec
+from trunkline.agents.runner import AgentRunner
 from trunkline.runtime.children import Children
 
 ASK = """
