@@ -22,12 +22,12 @@ from tests.support.waiting import at_most
 from trunkline.core.errors import PART_MISSING, GatewayError
 from trunkline.links.beneath import Beneath
 from trunkline.links.children import Children
-from trunkline.sources.builtin import search_worker
+from trunkline.sources.builtin import file_search_worker
+from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.grep import Grep
 from trunkline.sources.builtin.ripgrep import Ripgrep
-from trunkline.sources.builtin.search_tree import RootFiles
-from trunkline.sources.builtin.searching import find_ripgrep
+from trunkline.sources.builtin.root_files import RootFiles
 from trunkline.sources.builtin.tool import ToolFault
 
 SECRET = "TOP-SECRET-CONTENT"
@@ -292,7 +292,7 @@ def test_a_search_that_takes_too_long_says_what_it_has(tmp_path: Path) -> None:
     endless = f'#!/bin/sh\n{find_ripgrep()} "$@"\ncase "$*" in *--json*) sleep 600;; esac\n'
     request = {**_request("a+b"), "ripgrep": str(program(tmp_path / "programs", endless))}
     run = subprocess.Popen(
-        [sys.executable, "-I", "-S", search_worker.__file__],
+        [sys.executable, "-I", "-S", file_search_worker.__file__],
         cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:

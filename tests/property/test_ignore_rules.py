@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.support.chunks import examples
 
 from trunkline.links.beneath import Beneath
+from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.ripgrep import Ripgrep
-from trunkline.sources.builtin.search_tree import RootFiles
-from trunkline.sources.builtin.searching import find_ripgrep
+from trunkline.sources.builtin.root_files import RootFiles
 
 NAMES = ("a", "b", "ab", "a.b", ".a", "a b", "[a]", "{a,b}", "A")
 PIECES = (

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.sources.builtin.file_search import MOST_NAMES, OFFSET, FileSearchTool, in_words, limit_of
 from trunkline.sources.builtin.glob_patterns import path_filter
 from trunkline.sources.builtin.root import shown
-from trunkline.sources.builtin.searching import MOST_NAMES, OFFSET, SearchTool, in_words, limit_of
 from trunkline.sources.builtin.tool import Job, ToolFault, text
 
 _DOC: Final = f"""Finds files by their names and returns their paths, relative to the root folder, the one changed last first.
@@ -19,7 +19,7 @@ _DOC: Final = f"""Finds files by their names and returns their paths, relative t
 - To search inside files, use Grep. Several searches can run in parallel."""  # noqa: E501
 
 
-class Glob(SearchTool):
+class Glob(FileSearchTool):
     parameters = (
         Parameter(
             name="pattern",

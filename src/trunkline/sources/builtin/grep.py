@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from trunkline.config.suggest import nearest
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
+from trunkline.sources.builtin.file_search import MOST_NAMES, OFFSET, FileSearchTool, SearchStart, in_words, limit_of
 from trunkline.sources.builtin.glob_patterns import path_filter, split_patterns
 from trunkline.sources.builtin.root import shown
-from trunkline.sources.builtin.searching import MOST_NAMES, OFFSET, SearchStart, SearchTool, in_words, limit_of
 from trunkline.sources.builtin.tool import MOST_LINES, Job, ToolFault, text
 
 _FILES, _CONTENT, _COUNT = "files_with_matches", "content", "count"
@@ -24,7 +24,7 @@ _DOC: Final = f"""Searches inside files for a regular expression (ripgrep's kind
 - Files that `.gitignore` (or `.ignore`) leaves out, `.git` and binary files are not searched; other hidden files are. Long lines are cut. When there is more than fits, the last line says with which `offset` to go on."""  # noqa: E501
 
 
-class Grep(SearchTool):
+class Grep(FileSearchTool):
     parameters = (
         Parameter(name="pattern", doc="The regular expression to search for", required=True, also=("regex", "query")),
         Parameter(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from trunkline.sources.builtin.search_tree import RootFiles
+    from trunkline.sources.builtin.root_files import RootFiles
 
     Line = tuple[str, int, str, int]  # path, number, text, and where its match begins (-1: a line around one)
 

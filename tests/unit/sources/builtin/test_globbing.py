@@ -12,10 +12,10 @@ from tests.support.searching import SearchBench, lasting
 from tests.support.users import an_ordinary_user
 
 from trunkline.links.beneath import Beneath
+from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.ripgrep import Ripgrep
-from trunkline.sources.builtin.search_tree import RootFiles
-from trunkline.sources.builtin.searching import find_ripgrep
+from trunkline.sources.builtin.root_files import RootFiles
 from trunkline.sources.builtin.tool import ToolFault
 
 

@@ -200,6 +200,8 @@ async def test_a_pattern_that_is_none_is_refused_with_its_place(bench: Workbench
         ({"path": "../x"}, "outside the root"),
         ({"type": "pyton"}, "did you mean `python`"),
         ({"type": "zzzzzz"}, "can be named with `glob`"),
+        ({"type": "p\0y"}, "can be named with `glob`"),
+        ({"type": "pyton", "path": "a"}, "did you mean `python`"),
         ({"glob": "[a"}, "never closed"),
         ({"output_mode": "json"}, "must be one of"),
         ({"unknown": 1}, "Unknown argument `unknown`"),

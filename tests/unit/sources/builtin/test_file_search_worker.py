@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trunkline.sources.builtin.search_worker import ResultPage, cut
+from trunkline.sources.builtin.file_search_worker import ResultPage, cut
 
 
 def filled(count: int, *, offset: int = 0, limit: int = 10, characters: int = 1000) -> ResultPage:

@@ -23,7 +23,7 @@ if __name__ == "__main__":  # started by its path: its packages are known withou
 from trunkline.core.text_size import printable, units
 from trunkline.links.beneath import Beneath
 from trunkline.sources.builtin.ripgrep import BadPattern, Ripgrep, RipgrepBroken, UnknownType, refuse_line_ends
-from trunkline.sources.builtin.search_tree import RootFiles
+from trunkline.sources.builtin.root_files import RootFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def _glob(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage
 
 
 def _grep(request: Request, files: RootFiles, ripgrep: Ripgrep, page: ResultPage) -> None:
+    if not re.fullmatch(r"\w{0,64}", request["type"]):
+        raise UnknownType
     if not request["multiline"]:
         refuse_line_ends(request["pattern"])
     # a file that is asked for by its name is searched, whatever rules and globs say

