@@ -21,7 +21,7 @@ from trunkline.runtime.beneath import Beneath, Escape, OfTheGateway, OfTheKernel
 from trunkline.runtime.commands import path_of
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
-from trunkline.sources.builtin.search.page import printable
+from trunkline.sources.builtin.text_size import printable
 from trunkline.sources.builtin.tool import ToolFault
 
 if TYPE_CHECKING:
