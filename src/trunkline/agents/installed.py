@@ -99,7 +99,7 @@ async def _ask_version(
     return version.group(1)
 
 
-def _what_became(printed: ProgramOutput) -> str:
+def _describe(printed: ProgramOutput) -> str:
     words = harmless(end((printed.stderr or printed.stdout).strip(), _WORDS_SHOWN), str)
     return f"said no version: status {printed.status}, {words or 'no output'}"
 

@@ -15,13 +15,13 @@ class Tool:
     """One tool as its server defines it.
 
     `definition` is the server's JSON object, byte for byte except for hidden characters, which are made visible before
-    it enters the catalog. `also` are other names that callers may use, such as the one an app registered the tool by.
+    it enters the catalog. `aliases` are other names that callers may use, such as the one an app registered the tool by.
     """
 
     source: str
     name: str
     definition: bytes
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:

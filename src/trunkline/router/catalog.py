@@ -50,11 +50,11 @@ class ToolEntry:
         return self.tool.name
 
     @property
-    def also(self) -> tuple[str, ...]:
-        return self.tool.also
+    def aliases(self) -> tuple[str, ...]:
+        return self.tool.aliases
 
     @property
-    def called(self) -> str:
+    def public_name(self) -> str:
         """The name to call it by: its exposed name, or its address if it has none."""
         return self.exposed or self.tool.address
 
@@ -257,7 +257,7 @@ def _ignore() -> None:
 
 def shown_definition(entry: ToolEntry) -> bytes:
     """The server's definition of a tool with the name that callers use; everything else byte for byte."""
-    tool, name = entry.tool, entry.called
+    tool, name = entry.tool, entry.public_name
     if tool.name == name:
         return tool.definition
     members = members_of(tool.definition, "tool")
@@ -292,7 +292,7 @@ class PromptEntry:
         return self.item.key
 
     @property
-    def also(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         return ()
 
 

@@ -428,12 +428,10 @@ class SessionClients:
         if client is None:
             server_request.refuse(NO_CLIENT_ERROR)
         else:
-            server_request.params = self._task_ids.to_caller(
-                client.caller, server_request.source, server_request.params
-            )
+            server_request.params = self._task_ids.rewrite(client.caller, server_request.source, server_request.params)
             client.send_request(server_request)
 
     def forward_notification(self, session: str, source: str, method: str, params: Json) -> None:
         client = self._clients.get(session)
         if client is not None:
-            client.send_notification(source, method, self._task_ids.to_caller(client.caller, source, params))
+            client.send_notification(source, method, self._task_ids.rewrite(client.caller, source, params))

@@ -120,15 +120,15 @@ class RequestRouter:
 
     def _read_resource(self, call: Call, members: Members) -> None:
         uri = _text(members, "uri", "params.uri")
-        place = self._uri_rewriter.resolve_or_guess(call.caller, uri)
-        if place is None:
+        location = self._uri_rewriter.resolve_or_guess(call.caller, uri)
+        if location is None:
             self._route_unknown(call, members, uri)
         else:
-            renamed = {place.uri: uri} if place.uri != uri else {}
-            rewrites_uris = self._has_links(call, place.source)
+            renamed = {location.uri: uri} if location.uri != uri else {}
+            rewrites_uris = self._has_links(call, location.source)
             if rewrites_uris or renamed:
                 self._result_rewriter.adapt(call, uris=rewrites_uris, renamed=renamed)
-            self._send(call, place.source, _params(members, {"uri": encode(place.uri)}))
+            self._send(call, location.source, _params(members, {"uri": encode(location.uri)}))
 
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
         """No such resource, or a server that has not said yet what it offers."""
@@ -153,11 +153,11 @@ class RequestRouter:
                 self._send_completion(call, entry.source, members, reference, {"name": encode(entry.name)})
         elif kind == "ref/resource":
             uri = _text(reference, "uri", "params.ref.uri")
-            place = self._uri_rewriter.resolve_template(call.caller, uri)
-            if place is None:
+            location = self._uri_rewriter.resolve_template(call.caller, uri)
+            if location is None:
                 self._route_unknown(call, members, uri)
             else:
-                self._send_completion(call, place.source, members, reference, {"uri": encode(place.uri)})
+                self._send_completion(call, location.source, members, reference, {"uri": encode(location.uri)})
         else:
             raise BadMessage(INVALID_PARAMS, "`params.ref.type` must be `ref/prompt` or `ref/resource`")
 
@@ -183,13 +183,13 @@ class RequestRouter:
         if modern and not declares_tasks(call.caller):
             call.finish(Failure(tasks_not_declared()))
             return
-        place = self._task_ids.place(call.caller, _text(members, "taskId", "params.taskId"))
-        if place is None or place.source not in self._registry.admissions:
+        location = self._task_ids.locate(call.caller, _text(members, "taskId", "params.taskId"))
+        if location is None or location.source not in self._registry.admissions:
             hint = "ids are good for the client that got them, as long as the gateway runs"
             call.finish(Failure(Problem(code=UNKNOWN_TASK, message="Unknown task", hint=hint)))
             return
-        self._result_rewriter.adapt(call, tasks=True, uris=self._has_links(call, place.source))
-        self._send(call, place.source, _params(members, {"taskId": encode(place.task_id)}))
+        self._result_rewriter.adapt(call, tasks=True, uris=self._has_links(call, location.source))
+        self._send(call, location.source, _params(members, {"taskId": encode(location.task_id)}))
 
 
 def _may_complete(offer: Snapshot) -> bool:

@@ -28,8 +28,8 @@ class ResourceLocation(NamedTuple):
     uri: str
 
 
-def resource_address(place: ResourceLocation) -> str:
-    return f"{SCHEME}{place.source}/{place.uri}"
+def resource_address(location: ResourceLocation) -> str:
+    return f"{SCHEME}{location.source}/{location.uri}"
 
 
 class Resources:
@@ -44,7 +44,7 @@ class Resources:
         """The sources that have resources, listed or not, in the order of the configuration."""
         unpublished = sum(snapshot is None for snapshot in self._order.values())
         self.several = len(self.sources) + unpublished > 1
-        """Whether URIs may be ambiguous, at the latest when all sources have published what they snapshot."""
+        """Whether URIs may be ambiguous, at the latest when all sources have published what they offer."""
         self._owners: dict[str, str] = {}
         self._template_owners: dict[str, str] = {}
         self._displaced: dict[str, str] = {}

@@ -1,8 +1,9 @@
-"""Whose a URI is for one caller: listed, given in a result, or fitting a template.
+"""Rewrites the URIs and task ids in results, where they clash between servers, and resolves the URIs that callers send.
 
-Servers give URIs in results that no list has. Where several servers have resources, or may turn out to have some, each
-principal's are remembered here with the server that gave them; one that would lead to another server is shown as an
-address of its own.
+Servers give URIs in results that no list has. If several servers may have resources, the URIs given to each principal
+are remembered with their server; a URI that would lead to another server is replaced by its address.
+
+Hardly any call needs this. One that does has its `reply` replaced, so that the others pay nothing.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from trunkline.router.task_ids import TaskIds, may_have_task_ids
 _MOST_PRINCIPALS: Final = 1000
 _MOST_URIS: Final = 2000
 _LONGEST_URI: Final = 2048
-_AS_IT_IS: Final[Mapping[str, str]] = {}
+_NOT_RENAMED: Final[Mapping[str, str]] = {}
 
 
 class UriRewriter:
-    """`learn` and `shown` take what a server gave to a caller, `resolve` what a caller asks for."""
+    """Maps URIs between servers and callers: `rewrite` and `public_uri` one way, `resolve` the other."""
 
     def __init__(self, views: CatalogViews) -> None:
         self._views = views
         self._given: OrderedDict[str, OrderedDict[str, str]] = OrderedDict()
 
     def resolve(self, caller: Caller, uri: str) -> ResourceLocation | None:
-        """Where this URI leads: an address, a listed URI, one that was given in a result, or one of a template."""
+        """Find the resource of a URI: an address, a listed URI, one given in a result, or one that fits a template."""
         resources = self._views.of(caller).resources
         return (
             resources.by_address(uri)
@@ -44,31 +45,31 @@ class UriRewriter:
         )
 
     def resolve_or_guess(self, caller: Caller, uri: str) -> ResourceLocation | None:
-        """The same, and for a URI that left no trace the only server that has resources."""
+        """Like `resolve`, but an unknown URI is taken to belong to the only source with resources, if there is one."""
         return self.resolve(caller, uri) or self._views.of(caller).resources.the_only(uri)
 
     def resolve_template(self, caller: Caller, reference: str) -> ResourceLocation | None:
-        """The same for a reference that may be the text of a template."""
+        """Like `resolve_or_guess`, for a reference that may also be the text of a URI template."""
         resources = self._views.of(caller).resources
         return resources.by_template_text(reference) or self.resolve_or_guess(caller, reference)
 
-    def shown(self, caller: Caller, source: str, uri: str) -> str:
-        """What the caller shall call a URI that this server gave it; remembered where nothing else says so."""
+    def public_uri(self, caller: Caller, source: str, uri: str) -> str:
+        """The URI to give to a caller for one of this source. An unknown URI is remembered with its source."""
         if not self._views.of(caller).resources.several:
             return uri
-        place = ResourceLocation(source, uri)
+        location = ResourceLocation(source, uri)
         leads_to = self.resolve(caller, uri)
         if leads_to is None and len(uri) <= _LONGEST_URI:
-            self._remember(caller.principal, place)
+            self._remember(caller.principal, location)
             return uri
-        return uri if leads_to == place else resource_address(place)
+        return uri if leads_to == location else resource_address(location)
 
-    def learn(self, caller: Caller, source: str, raw: bytes, renamed: Mapping[str, str] = _AS_IT_IS) -> bytes:
-        """A result with the URIs that its caller can use; the same object where all are as they should be.
+    def rewrite(self, caller: Caller, source: str, raw: bytes, renamed: Mapping[str, str] = _NOT_RENAMED) -> bytes:
+        """Rewrite the URIs in a result; returns the same object if there is nothing to change.
 
-        `renamed` are URIs that the caller knows under another name: those that it asked for.
+        `renamed` maps URIs of the source to those by which the caller asked for them.
         """
-        return map_uris(raw, lambda uri: renamed.get(uri) or self.shown(caller, source, uri))
+        return map_uris(raw, lambda uri: renamed.get(uri) or self.public_uri(caller, source, uri))
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
@@ -83,92 +84,88 @@ class UriRewriter:
         given.move_to_end(uri)
         return ResourceLocation(source, uri)
 
-    def _remember(self, principal: str, place: ResourceLocation) -> None:
+    def _remember(self, principal: str, location: ResourceLocation) -> None:
         given = self._given.setdefault(principal, OrderedDict())
         self._given.move_to_end(principal)
-        given[place.uri] = place.source
+        given[location.uri] = location.source
         if len(given) > _MOST_URIS:
             given.popitem(last=False)
         if len(self._given) > _MOST_PRINCIPALS:
             self._given.popitem(last=False)
 
 
-# What has to be changed in a server's answer before its caller sees it: URIs that lead elsewhere, ids of tasks.
-#
-# Hardly any call needs it. One that does has its `reply` replaced, so that the others pay nothing.
-
-_NOT_RENAMED: Final[Mapping[str, str]] = {}
-
-
 class ResultRewriter:
-    def __init__(self, links: UriRewriter, tasks: TaskIds) -> None:
-        self._uri_rewriter = links
-        self._task_ids = tasks
+    """Rewrites the outcome of a call, and the notifications and server requests before it, for the caller."""
+
+    def __init__(self, uri_rewriter: UriRewriter, task_ids: TaskIds) -> None:
+        self._uri_rewriter = uri_rewriter
+        self._task_ids = task_ids
 
     def adapt(
         self, call: Call, *, uris: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
     ) -> None:
-        """Adapt the answer to this call when it comes; with `tasks`, what its server says and asks meanwhile too."""
+        """Rewrite the outcome of the call when it comes; with `tasks`, also notifications and server requests before it."""
         reply = call.reply
 
-        def adapted(call: Call) -> None:
+        def reply_rewritten(call: Call) -> None:
             outcome = call.outcome
             if isinstance(outcome, Result):
-                raw = self._adapted(call, outcome, uris, tasks, renamed)
+                raw = self._rewritten(call, outcome, uris, tasks, renamed)
                 if raw is not outcome.raw:
                     call.outcome = type(outcome)(raw, bytes(raw))
             elif renamed and isinstance(outcome, RemoteError):
                 call.outcome = RemoteError(map_error_uri(bytes(outcome.raw), lambda uri: renamed.get(uri, uri)))
             reply(call)
 
-        call.reply = adapted
+        call.reply = reply_rewritten
         if tasks:
-            self._adapt_meanwhile(call)
+            self._rewrite_messages(call)
 
-    def _adapt_meanwhile(self, call: Call) -> None:
-        on_notification, ask = call.on_notification, call.on_server_request
+    def _rewrite_messages(self, call: Call) -> None:
+        on_notification, on_server_request = call.on_notification, call.on_server_request
 
-        def noticed(method: str, params: Json) -> None:
+        def notify(method: str, params: Json) -> None:
             if on_notification is not None:
-                on_notification(method, self._task_ids.to_caller(call.caller, call.source, params))
+                on_notification(method, self._task_ids.rewrite(call.caller, call.source, params))
 
-        def asked(server_request: ServerRequest) -> None:
-            server_request.params = self._task_ids.to_caller(call.caller, call.source, server_request.params)
-            if ask is not None:
-                ask(server_request)
+        def forward(server_request: ServerRequest) -> None:
+            server_request.params = self._task_ids.rewrite(call.caller, call.source, server_request.params)
+            if on_server_request is not None:
+                on_server_request(server_request)
 
-        call.on_notification = noticed if on_notification is not None else None
-        call.on_server_request = asked if ask is not None else None
+        call.on_notification = notify if on_notification is not None else None
+        call.on_server_request = forward if on_server_request is not None else None
 
-    def _adapted(self, call: Call, outcome: Result, uris: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
+    def _rewritten(self, call: Call, outcome: Result, uris: bool, tasks: bool, renamed: Mapping[str, str]) -> Json:
         raw = outcome.raw
         message = bytes(raw) if outcome.message is None else outcome.message
         if tasks and may_have_task_ids(message):
-            raw = self._task_ids.to_caller(call.caller, call.source, raw)
+            raw = self._task_ids.rewrite(call.caller, call.source, raw)
         if (uris or renamed) and may_have_uris(message):
             text = bytes(raw)
-            learned = self._uri_rewriter.learn(call.caller, call.source, text, renamed)
-            raw = raw if learned is text else learned
+            rewritten = self._uri_rewriter.rewrite(call.caller, call.source, text, renamed)
+            raw = raw if rewritten is text else rewritten
         return raw
 
 
-# The URIs of resources inside results: links and embedded resources of tools and prompts, contents of a reading.
+# -- URIs inside results ----------------------------------------------------------------------------------------------
+# They stand in resource links and embedded resources of tools and prompts, and in the contents of a resource.
 
 Change = Callable[[str], str]
 _Rewrite = Callable[[msgspec.Raw, Change], bytes | None]
 _MARK: Final = b'"resource'
 _CONTENTS: Final = b'"contents"'
 _ESCAPED: Final = b"\\u00"
-"""How a server may spell letters of those so that they are not seen."""
+"""Escapes by which a server may spell letters of these members."""
 
 
 def may_have_uris(raw: bytes) -> bool:
-    """A cheap test: most results have none and need not be read."""
+    """Whether a result may have URIs; a quick test, which most results fail."""
     return _MARK in raw or _CONTENTS in raw or _ESCAPED in raw
 
 
 def map_uris(raw: bytes, change: Change) -> bytes:
-    """The result with every URI changed; the same object where none is, or where it cannot be read for sure."""
+    """Apply `change` to every URI; returns the same object if none changes or the result cannot be read."""
     if not may_have_uris(raw):
         return raw
     try:
@@ -178,7 +175,7 @@ def map_uris(raw: bytes, change: Change) -> bytes:
 
 
 def map_error_uri(raw: bytes, change: Change) -> bytes:
-    """An error object whose data names a resource, with that URI changed; the same object where nothing is."""
+    """Apply `change` to the URI in the data of an error; returns the same object if there is none."""
     try:
         return _object(raw, change, {"data": _with_uri}) or raw
     except (BadMessage, msgspec.MsgspecError, RecursionError):
@@ -186,9 +183,9 @@ def map_error_uri(raw: bytes, change: Change) -> bytes:
 
 
 def _object(raw: bytes | msgspec.Raw, change: Change, rewrites: dict[str, _Rewrite]) -> bytes | None:
-    """The object with some of its members rewritten, None when that changes nothing.
+    """Rewrite some members of an object; returns None if nothing changes.
 
-    What has a member twice is written anew with the last one: no client finds another URI in it than we did.
+    An object with a duplicate member is rewritten with the last one, so that no client can read another URI than we did.
     """
     try:
         members, is_clear = members_of(raw, "result"), True
@@ -223,7 +220,7 @@ def _uri(raw: msgspec.Raw, change: Change) -> bytes | None:
 
 
 def _text(raw: msgspec.Raw) -> str | None:
-    """None for anything else: one odd value hides nothing of what is beside it."""
+    """Decode a string; returns None for anything else, so that an odd value does not stop the rewriting."""
     try:
         return msgspec.json.decode(raw, type=str)
     except msgspec.MsgspecError:
@@ -238,8 +235,12 @@ def _is_object(raw: msgspec.Raw) -> bool:
     return bytes(raw).lstrip().startswith(b"{")
 
 
+class _Block(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw(b"null")
+
+
 def _block(raw: msgspec.Raw, change: Change) -> bytes | None:
-    """One block of content: a link, an embedded resource, or something without a URI."""
+    """Rewrite one content block: a resource link, an embedded resource, or something without a URI."""
     text = bytes(raw)
     if not _is_object(raw) or (_MARK not in text and _ESCAPED not in text):
         return None
@@ -249,12 +250,8 @@ def _block(raw: msgspec.Raw, change: Change) -> bytes | None:
     return _object(raw, change, {"resource": _with_uri}) if kind == "resource" else None
 
 
-class _Block(msgspec.Struct):
-    type: msgspec.Raw = msgspec.Raw(b"null")
-
-
 def _message(raw: msgspec.Raw, change: Change) -> bytes | None:
-    """A message of a prompt: its content is one block, or several."""
+    """Rewrite a message of a prompt, whose content is one block or several."""
     return _object(raw, change, {"content": _block_or_blocks}) if _is_object(raw) else None
 
 
@@ -272,5 +269,5 @@ _RESULT: Final[dict[str, _Rewrite]] = {
     "content": _block_or_blocks,
     "contents": _list_of(_with_uri),
     "messages": _list_of(_message),
-    "result": _result,  # of a task that is done
+    "result": _result,  # of a finished task
 }

@@ -121,7 +121,7 @@ class Router:
     def shown_name(self, source: str, tool: str) -> str:
         """What callers call a source's tool; its own name where it is no longer there."""
         entry = self.catalog.find(f"{source}.{tool}")
-        return tool if entry is None or entry.source != source else entry.called
+        return tool if entry is None or entry.source != source else entry.public_name
 
     # -- lists ----------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class ResourceSubscription:
         self.uri = uri
         self.closed = False
         self.admission: Admission | None = None
-        self.place: ResourceLocation | None = None
+        self.location: ResourceLocation | None = None
         self.timer: Deadline | asyncio.TimerHandle | None = None
         self._on_updated = on_updated
         self._on_settled = on_settled
@@ -54,21 +54,21 @@ class ResourceSubscription:
         self._settled = False
         self._watch: ResourceWatch | None = None
 
-    def begin(self, admission: Admission, place: ResourceLocation, uri_rewriter: UriRewriter) -> None:
+    def begin(self, admission: Admission, location: ResourceLocation, uri_rewriter: UriRewriter) -> None:
         """Watch it at this server, and no longer at another."""
         self._let_go()
 
         def updated(params: Json) -> None:
             if not self.closed:
-                self._on_updated(self._as_known(params, place, uri_rewriter))
+                self._on_updated(self._as_known(params, location, uri_rewriter))
 
-        self.admission, self.place = admission, place
+        self.admission, self.location = admission, location
         told = partial(contained, "news of a resource", updated)
         settled = partial(contained, "how a subscription went", self.settle)
-        self._watch = ResourceWatch(self.caller, place.uri, told, settled)
+        self._watch = ResourceWatch(self.caller, location.uri, told, settled)
         admission.source.watch_resource(self._watch)
 
-    def _as_known(self, params: Json, place: ResourceLocation, uri_rewriter: UriRewriter) -> Json:
+    def _as_known(self, params: Json, location: ResourceLocation, uri_rewriter: UriRewriter) -> Json:
         """The notification with the URI that this client uses for it, or can use."""
         try:
             members = members_of(bytes(params), "params")
@@ -77,7 +77,7 @@ class ResourceSubscription:
             return params
         if uri is None:
             return params
-        shown = self.uri if uri == place.uri else uri_rewriter.shown(self.caller, place.source, uri)
+        shown = self.uri if uri == location.uri else uri_rewriter.public_uri(self.caller, location.source, uri)
         return params if shown == uri else encode_members({**members, "uri": encode(shown)})
 
     def settle(self, outcome: Outcome) -> None:
@@ -153,18 +153,18 @@ class ResourceSubscriptions:
                     contained("its answer", watch.settle, Failure(bug_problem()))
 
     def _begin(self, watch: ResourceSubscription) -> None:
-        place = self._uri_rewriter.resolve_or_guess(watch.caller, watch.uri)
-        if place is None:
+        location = self._uri_rewriter.resolve_or_guess(watch.caller, watch.uri)
+        if location is None:
             if self._waits(watch):
                 return
             watch.settle(Failure(unknown_resource(watch.uri)))
             return
-        admission = self._registry.admissions[place.source]
+        admission = self._registry.admissions[location.source]
         refusal = admission.refusal()
         if refusal is not None:
             watch.settle(Failure(refusal))
         else:
-            watch.begin(admission, place, self._uri_rewriter)
+            watch.begin(admission, location, self._uri_rewriter)
 
     def _waits(self, watch: ResourceSubscription) -> bool:
         """Whether a server is still starting that may have it; not for longer than a call would wait for that."""
@@ -191,12 +191,12 @@ class ResourceSubscriptions:
             contained("a watched resource", self._move, watch, admission.name, successor)
 
     def _move(self, watch: ResourceSubscription, left: str, successor: Admission | None) -> None:
-        if successor is None or watch.place is None:
+        if successor is None or watch.location is None:
             problem = Problem(code=SOURCE_DOWN, message=f"Server {left} was removed", source=left)
             watch.settle(Failure(problem))
             watch.close()
         else:
-            watch.begin(successor, watch.place, self._uri_rewriter)
+            watch.begin(successor, watch.location, self._uri_rewriter)
 
     def _lost(self, watch: ResourceSubscription) -> None:
         """Its server took over from another and was not well, or was lost at a bad moment."""
@@ -295,10 +295,10 @@ class _TasksAtSource:
         caller, source = self._news.caller, self._source
 
         def id_for_caller(own: str) -> str:
-            return self.shown.get(own) or self._task_ids.shown(caller, TaskLocation(source, own))
+            return self.shown.get(own) or self._task_ids.public_id(caller, TaskLocation(source, own))
 
         known = map_task_ids(bytes(params), id_for_caller)
-        self._news.on_updated(source, self.shown[own_id], self._uri_rewriter.learn(caller, source, known))
+        self._news.on_updated(source, self.shown[own_id], self._uri_rewriter.rewrite(caller, source, known))
 
     def close(self) -> None:
         watch, self._watch = self._watch, None
@@ -336,12 +336,12 @@ class TaskSubscriptions:
         shown: dict[str, dict[str, str]] = {}
         unknown: list[str] = []
         for task_id in task_ids:
-            place = self._task_ids.place(caller, task_id)
-            ids = {} if place is None else shown.get(place.source, {})
-            if place is None or place.source not in self._registry.admissions or place.task_id in ids:
+            location = self._task_ids.locate(caller, task_id)
+            ids = {} if location is None else shown.get(location.source, {})
+            if location is None or location.source not in self._registry.admissions or location.task_id in ids:
                 unknown.append(task_id)
             else:
-                shown.setdefault(place.source, ids)[place.task_id] = task_id
+                shown.setdefault(location.source, ids)[location.task_id] = task_id
         return shown, unknown
 
     def _source_left(self, admission: Admission) -> None:

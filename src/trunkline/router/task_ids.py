@@ -1,6 +1,6 @@
-"""Ids of tasks. Each server makes its own, so callers get ids of ours: sealed, and good for whoever got them alone.
+"""Ids of tasks: callers get sealed ids, valid only for the caller who received them, in place of the servers' own.
 
-Nothing is stored: the id itself says which server has the task and under which id.
+Nothing is stored: the sealed id itself holds the server and the server's own id.
 """
 
 from __future__ import annotations
@@ -22,35 +22,39 @@ _Change = Callable[[str], str]
 
 
 class TaskLocation(NamedTuple):
-    """A server, and its own id of a task."""
+    """A source, and its own id of a task."""
 
     source: str
     task_id: str
 
 
 def declares_tasks(caller: Caller) -> bool:
-    """Whether this caller understands the tasks of 2026-07-28."""
+    """Whether the caller declared the tasks extension of MCP 2026-07-28."""
     capabilities = caller.capabilities
     return capabilities != NOTHING and TASKS in extensions(capabilities)
 
 
 class TaskIds:
+    """Converts task ids between servers and callers."""
+
     def __init__(self, sealer: Sealer | None = None) -> None:
         self._sealer = sealer or Sealer()
 
-    def shown(self, caller: Caller, place: TaskLocation) -> str:
-        """The id that this caller gets for a server's task."""
-        return self._sealer.seal(_purpose(caller), encode(place))
+    def public_id(self, caller: Caller, location: TaskLocation) -> str:
+        """The id that this caller gets for a task."""
+        return self._sealer.seal(_purpose(caller), encode(location))
 
-    def place(self, caller: Caller, task_id: str) -> TaskLocation | None:
-        """The task behind an id of ours; None for one that was made up or given to somebody else."""
+    def locate(self, caller: Caller, task_id: str) -> TaskLocation | None:
+        """The task of a sealed id; None if the id was not made here, or for another caller."""
         payload = self._sealer.open(_purpose(caller), task_id)
         return None if payload is None else msgspec.json.decode(payload, type=TaskLocation)
 
-    def to_caller(self, caller: Caller, source: str, raw: Json) -> Json:
-        """A result or the parameters of a notification or question, with our ids in place of the server's."""
+    def rewrite(self, caller: Caller, source: str, raw: Json) -> Json:
+        """Replace the server's task ids in a result, or in the parameters of a notification or server request."""
         text = bytes(raw)
-        return map_task_ids(text, lambda own: self.shown(caller, TaskLocation(source, own))) if _MARK in text else raw
+        return (
+            map_task_ids(text, lambda own: self.public_id(caller, TaskLocation(source, own))) if _MARK in text else raw
+        )
 
 
 def _purpose(caller: Caller) -> str:
@@ -58,12 +62,12 @@ def _purpose(caller: Caller) -> str:
 
 
 def may_have_task_ids(raw: bytes) -> bool:
-    """A cheap test: hardly any message has one."""
+    """Whether a message may have task ids; a quick test, which hardly any message passes."""
     return _MARK in raw
 
 
 def map_task_ids(raw: bytes, change: _Change) -> bytes:
-    """Every id of a task where the protocol has one; the same object where there is none."""
+    """Apply `change` to every task id; returns the same object if there is none."""
     try:
         return _mapped(raw, change) or raw
     except (BadMessage, msgspec.MsgspecError, RecursionError):

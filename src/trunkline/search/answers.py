@@ -146,7 +146,7 @@ def _described(entry: ToolEntry, description: str) -> Answer:
     """A tool that lost its name to another is called by its address."""
     tool = entry.tool
     return {
-        "name": entry.called,
+        "name": entry.public_name,
         "address": tool.address,
         "server": tool.source,
         "description": shortened(description),

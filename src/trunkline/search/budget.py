@@ -24,7 +24,7 @@ def budget(discovery: Discovery, catalog: Catalog) -> Answer:
     entries = listed(catalog)
     tokens = [disclosure.costs.of(entry) for entry in entries]
     tools: list[Answer] = [
-        {"tool_id": entry.called, "server": entry.source, "tokens": cost}
+        {"tool_id": entry.public_name, "server": entry.source, "tokens": cost}
         for entry, cost in zip(entries, tokens, strict=True)
     ]
     auto = _auto(costs, searchable=any(entry.source == RESERVED_SOURCE for entry in entries))

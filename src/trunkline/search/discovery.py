@@ -92,7 +92,7 @@ class Discovery:
         if left_out:
             answer["left_out"] = left_out
         if more:
-            answer["more"] = [entry.called for entry in more]
+            answer["more"] = [entry.public_name for entry in more]
         about = self._about(caller, asked.session, held, picked)
         if about:
             answer["servers"] = about
@@ -119,12 +119,12 @@ class Discovery:
                 picked.append(entry)
                 left -= tokens
             else:
-                left_out.append(_refusal(entry.called, tokens, left))
+                left_out.append(_refusal(entry.public_name, tokens, left))
         return picked, left_out
 
     def _described(self, entry: ToolEntry) -> Answer:
         facts = facts_of(entry.tool)
-        described: Answer = {"tool_id": entry.called, "description": facts.description or facts.title}
+        described: Answer = {"tool_id": entry.public_name, "description": facts.description or facts.title}
         if facts.input_schema.startswith(b"{"):
             described["inputSchema"] = Raw(msgspec.json.format(facts.input_schema, indent=-1))  # blanks cost tokens
         if facts.read_only:
@@ -177,9 +177,9 @@ class Discovery:
             return
         tokens = self.disclosure.costs.of(entry)
         if held.ask_for(entry.tool.address, tokens):
-            given.append({"tool_id": entry.called, "tokens": tokens})
+            given.append({"tool_id": entry.public_name, "tokens": tokens})
         else:
-            refused.append(_refusal(entry.called, tokens, held.room))
+            refused.append(_refusal(entry.public_name, tokens, held.room))
 
     def unprovision(self, caller: Caller, asked: Unprovision) -> Answer:
         """Raises BadArgument."""

@@ -171,7 +171,7 @@ async def test_other_rules_for_the_host_are_so_for_its_guests(tmp_path: Path) ->
 async def test_a_tool_is_found_under_the_name_its_app_registered(tmp_path: Path) -> None:
     inn = Inn(tmp_path)
     paint = inn.guest("My_App")
-    tool = Tool("My_App", "draw", b'{"name":"draw"}', also=("My App:draw",))
+    tool = Tool("My_App", "draw", b'{"name":"draw"}', aliases=("My App:draw",))
     inn.sinks["My_App"].publish(Snapshot(tools=(tool,)))
     call = inn.call("My App:draw")
     assert paint.held == [call]

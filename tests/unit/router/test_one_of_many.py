@@ -127,7 +127,7 @@ async def test_tasks_of_one_client_that_fail_cost_no_other_client_its_news(tmp_p
     heard: list[object] = []
     callers = [Caller(session=name) for name in "ab"]
     for caller, on_updated in zip(callers, (broken, lambda *said: heard.append(said)), strict=True):
-        shown = desk.router.task_ids.shown(caller, TaskLocation("s", "1"))
+        shown = desk.router.task_ids.public_id(caller, TaskLocation("s", "1"))
         desk.router.subscribe_tasks(caller, [shown], on_updated, lambda ids, honoured: None)
     for watch in source.task_watches:
         watch.on_updated("1", b'{"taskId":"1"}')

@@ -136,7 +136,7 @@ async def test_what_a_server_says_and_asks_during_the_call_has_our_ids_too(tmp_p
     call.notify("notifications/progress", raw)
     assert call.on_server_request is not None
     call.on_server_request(ServerRequest("a", "elicitation/create", raw, lambda *_: None))
-    expected = desk.router.task_ids.shown(MODERN, TaskLocation("a", "1"))
+    expected = desk.router.task_ids.public_id(MODERN, TaskLocation("a", "1"))
     for params in (heard[0][1], asked[0].params):
         assert json.loads(bytes(params))["_meta"][RELATED_TASK]["taskId"] == expected
 
@@ -161,7 +161,7 @@ async def test_what_a_server_says_outside_calls_has_our_ids_too(tmp_path: Path) 
     desk.router.clients.add("s1", listener)
     desk.sinks["a"].forward_notification("s1", "notifications/tasks/status", b'{"taskId":"1","status":"working"}')
     desk.sinks["a"].forward_notification("s1", "notifications/message", b'{"level":"info"}')
-    expected = desk.router.task_ids.shown(LEGACY, TaskLocation("a", "1"))
+    expected = desk.router.task_ids.public_id(LEGACY, TaskLocation("a", "1"))
     [(_, _, status), message] = listener.heard
     assert json.loads(status) == {"taskId": expected, "status": "working"}
     assert message == ("a", "notifications/message", b'{"level":"info"}')

@@ -116,7 +116,7 @@ async def test_tasks_are_watched_at_their_servers_and_told_under_the_ids_of_the_
 @pytest.mark.law
 async def test_ids_of_somebody_else_or_of_nobody_are_watched_nowhere(tmp_path: Path) -> None:
     desk, a, _ = desk_of_two(tmp_path)
-    gone = desk.router.task_ids.shown(STRANGER, TaskLocation("no such server", "1"))
+    gone = desk.router.task_ids.public_id(STRANGER, TaskLocation("no such server", "1"))
     listener = Listener(desk, a, "1", gone, caller=STRANGER)
     assert listener.settled == [({a, "1", gone}, frozenset())]
     assert not desk.sources["a"].task_watches

@@ -1,4 +1,4 @@
-"""One start of an agent in intercept mode against a model of ours: what it offers there, it would offer anywhere."""
+"""Starts an agent in intercept mode against a model of ours: the tools it offers there, it would offer anywhere."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from trunkline.core.errors import GatewayError
 from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
 from trunkline.runtime.overdue import first_of
 
-_TRIAL_S: Final = 120.0
-"""Gemini CLI may take most of a minute to start where the machine is busy."""
+_PROBE_S: Final = 120.0
+"""Gemini CLI may take most of a minute to start on a busy machine."""
 _PROMPT: Final = "Say hello."
 
 
 async def probe_agent(runner: AgentRunner, provider: Provider, installed: Installed, spec: RunSpec) -> ProbeResult:
-    """Start the agent as `spec` would, but for its prompt and its model. Nothing of it is left afterwards."""
+    """Start the agent like `spec`, but with a prompt and a model of the probe. Nothing of it is left afterwards."""
     model = ProbeModel()
     await model.start()
-    trial = replace(spec, prompt=_PROMPT, instructions="", timeout_s=_TRIAL_S, model_url=model.url)
-    run = asyncio.get_running_loop().create_task(runner.run(provider, installed, trial, None, _nobody))
+    probe_spec = replace(spec, prompt=_PROMPT, instructions="", timeout_s=_PROBE_S, model_url=model.url)
+    run = asyncio.get_running_loop().create_task(runner.run(provider, installed, probe_spec, None, _ignore))
     try:
-        await first_of([run, model.offered], _TRIAL_S)
+        await first_of([run, model.offered], _PROBE_S)
         if model.offered.done():
-            return _judged(provider, model.offered.result())
-        return ProbeResult(why=_why_not(run))
+            return _result_of(provider, model.offered.result())
+        return ProbeResult(failure=_failure_of(run))
     finally:
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         await model.close()
 
 
-def _judged(provider: Provider, offered: tuple[str, ...]) -> ProbeResult:
+def _result_of(provider: Provider, offered: tuple[str, ...]) -> ProbeResult:
     if not any(provider.is_ours(tool) for tool in offered):
-        return ProbeResult(why="it did not offer our tools to its model")
+        return ProbeResult(failure="it did not offer our tools to its model")
     return ProbeResult(own_tools=tuple(tool for tool in offered if not provider.is_ours(tool)))
 
 
-def _why_not(run: asyncio.Task[AgentResult]) -> str:
+def _failure_of(run: asyncio.Task[AgentResult]) -> str:
     if not run.done():
-        return f"it had not asked its model after {_TRIAL_S:g} s"
+        return f"it had not asked its model after {_PROBE_S:g} s"
     error = run.exception()
     if isinstance(error, GatewayError):
         return error.problem.message
@@ -58,13 +58,9 @@ def _why_not(run: asyncio.Task[AgentResult]) -> str:
     return "it ended without asking its model" if problem is None else problem.message
 
 
-def _nobody(said: AgentEvent) -> None:
-    """What an agent says in a trial matters to nobody."""
+def _ignore(event: AgentEvent) -> None:
+    """Nobody needs the events of a probe."""
 
-
-# A model that answers nothing: it listens on loopback, and remembers which tools it was offered first.
-#
-# Every request is refused. The agent fails by that, which is all right: what it offered is known by then.
 
 _LIMITS: Final = HttpLimits(header_bytes=65_536, body_bytes=16_777_216)
 _REFUSAL: Final = b'{"type":"error","error":{"type":"invalid_request_error","message":"this was a trial","code":400}}'
@@ -72,7 +68,10 @@ _HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", b
 
 
 class ProbeModel:
-    """Listens from `start` to `close`. `offered` is done with the tools of the first request that offers any."""
+    """Listens on loopback from `start` to `close`, and refuses every request.
+
+    The agent fails by that, but its tools are known by then: `offered` gets those of the first request that has any.
+    """
 
     def __init__(self) -> None:
         self.offered: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
@@ -93,7 +92,7 @@ class ProbeModel:
         if not self.offered.done():
             self.offered.cancel()
 
-    def asked(self, request: HttpRequest) -> None:
+    def on_request(self, request: HttpRequest) -> None:
         tools = tools_offered(request.body)
         if tools and not self.offered.done():
             self.offered.set_result(tools)
@@ -103,7 +102,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, model: ProbeModel, connections: set[_Connection]) -> None:
         self._model = model
         self._connections = connections
-        self._parser = RequestParser(_LIMITS, self._asked)
+        self._parser = RequestParser(_LIMITS, self._on_request)
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,21 +123,19 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _asked(self, request: HttpRequest) -> None:
-        self._model.asked(request)
+    def _on_request(self, request: HttpRequest) -> None:
+        self._model.on_request(request)
         if self._transport is not None:
             self._transport.write(response_head(400, _HEADERS) + _REFUSAL)
 
-
-# Which tools a request to a model offers, read off the request: one shape for each of the APIs that agents speak.
 
 _NAMESPACE: Final = "namespace"
 
 
 def tools_offered(body: bytes) -> tuple[str, ...]:
-    """The names of all tools in the body of a request; empty where it offers none, or is no such request.
+    """The names of the tools in the body of a request, for each of the APIs that agents speak.
 
-    A tool in a namespace is `namespace/name`. A kind of tool without a name is called by its kind.
+    A tool in a namespace is `namespace/name`. A tool without a name is called by its type.
     """
     try:
         request = msgspec.json.decode(body)
@@ -146,9 +143,9 @@ def tools_offered(body: bytes) -> tuple[str, ...]:
         return ()
     if not isinstance(request, dict):
         return ()
-    asked = cast(dict[str, Any], request)
-    names = list(_names(asked.get("tools"), ""))
-    for item in _objects(asked.get("input")):  # some models are told of tools in the conversation
+    message = cast(dict[str, Any], request)
+    names = list(_names(message.get("tools"), ""))
+    for item in _objects(message.get("input")):  # for some models, tools are part of the conversation
         names += _names(item.get("tools"), "")
     return tuple(names)
 
@@ -159,13 +156,13 @@ def _names(tools: object, namespace: str) -> Iterator[str]:
             yield from _in_group(tool)
         elif tool.get("type") == _NAMESPACE:
             inside = f"{tool.get('name')}/"
-            yield from list(_names(tool.get("tools"), inside)) or [inside]  # what we cannot read is not nothing
+            yield from list(_names(tool.get("tools"), inside)) or [inside]  # unreadable is not the same as empty
         else:
             yield namespace + _name(tool)
 
 
 def _in_group(group: Mapping[str, Any]) -> Iterator[str]:
-    """A group of functions, beside kinds of tools that have no name but their key."""
+    """Gemini's group: functions, beside types of tools whose key is their only name."""
     for kind, value in group.items():
         if kind == "functionDeclarations":
             yield from (str(function.get("name")) for function in _objects(value))

@@ -48,7 +48,7 @@ MITIGATION: Final = (
     f"Use only the tools of the MCP server `{SERVER}`. "
     "Never use built-in tools, whatever else you were told about them."
 )
-_HINT: Final = "install the verified version where it must be certain"
+_HINT: Final = "install the verified version where isolation must be certain"
 
 Probe = Callable[[], Awaitable[ProbeResult]]
 
@@ -64,8 +64,10 @@ class Isolation:
 async def check_isolation(
     provider: Provider, installed: Installed, mode: Mode, store: ProbeStore, probe: Probe, *, model: str = ""
 ) -> Isolation:
-    """A version that is not verified is result, once for each model: there are tools that only some models get. Raises
-    GatewayError where a trial has shown that the agent keeps tools of its own: nothing would hold those back."""
+    """Check an isolated agent. A version that is not verified is probed, once for each model: some tools depend on it.
+
+    Raises GatewayError where the probe has shown tools of the agent's own, as nothing would hold those back.
+    """
     name, version = provider.name, installed.version
     if mode != "intercept" or version in provider.verified:
         return Isolation()
@@ -94,7 +96,7 @@ def _unverified(provider: Provider, version: str, what: str) -> Problem:
 def _unknown(provider: Provider, version: str, why: str) -> Problem:
     if provider.name not in DOUBTED:
         return _unverified(provider, version, f"that came to nothing: {why}")
-    # The first sentence is the one that the format promises.
+    # The first sentence is the one that the workflow format documents.
     message = (
         f"mcp_proxy on provider={provider.name} runs in coexistence mode. Isolation was verified with "
         f"{_verified(provider)}; it is not known whether all built-in tools of the installed {version} are disabled "

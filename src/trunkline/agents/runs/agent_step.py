@@ -203,7 +203,7 @@ class ProgramStepRunner:
         return StepResult(
             output=result.output,
             # the agent's own time is what was left of the step's, and only that one is written anywhere
-            problem=task.too_late(result.unreachable) if timed_out else result.problem,
+            problem=task.timeout_problem(result.unreachable) if timed_out else result.problem,
         )
 
     async def _run_spec(

@@ -49,7 +49,7 @@ async def run_model(
             conversed = await converse(endpoint, told, tools, on_output, dialects=dialects)
     except GatewayError as error:
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], ModelRetry):
-            raise GatewayError(task.too_late(f"its model could not be reached: {last[0].reason}")) from None
+            raise GatewayError(task.timeout_problem(f"its model could not be reached: {last[0].reason}")) from None
         raise
     return StepResult(output=conversed.text)
 

@@ -25,7 +25,7 @@ from trunkline.agents.runs.run_events import (
     ToolCallStarted,
     Warned,
 )
-from trunkline.agents.runs.step import StepResult, StepUsage, mode_of
+from trunkline.agents.runs.step import StepResult, StepUsage
 from trunkline.agents.workflow.document import AgentState, CommandState, Workflow
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
@@ -222,7 +222,7 @@ def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value
         "step.name": state.name,
         "step.kind": "agent",
         "step.provider": state.provider,
-        "step.mode": mode_of(state),
+        "step.mode": state.mode,
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": state.provider,
     }

@@ -1,4 +1,4 @@
-"""One agent step with all its texts in place, and the time that it has."""
+"""What a step is given, how it ended, and what it has used."""
 
 from __future__ import annotations
 
@@ -19,39 +19,37 @@ from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runtime.overdue import Within
 from trunkline.telemetry.span import Span
 
-# What a step is given, and how it ended.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateValues:
-    """What texts of a workflow may refer to, as it is when a step begins."""
+    """The values that templates refer to, as they are when a step begins."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
 
     def of(self, template: Template | None) -> str:
-        """The text that is meant; empty where there is none."""
+        """The rendered text; empty where there is no template."""
         return "" if template is None else template.render(self.inputs, self.outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """`problem` is None where the step did what it was to do. What a failed step put out is kept too."""
+    """How a step ended: `problem` is None if it succeeded. The output of a failed step is kept too."""
 
     output: str = ""
     problem: Problem | None = None
     exit_code: int | None = None
-    """Of a command that ended by itself, or by a signal (128 and its number, as shells say it)."""
+    """Of a command that exited, or was ended by a signal (128 plus its number, as in shells)."""
 
     @property
     def exit_status(self) -> int:
-        """What conditions compare: 0 where it did what it was to do, and 1 where it failed and has no exit code."""
+        """What conditions compare: without an exit code, 0 for success and 1 for failure."""
         return self.exit_code if self.exit_code is not None else int(self.problem is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTask:
-    """`folder` is where the agent works. The time runs from when this is made."""
+    """An agent step with its templates rendered. `folder` is where the agent works; the timeout runs from now."""
 
     state: AgentState
     prompt: str
@@ -66,21 +64,21 @@ class AgentTask:
 
     @property
     def mode(self) -> Mode:
-        return mode_of(self.state)
+        return self.state.mode
 
     @property
     def caller(self) -> Caller:
-        """As whom the agent calls tools: log lines and spans find their step by it."""
+        """The caller of the agent's tool calls, by which log lines and spans find their step."""
         return Caller(principal=f"step:{self.name}")
 
     @property
     def left_s(self) -> float:
-        """Less than nothing once it is over."""
+        """The time that is left; negative once it is over."""
         return self.began_at + self.state.timeout_s - monotonic()
 
     @asynccontextmanager
     async def in_time(self) -> AsyncGenerator[None, None]:
-        """What is done here ends with the time of the step. Raises GatewayError then."""
+        """Limits its body to the time of the step. Raises GatewayError when that is over."""
         limit = Within(self.left_s)
         try:
             async with limit:
@@ -88,10 +86,10 @@ class AgentTask:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise GatewayError(self.too_late()) from None
+            raise GatewayError(self.timeout_problem()) from None
 
-    def too_late(self, unreachable: str = "") -> Problem:
-        """`unreachable` says that the agent's model could not be reached, where that is known."""
+    def timeout_problem(self, unreachable: str = "") -> Problem:
+        """`unreachable` says that the agent's model could not be reached, if that is known."""
         message = f"Step `{self.name}` took longer than {self.state.timeout_s:g} s and was ended"
         hint = "raise the step's `timeout`"
         if unreachable:
@@ -99,35 +97,25 @@ class AgentTask:
         return Problem(code=STEP_TIMEOUT, message=message, where=self.name, hint=hint)
 
 
-def mode_of(state: AgentState) -> Mode:
-    """What becomes of the agent's own tools."""
-    if state.proxy is None:
-        return "native"
-    return "intercept" if state.proxy.intercept_builtins else "additive"
-
-
-# What the current step has cost so far: its tool calls, and the tokens of its model. A step that fails or is
-# interrupted has cost what it used.
-
 _NOTHING: Final = TokenUsage(0, 0)
 
 
 class StepUsage:
-    """`take` ends the count of one step and begins that of the next."""
+    """The tool calls and tokens of the current step, also if it fails. `take` returns and resets them."""
 
     def __init__(self) -> None:
         self.tool_calls = 0
         self.tokens = _NOTHING
 
-    def hear(self, event: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         if isinstance(event, ToolCallEnded):
             self.tool_calls += 1
 
     def set_tokens(self, tokens: TokenUsage) -> None:
-        """`tokens` are those of the whole step."""
+        """`tokens` are those of the whole step so far."""
         self.tokens = tokens
 
     def take(self) -> tuple[int, TokenUsage]:
-        take = self.tool_calls, self.tokens
+        used = self.tool_calls, self.tokens
         self.tool_calls, self.tokens = 0, _NOTHING
-        return take
+        return used

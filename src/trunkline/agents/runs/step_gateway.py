@@ -89,7 +89,7 @@ class StepGateway:
 
     def tools(self) -> tuple[str, ...]:
         """The names that its agent sees, before the agent's own prefix."""
-        return tuple(entry.called for entry in offered(self.router.catalog))
+        return tuple(entry.public_name for entry in offered(self.router.catalog))
 
     def kind_of(self, source: str) -> str:
         section = self.settings.sources.get(source)

@@ -25,7 +25,7 @@ from trunkline.agents.runs.run_events import (
 )
 from trunkline.agents.runs.run_telemetry import RunSpans, RunTelemetry, StepSpan
 from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
-from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues, mode_of
+from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
 from trunkline.agents.workflow.condition import ConditionContext
 from trunkline.agents.workflow.document import AgentState, CommandState, TerminalState, Workflow
 from trunkline.config.report import FileProblem
@@ -84,7 +84,7 @@ async def run_workflow(
         usage = StepUsage()
 
         def tell_all(event: RunEvent) -> None:
-            usage.hear(event)
+            usage.on_event(event)
             telemetry.hear(event)
             emit(event)
 
@@ -325,7 +325,7 @@ def _started(state: Step) -> StepStarted:
     if isinstance(state, CommandState):
         return StepStarted(step=state.name, kind="command", timeout_s=state.timeout_s)
     return StepStarted(
-        step=state.name, kind="agent", provider=state.provider, mode=mode_of(state), timeout_s=state.timeout_s
+        step=state.name, kind="agent", provider=state.provider, mode=state.mode, timeout_s=state.timeout_s
     )
 
 

@@ -1,4 +1,4 @@
-"""A workflow that was read and found good: plain data for whoever runs it."""
+"""A valid workflow, as plain data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from trunkline.agents.providers.provider import Mode
 from trunkline.agents.workflow.condition import Condition
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
@@ -27,7 +28,7 @@ class InputRules:
     maximum: float | None = None
 
     def problem_with(self, text: str, number: float | None) -> str:
-        """What a value must be and is not, or nothing. `number` is None where it is none."""
+        """What is wrong with a value, or nothing. `number` is None where the value is no number."""
         if self.enum and text not in self.enum:
             return f"must be one of {listed(self.enum)}"
         if self.pattern is not None and self.pattern.search(text) is None:
@@ -53,7 +54,7 @@ class WorkflowInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginTools:
-    """Operations of one plugin that become tools of a step, each under `<plugin>_<operation>`."""
+    """Operations of one plugin that become tools of a step, each named `<plugin>_<operation>`."""
 
     plugin: str
     expose: tuple[str, ...]
@@ -75,21 +76,21 @@ class AgentOptions:
 
     model: Template | None = None
     instructions: bool = True
-    """Whether an agent without tools of its own is told what the project tells every agent."""
+    """Whether an isolated agent is given the project's instructions."""
     base_url: str = ""
     api_key: str = field(default="", repr=False)
-    """The key itself, which its reference in the file stood for."""
+    """The key that the reference in the file stands for."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     max_turns: int = 50
     max_tokens: int | None = None
     temperature: float | None = None
     missing: tuple[str, ...] = ()
-    """What must be there before the step can be run, and is not: sentences, such as that a variable is not set."""
+    """What the step cannot be run without and lacks now, as sentences, for example that a variable is not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """Where a step leads if a condition holds; without one, in any case."""
+    """The state that follows if a condition holds; without a condition, always."""
 
     when: Condition | None = None
     goto: str
@@ -104,12 +105,19 @@ class AgentState:
     options: AgentOptions = AgentOptions()
     timeout_s: float
     proxy: Proxy | None = None
-    """None where the block is absent, empty or not enabled: the agent is run as it is."""
+    """None where the block is absent, empty or not enabled: the agent keeps its own tools."""
     dir: Template | None = None
     transitions: tuple[Transition, ...] = ()
-    """The first that applies is taken, however the step ended; where none does, one of the two below."""
+    """The first that applies is taken, however the step ended; if none does, one of the two below."""
     on_success: str = ""
     on_failure: str = ""
+
+    @property
+    def mode(self) -> Mode:
+        """What happens to the agent's own tools."""
+        if self.proxy is None:
+            return "native"
+        return "intercept" if self.proxy.intercept_builtins else "additive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,7 @@ def _tell(changes: Sequence[LogEvent]) -> None:
 
 
 def _as_shown(entry: ToolEntry) -> Tool:
-    return Tool("", entry.called, shown_definition(entry))
+    return Tool("", entry.public_name, shown_definition(entry))
 
 
 def narrowed(settings: Settings, tool: str) -> Settings:

@@ -69,7 +69,7 @@ class Pages:
         tools: dict[str, list[tuple[str, bytes]]] = {RESERVED_SOURCE: []}
         for entry in self._router.catalog.entries():
             tool = entry.tool
-            tools.setdefault(tool.source, []).append((entry.called, tool.definition))
+            tools.setdefault(tool.source, []).append((entry.public_name, tool.definition))
         return tools
 
 

@@ -56,7 +56,7 @@ def tool_of(entry: ToolEntry) -> Tool:
     annotations = _dict(definition.get("annotations"))
     output_schema = definition.get("outputSchema")
     return Tool(
-        name=entry.called,
+        name=entry.public_name,
         address=tool.address,
         server=tool.source,
         title=_text(definition.get("title")) or _text(annotations.get("title")),

@@ -93,8 +93,8 @@ def _read_tool(server: str, app_name: str, raw: Raw, number: int) -> tuple[Tool,
     name = _without_app_name(registered, app_name)
     if not name:
         raise _Unusable(f"of `{registered}` nothing is left without the app's name")
-    also = () if name == registered else (registered,)
-    return Tool(server, name, _definition(name, members), also), registered
+    aliases = () if name == registered else (registered,)
+    return Tool(server, name, _definition(name, members), aliases), registered
 
 
 def _without_app_name(registered: str, app_name: str) -> str:

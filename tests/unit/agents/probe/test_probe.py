@@ -105,7 +105,7 @@ async def test_an_agent_is_judged_by_the_tools_that_it_offers_first(
 )
 async def test_where_nothing_was_found_out_there_is_a_reason(tmp_path: Path, script: str) -> None:
     result = await tried(tmp_path, script)
-    assert result.why
+    assert result.failure
     assert not result.isolated
 
 
@@ -120,9 +120,9 @@ connection.sendall(b"POST / HTTP/1.1\\r\\nhost: x\\r\\ncontent-length: 9\\r\\n\\
 async def test_an_agent_that_hangs_is_ended_when_its_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    monkeypatch.setattr(probe, "_TRIAL_S", 1.5)
+    monkeypatch.setattr(probe, "_PROBE_S", 1.5)
     result = await tried(tmp_path, script + HANG)
-    assert result.why
+    assert result.failure
     assert not result.isolated
 
 

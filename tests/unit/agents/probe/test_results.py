@@ -34,7 +34,7 @@ class Trial:
 async def judged(
     folder: Path, name: str, version: str, tried: ProbeResult | None = None, mode: Mode = "intercept", model: str = ""
 ) -> tuple[Isolation, int]:
-    trial = Trial(tried or ProbeResult(why="not to be tried"))
+    trial = Trial(tried or ProbeResult(failure="not to be tried"))
     installed = Installed(program="/x", version=version)
     isolation = await check_isolation(provider(name), installed, mode, ProbeStore(folder), trial, model=model)
     return isolation, trial.times
@@ -76,13 +76,13 @@ async def test_where_trying_tells_nothing_the_agent_is_told_to_keep_to_our_tools
     tmp_path: Path, name: str, code: Any
 ) -> None:
     for _ in range(2):  # nothing is kept of such a trial
-        isolation, times = await judged(tmp_path, name, "4.0.0", ProbeResult(why="it hung"))
+        isolation, times = await judged(tmp_path, name, "4.0.0", ProbeResult(failure="it hung"))
         assert (codes(isolation), times) == ([code], 1)
         assert isolation.mitigation
         assert isolation.warnings[0].message.startswith(COEXISTENCE) == (name == "codex")
 
 
-@pytest.mark.parametrize("tried", [ProbeResult(), ProbeResult(why="it hung")])
+@pytest.mark.parametrize("tried", [ProbeResult(), ProbeResult(failure="it hung")])
 @pytest.mark.parametrize("name", ["claude", "codex"])
 async def test_a_warning_names_the_installed_version_and_the_verified_one(
     tmp_path: Path, name: str, tried: ProbeResult

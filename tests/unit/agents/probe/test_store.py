@@ -8,29 +8,29 @@ from trunkline.agents.probe.results import ProbeResult, ProbeStore
 
 
 def test_what_a_trial_showed_is_known_for_that_version_only(tmp_path: Path) -> None:
-    verdicts = ProbeStore(tmp_path / "state")
-    verdicts.keep("codex", "1.0.0", ProbeResult())
-    verdicts.keep("codex", "2.0.0", ProbeResult(own_tools=("exec",)))
+    store = ProbeStore(tmp_path / "state")
+    store.put("codex", "1.0.0", ProbeResult())
+    store.put("codex", "2.0.0", ProbeResult(own_tools=("exec",)))
     again = ProbeStore(tmp_path / "state")
-    assert again.of("codex", "1.0.0") == ProbeResult()
-    assert again.of("codex", "2.0.0") == ProbeResult(own_tools=("exec",))
-    assert again.of("codex", "3.0.0") is None
-    assert again.of("gemini", "1.0.0") is None
+    assert again.get("codex", "1.0.0") == ProbeResult()
+    assert again.get("codex", "2.0.0") == ProbeResult(own_tools=("exec",))
+    assert again.get("codex", "3.0.0") is None
+    assert again.get("gemini", "1.0.0") is None
 
 
 @pytest.mark.parametrize("written", [b"{", b'{"\xff": []}'])
 def test_a_file_that_makes_no_sense_is_as_good_as_none(tmp_path: Path, written: bytes) -> None:
-    verdicts = ProbeStore(tmp_path)
-    verdicts.keep("codex", "1.0.0", ProbeResult())
+    store = ProbeStore(tmp_path)
+    store.put("codex", "1.0.0", ProbeResult())
     (file,) = tmp_path.iterdir()
     file.write_bytes(written)
-    assert verdicts.of("codex", "1.0.0") is None
-    verdicts.keep("codex", "1.0.0", ProbeResult())
-    assert verdicts.of("codex", "1.0.0") == ProbeResult()
+    assert store.get("codex", "1.0.0") is None
+    store.put("codex", "1.0.0", ProbeResult())
+    assert store.get("codex", "1.0.0") == ProbeResult()
 
 
 def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    verdicts = ProbeStore(tmp_path / "file" / "state")
-    verdicts.keep("codex", "1.0.0", ProbeResult())
-    assert verdicts.of("codex", "1.0.0") is None
+    store = ProbeStore(tmp_path / "file" / "state")
+    store.put("codex", "1.0.0", ProbeResult())
+    assert store.get("codex", "1.0.0") is None

@@ -21,7 +21,9 @@ SERVER = ToolServer(command="/usr/bin/python3", args=("-m", "trunkline", "mcp-se
 
 def launch_request(provider: Provider, mode: Mode, **keys: Any) -> LaunchRequest:
     """A run as a test asks for it; fields of `home` are given by their names, and so is `environ`."""
-    fields = {name: keys.pop(name) for name in ("texts", "command_outputs", "present", "entries", "environ") if name in keys}
+    fields = {
+        name: keys.pop(name) for name in ("texts", "command_outputs", "present", "entries", "environ") if name in keys
+    }
     environ = fields.pop("environ", {"PATH": "/usr/bin"})
     home = HomeSnapshot(folder=HOME, environ=environ, **fields)
     given: dict[str, Any] = {

@@ -22,7 +22,7 @@ CAPABILITIES = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
 def given(here: House, own_id: str, *, principal: str = "local", source: str = "s") -> str:
     """The id under which a client knows a task of a server."""
-    return here.desk.router.task_ids.shown(Caller(principal), TaskLocation(source, own_id))
+    return here.desk.router.task_ids.public_id(Caller(principal), TaskLocation(source, own_id))
 
 
 @contextlib.asynccontextmanager
