@@ -48,7 +48,7 @@ async def test_a_tool_that_lost_its_name_to_another_says_to_which(tmp_path: Path
     desk.add("b", "x", rules=NameRules(prefix="same"))
     answer = told(desk, "b.x")
     assert (answer["found"], answer["listed"], answer["exposed"]) == (True, False, "")
-    assert "`a.x` holds" in findings(desk, "b.x")[0]
+    assert "the name belongs to `a.x`" in findings(desk, "b.x")[0]
     assert "prefix" in hints(desk, "b.x")[0]
 
 
