@@ -20,8 +20,8 @@ from tests.support.searching import SearchBench
 from tests.support.waiting import at_most
 
 from trunkline.core.errors import PART_MISSING, GatewayError
-from trunkline.runtime.beneath import Beneath
 from trunkline.runtime.children import Children
+from trunkline.runtime.rooted_files import Beneath
 from trunkline.sources.builtin import file_search_worker
 from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chunks import examples
 
-from trunkline.runtime.beneath import Beneath
+from trunkline.runtime.rooted_files import Beneath
 from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.ripgrep import Ripgrep
 from trunkline.sources.builtin.root_files import RootFiles

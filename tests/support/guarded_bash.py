@@ -19,8 +19,7 @@ from trunkline.config.protect import ProtectSettings
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.runtime.children import Children
-from trunkline.runtime.parts import Parts
-from trunkline.runtime.start_queue import StartQueue
+from trunkline.runtime.source_context import Parts, StartQueue
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.protection.places import protected_below
 from trunkline.sources.builtin.protection.quarantine import FOLDER, Quarantine, Taken

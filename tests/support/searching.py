@@ -12,8 +12,7 @@ from typing import Any
 from tests.support.builtin_tools import Workbench
 
 from trunkline.runtime.children import Children
-from trunkline.runtime.parts import Parts
-from trunkline.runtime.start_queue import StartQueue
+from trunkline.runtime.source_context import Parts, StartQueue
 
 
 class SearchBench(Workbench):

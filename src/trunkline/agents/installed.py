@@ -16,13 +16,10 @@ from trunkline.agents.providers.isolation import absolute_path
 from trunkline.agents.providers.provider import Provider
 from trunkline.agents.state_file import StateFile
 from trunkline.core.errors import AGENT_NOT_FOUND, AGENT_SLOW, GatewayError, Problem
-from trunkline.runtime.child_output import end, harmless
-from trunkline.runtime.children import Child, Children
-from trunkline.runtime.environment import child_environment
-from trunkline.runtime.head_and_tail import HeadAndTail
-from trunkline.runtime.overdue import first_of
-from trunkline.runtime.pipes import PipeFeeding, PipeReading
-from trunkline.runtime.run_folder import RunFolder
+from trunkline.runtime.child_io import HeadAndTail, PipeReader, PipeWriter, end, harmless
+from trunkline.runtime.children import Child, Children, child_environment
+from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.temporary_folders import RunFolder
 
 _VERSION_S: Final = 120.0
 """A large Node program may take a minute to start on a busy machine."""
@@ -229,8 +226,8 @@ async def _ask(
     child = await children.spawn(argv, env=env, cwd=cwd, label=argv[0])
     output = HeadAndTail(head_bytes=_LARGEST_ANSWER_BYTES, tail_bytes=1)
     errors = HeadAndTail(head_bytes=1, tail_bytes=2048)
-    PipeFeeding(child.stdin, b"")
-    reading = (PipeReading(child.stdout, output.add), PipeReading(child.stderr, errors.add))
+    PipeWriter(child.stdin, b"")
+    reading = (PipeReader(child.stdout, output.add), PipeReader(child.stderr, errors.add))
     try:
         await first_of([child.exited], timeout_s)
         status = child.exited.result() if child.exited.done() and not child.lost else None

@@ -26,13 +26,11 @@ from trunkline.agents.providers.provider import (
 )
 from trunkline.config.secret_values import secrets_in_environment
 from trunkline.core.errors import AGENT_FAILED, DRAINING, STEP_TIMEOUT, GatewayError, Problem
-from trunkline.protocol.lines import LineFramer, LineTooLong
-from trunkline.runtime.child_output import StderrTail, exit_reason, harmless, stderr_hint
-from trunkline.runtime.children import Child, Children
-from trunkline.runtime.environment import child_environment
-from trunkline.runtime.overdue import first_of
-from trunkline.runtime.pipes import PipeFeeding, PipeReading
-from trunkline.runtime.private_files import make_private_folder
+from trunkline.protocol.framing import LineFramer, LineTooLong
+from trunkline.runtime.child_io import PipeReader, PipeWriter, StderrTail, exit_reason, harmless, stderr_hint
+from trunkline.runtime.children import Child, Children, child_environment
+from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.state_files import make_private_folder
 from trunkline.telemetry.redact import Redactor
 
 _LISTING_S: Final = 60.0
@@ -290,8 +288,8 @@ class AgentProcess:
         self._on_line = on_line
         self._framer = LineFramer(_LONGEST_LINE_BYTES)
         self.stderr = StderrTail(redact)
-        self._reading = (PipeReading(child.stdout, self._on_stdout), PipeReading(child.stderr, self.stderr.add))
-        self._feeding = PipeFeeding(child.stdin, stdin.encode(errors="replace"))
+        self._reading = (PipeReader(child.stdout, self._on_stdout), PipeReader(child.stderr, self.stderr.add))
+        self._feeding = PipeWriter(child.stdin, stdin.encode(errors="replace"))
 
     @property
     def exited(self) -> asyncio.Future[int]:

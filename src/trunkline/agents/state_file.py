@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from trunkline.runtime.private_files import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _LARGEST_BYTES: Final = 1 << 20
 _MOST_ENTRIES: Final = 200

@@ -140,7 +140,7 @@ def _asked(
 def _run(asked: SessionRequest, log_file: Path | None) -> SessionResult:
     from trunkline.agents.runs.session import SessionObserver, run_session, session_log
     from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
-    from trunkline.runtime.event_loop import run as run_loop
+    from trunkline.runtime.own_process import run_event_loop as run_loop
 
     try:
         log = log_file or session_log(asked.settings)

@@ -124,7 +124,7 @@ def _found(config: Path | None) -> tuple[str, bool]:
         return _only_running() or _DEFAULT, False
     from trunkline.cli.configuration import settings_of
     from trunkline.config.settings import gateway_folder
-    from trunkline.runtime.running import find_running
+    from trunkline.runtime.gateway_records import find_running
 
     settings = settings_of(file)
     running = find_running(gateway_folder(settings))
@@ -133,7 +133,7 @@ def _found(config: Path | None) -> tuple[str, bool]:
 
 def _only_running() -> str:
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.runtime.running import all_running
+    from trunkline.runtime.gateway_records import all_running
 
     running = all_running(Path(STATE_DIR).expanduser())
     if len(running) > 1:

@@ -29,9 +29,9 @@ def demo(port: int) -> None:
     try:
         with _demo_settings(port) as settings:
             from trunkline.gateway.serving_http import serve_http
-            from trunkline.runtime.event_loop import run
+            from trunkline.runtime.own_process import run_event_loop
 
-            status = run(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
+            status = run_event_loop(lambda: serve_http(settings, reloader(settings, _unchanged), _announce))
     except GatewayError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.problem.code.exit)
@@ -65,8 +65,8 @@ def _findable(state: Path) -> Generator[None, None, None]:
     Where there can be none, the demo runs all the same; a second demo leaves the first one's alone.
     """
     from trunkline.config.gateway import STATE_DIR
-    from trunkline.runtime.private_files import gateway_key, gateways_folder, make_private_folder
-    from trunkline.runtime.running import find_running
+    from trunkline.runtime.gateway_records import find_running
+    from trunkline.runtime.state_files import gateway_key, gateways_folder, make_private_folder
 
     target = gateways_folder(state) / gateway_key(CONFIG_FILE)
     link = gateways_folder(Path(STATE_DIR)) / target.name

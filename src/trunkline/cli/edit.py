@@ -255,7 +255,7 @@ def _what_happens(change: _Change) -> str:
     if change.created:
         return "`trunkline up` runs the gateway, and `trunkline connect` shows how to connect a client"
     from trunkline.config.settings import gateway_folder
-    from trunkline.runtime.running import find_running
+    from trunkline.runtime.gateway_records import find_running
 
     running = find_running(gateway_folder(settings))
     who = f"The gateway at {running.url}" if running is not None else "A running gateway"

@@ -143,7 +143,7 @@ def _run_shown(
     from trunkline.agents.workflow.inputs import bind_inputs
     from trunkline.cli.ask.waiting import sign_of_life
     from trunkline.cli.run_screen import JsonScreen, PeopleScreen
-    from trunkline.runtime.event_loop import run as run_loop
+    from trunkline.runtime.own_process import run_event_loop as run_loop
 
     workflow = checked.workflow
     assert workflow is not None

@@ -61,9 +61,9 @@ def check_workflow(read: CheckedWorkflow, start: PluginStart = "trusted") -> Che
     """The same with what the outside says; where a signal comes first, the program ends."""
     from trunkline.agents.runs.checking import check_started
     from trunkline.agents.runs.signals import INTERRUPTED, unless_interrupted
-    from trunkline.runtime.event_loop import run
+    from trunkline.runtime.own_process import run_event_loop
 
-    checked = run(lambda: unless_interrupted(check_started(read, environ=os.environ, start=start)))
+    checked = run_event_loop(lambda: unless_interrupted(check_started(read, environ=os.environ, start=start)))
     if checked is None:
         sys.exit(INTERRUPTED)
     return checked

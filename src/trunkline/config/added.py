@@ -21,7 +21,7 @@ from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import CLIENT_ONLY_KEY, COMMAND_NOT_ALLOWED, SERVER_NOT_VALID, GatewayError, Problem
 from trunkline.core.names import RESERVED_SOURCE, is_source_name
-from trunkline.runtime.private_files import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _BODY: Final = "request"
 _FILE: Final = "servers.json"

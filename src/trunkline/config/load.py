@@ -28,7 +28,7 @@ from trunkline.config.tree import Node, Scalar, Table
 from trunkline.config.trust import judged
 from trunkline.config.writable import writable_by_others
 from trunkline.core.errors import OTHERS_CAN_WRITE, UNKNOWN_KEY
-from trunkline.runtime.private_files import GATEWAYS
+from trunkline.runtime.state_files import GATEWAYS
 
 if TYPE_CHECKING:
     from trunkline.config.trust.verdict import Verdict

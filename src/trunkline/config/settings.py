@@ -14,7 +14,7 @@ from trunkline.config.reader import Referred
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
 from trunkline.config.section import Section
 from trunkline.config.sources import SourceSection
-from trunkline.runtime.private_files import gateway_key, gateways_folder
+from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 _TOKENS: Final = "tokens"
 

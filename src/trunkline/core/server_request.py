@@ -11,10 +11,6 @@ from typing import Final, Literal
 
 from trunkline.core.call import Call, Json
 
-SAMPLING: Final = "sampling/createMessage"
-ELICITATION: Final = "elicitation/create"
-ROOTS: Final = "roots/list"
-SERVER_REQUEST_METHODS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
 NO_CLIENT_ERROR: Final = b'{"code":-32601,"message":"Method not found: no client that could be asked"}'
 """The error for a server whose request no client can answer."""
 

@@ -19,10 +19,8 @@ from trunkline.router.definitions import DefinitionStore
 from trunkline.router.options import RouterOptions
 from trunkline.router.router import Router
 from trunkline.runtime.children import Children
-from trunkline.runtime.parts import Parts
-from trunkline.runtime.private_files import gateway_key
-from trunkline.runtime.session_tokens import SessionTokens
-from trunkline.runtime.start_queue import StartQueue
+from trunkline.runtime.source_context import Parts, SessionTokens, StartQueue
+from trunkline.runtime.state_files import gateway_key
 from trunkline.search.discovery import Discovery
 from trunkline.search.own_tools import OwnTools
 from trunkline.sources.builtin.protection.started_files import folders_of, lie_below, roots_of, started_files

@@ -42,8 +42,8 @@ from trunkline.core.names import RESERVED_SOURCE
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.source_reconciler import Changes
 from trunkline.router.status import server_statuses
-from trunkline.runtime.overdue import Deadline
-from trunkline.runtime.session_tokens import is_token
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.source_context import is_token
 from trunkline.sources import section_kinds
 
 Load = Callable[[], Loaded]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.core.events import Events
-from trunkline.runtime.private_files import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _FILE: Final = "operator_token"
 _BYTES: Final = 4096

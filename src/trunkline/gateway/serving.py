@@ -18,8 +18,7 @@ from trunkline.frontends.mcp.server import McpServer
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.config_watch import EVERY_S, FileWatch
 from trunkline.gateway.operations import Load, Operations
-from trunkline.runtime.allocator import keep_large_buffers
-from trunkline.runtime.heeded import heeded
+from trunkline.runtime.own_process import heeded, keep_large_buffers
 from trunkline.sources.builtin.protection.watch import may_be_planted
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.metrics import Metrics

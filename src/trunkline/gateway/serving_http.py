@@ -21,8 +21,8 @@ from trunkline.gateway.operations import Load
 from trunkline.gateway.operator_token import make_operator_token
 from trunkline.gateway.serving import ServedGateway, running_gateway, settle_memory
 from trunkline.protocol.http1 import HttpLimits
-from trunkline.runtime.descriptors import most_connections, raise_limit
-from trunkline.runtime.running import Announcement, announce_running, find_running, running_record
+from trunkline.runtime.gateway_records import Announcement, announce_running, find_running, running_record
+from trunkline.runtime.own_process import most_connections, raise_limit
 from trunkline.version import __version__
 
 

@@ -22,7 +22,7 @@ from trunkline.router.definitions import fingerprint
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.registry import SourceRegistry, SourceSink
 from trunkline.router.sanitizing import Redact
-from trunkline.runtime.parts import Parts
+from trunkline.runtime.source_context import Parts
 from trunkline.sources import load_kind
 from trunkline.telemetry.redact import Redactor
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -17,7 +18,31 @@ from msgspec import UNSET, Raw, UnsetType
 
 from trunkline.core.call import CR, LF, Json, Request
 from trunkline.core.errors import INVALID_REQUEST, PARSE_ERROR, Code, Problem
-from trunkline.protocol.nesting import LESS_ROOM, SHORT_BYTES
+
+# How deep a message may be nested: never deeper than can be read wherever it is looked into later.
+#
+# A decoder takes one step of the interpreter's recursion limit for each level, from wherever it is called. So what can
+# just be read where it comes in could not be read again further inside. What comes in is read with less room therefore.
+
+_KEPT: Final = 400
+"""More than the deepest stack that anything here is decoded on."""
+SHORT_BYTES: Final = 2 * _KEPT
+"""Each level takes two brackets: no text shorter than this is nested deeper than what is kept."""
+
+
+class _LessRoom:
+    """A context in which only so much can be nested that there is room for it anywhere else. It may be entered and left
+    at no cost worth mentioning, and raises RecursionError where there is no room at all."""
+
+    def __enter__(self) -> None:
+        sys.setrecursionlimit(sys.getrecursionlimit() - _KEPT)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setrecursionlimit(sys.getrecursionlimit() + _KEPT)
+
+
+LESS_ROOM: Final = _LessRoom()
+
 
 Members = dict[str, Raw]
 MessageId = int | str
@@ -293,3 +318,42 @@ def error_message(id_json: bytes, error: Json) -> bytes:
 
 def result_message(id_json: bytes, result: Json) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_json, result)
+
+
+# JSON-RPC batches, which only 2025-03-26 has: several messages of a client in one array.
+
+MAX_MESSAGES: Final = 100
+VERSION: Final = "2025-03-26"
+_BRACKET: Final = b"["
+_decode: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def is_batch(data: bytes) -> bool:
+    return data.lstrip()[:1] == _BRACKET
+
+
+def split_batch(data: bytes) -> list[bytes]:
+    """The texts of its messages, or BadMessage where it is none that could be served."""
+    check_text(data)
+    try:
+        parts = _decode(data)
+    except msgspec.DecodeError as error:
+        raise BadMessage(PARSE_ERROR, f"batch is not valid JSON: {error}") from None
+    except RecursionError:
+        raise BadMessage(PARSE_ERROR, "batch is nested too deeply") from None
+    if not parts:
+        raise BadMessage(INVALID_REQUEST, "A batch must not be empty")
+    if len(parts) > MAX_MESSAGES:
+        raise BadMessage(INVALID_REQUEST, f"A batch holds at most {MAX_MESSAGES} messages")
+    return [bytes(part) for part in parts]
+
+
+def read_member(text: bytes) -> Message | BadMessage:
+    """One message of a batch; a handshake is no part of one."""
+    try:
+        message = Message(members_of_message(text))
+    except BadMessage as error:
+        return error
+    if message.method == "initialize":
+        return BadMessage(INVALID_REQUEST, "`initialize` must not be part of a batch", message.id_json)
+    return message

@@ -14,6 +14,7 @@ from msgspec import Raw
 from trunkline.core.call import Json
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.protocol.jsonrpc import (
+    LESS_ROOM,
     BadMessage,
     Members,
     check_text,
@@ -24,7 +25,6 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.nesting import LESS_ROOM
 
 EXECUTE: Final = "/tools/execute"
 TOOLS: Final = "/tools"

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from trunkline.protocol.pieces import Pieces
+from trunkline.protocol.framing import Pieces
 
 COMMENT: Final = b":\n\n"
 """Keeps a quiet stream open: every parser drops it."""

@@ -27,8 +27,8 @@ from trunkline.core.source import Health, Source
 from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.router.options import SourceOptions
 from trunkline.router.sanitizing import redact_problem
-from trunkline.runtime.contained import bug_problem, report_bug
-from trunkline.runtime.overdue import LATE_S, READ_FIRST_S
+from trunkline.runtime.deadlines import LATE_S, READ_FIRST_S
+from trunkline.runtime.safe_calls import bug_problem, report_bug
 
 _RETRY_AFTER_MS: Final = 1000
 _REFUSING: Final[dict[str, Code]] = {

@@ -15,7 +15,7 @@ from trunkline.core.names import RESERVED_SOURCE, slug_pattern
 from trunkline.core.source import OnEvicted, Source
 from trunkline.router.admission import Admission
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 
 if TYPE_CHECKING:
     from trunkline.router.registry import SourceRegistry, SourceSink

@@ -9,7 +9,7 @@ from trunkline.core.call import Call, Failure
 from trunkline.protocol.jsonrpc import Members
 from trunkline.router.admission import Admission, Deadlines
 from trunkline.router.registry import SourceRegistry
-from trunkline.runtime.contained import handed_on
+from trunkline.runtime.safe_calls import handed_on
 
 _LEAST_BYTES: Final = 1024
 """What a held call takes besides its parameters."""

@@ -25,8 +25,8 @@ from trunkline.router.definitions import DefinitionChanges, DefinitionStore
 from trunkline.router.options import RouterOptions, SourceOptions
 from trunkline.router.sanitizing import redact_health, redact_snapshot, reveal_snapshot
 from trunkline.router.task_ids import TaskIds
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
 
 SWAP_S: Final = 15.0
 """After this long a successor takes over even if it has not reported anything; calls then wait for it."""
@@ -90,7 +90,7 @@ class SourceRegistry:
         self._loop = asyncio.get_running_loop()
         self.apps = ConnectedApps(self)
 
-    # -- adding, replacing, removing -------------------------------------------------------------------------------------
+    # -- adding, replacing, removing ----------------------------------------------------------------------------------
 
     def add(self, name: str, source: Source, options: SourceOptions) -> SourceSink:
         """Register a source. Until it publishes, the catalog has what it offered when it last ran."""
@@ -237,7 +237,7 @@ class SourceRegistry:
         self._retired.discard(admission)
         self.apps.host_released(admission)
 
-    # -- what sources report ---------------------------------------------------------------------------------------------
+    # -- what sources report ------------------------------------------------------------------------------------------
 
     def published(self, admission: Admission, snapshot: Snapshot) -> None:
         name = admission.name
@@ -323,7 +323,7 @@ class SourceRegistry:
         for subscriber in self.on_source_changed:
             contained("a changed source", subscriber)
 
-    # -- all sources -----------------------------------------------------------------------------------------------------
+    # -- all sources --------------------------------------------------------------------------------------------------
 
     def servers(self) -> dict[str, Admission]:
         """The sources in the order of the configuration, without the gateway's own tools."""

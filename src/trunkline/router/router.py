@@ -41,8 +41,8 @@ from trunkline.router.subscriptions import (
     TaskSubscriptions,
 )
 from trunkline.router.task_ids import declares_tasks
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
 
 TOOLS_CALL: Final = "tools/call"
 _MAX_REPORTED: Final = 1000

@@ -21,8 +21,8 @@ from trunkline.router.request_router import unknown_resource
 from trunkline.router.resources import ResourceLocation
 from trunkline.router.result_rewriting import UriRewriter
 from trunkline.router.task_ids import TaskIds, TaskLocation, map_task_ids
-from trunkline.runtime.contained import bug_problem, contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import bug_problem, contained
 
 _AGAIN_S: Final = 5.0
 _FOR_GOOD: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)

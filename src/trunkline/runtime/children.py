@@ -14,13 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.runtime.control import close_all
-from trunkline.runtime.overdue import Within
-from trunkline.runtime.platform import sees_all_processes
-from trunkline.runtime.start_problem import draining, failed_at, lost_while_starting, no_resources, start_failed
-from trunkline.runtime.supervisor_link import EXIT_CODE_WHEN_LOST, Exceeded, Guarded, Held, Limits, SupervisorLink, Ward
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.processes import sees_all_processes
+from trunkline.runtime.supervisor_client import (
+    EXIT_CODE_WHEN_LOST,
+    Exceeded,
+    Guarded,
+    Held,
+    Limits,
+    SupervisorLink,
+    Ward,
+)
 
 if TYPE_CHECKING:
     from trunkline.runtime.launch import Launch
+import errno
+from typing import Literal
+
+from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError, Problem
 
 _SPAWNS_AT_ONCE: Final = 8
 _START_LIMIT_S: Final = 10.0
@@ -256,3 +267,97 @@ def _enlarge(pipe: int) -> None:
         fcntl.fcntl(pipe, set_size, _PIPE_BYTES)
     except OSError:
         return  # over the user's share: the pipe works all the same
+
+
+# Why a program could not be started, in words a person can act on.
+
+_EXEC: Final[dict[int, tuple[str, str]]] = {
+    errno.ENOENT: (
+        "command not found: `{command}`",
+        "install it, or give its full path; it is looked up in the PATH its environment has",
+    ),
+    errno.EACCES: ("permission denied: `{command}`", "it must be a file that this user may execute (`chmod +x`)"),
+    errno.ENOTDIR: ("command not found: `{command}`", "a part of its path is a file, not a folder"),
+    errno.ENOEXEC: (
+        "not a program this system can run: `{command}`",
+        "a script needs a first line like `#!/usr/bin/env python3`; a binary must be built for this machine",
+    ),
+    errno.E2BIG: ("arguments and environment of `{command}` are too long", "pass large values in a file"),
+}
+
+
+def start_failed(label: str, message: str, hint: str = "", *, retryable: bool = False) -> GatewayError:
+    return GatewayError(
+        Problem(code=SOURCE_START_FAILED, message=message, where=label, hint=hint, source=label, retryable=retryable)
+    )
+
+
+class LostWhileStarting(GatewayError):
+    """Whoever starts programs died before it could tell whether this one runs: it may have."""
+
+
+def lost_while_starting(label: str, command: str) -> LostWhileStarting:
+    message = f"the supervisor died while starting `{command}`"
+    return LostWhileStarting(start_failed(label, message, retryable=True).problem)
+
+
+def draining(label: str) -> GatewayError:
+    return GatewayError(
+        Problem(
+            code=DRAINING, message="the gateway is shutting down and starts nothing more", where=label, source=label
+        )
+    )
+
+
+def failed_at(label: str, step: str, number: int, *, command: str, cwd: str | None) -> GatewayError:
+    """The error for what the supervisor reports: the step it came to, and the system's error number there."""
+    reason = os.strerror(number)
+    if step == "chdir":
+        return start_failed(label, f"cannot enter the working directory `{cwd}`: {reason}", "check `cwd`")
+    if step == "interpreter":
+        return start_failed(
+            label,
+            f"`{command}` is there, but the interpreter it names is not",
+            "look at its first line (`#!`), and at the loader a binary was built for",
+        )
+    if step == "exec" and number in _EXEC:
+        message, hint = _EXEC[number]
+        return start_failed(label, message.format(command=command), hint)
+    return no_resources(label, f"cannot start `{command}`", number)
+
+
+def no_resources(label: str, what: str, number: int) -> GatewayError:
+    hint = "the limit of open files is reached (`ulimit -n`)" if number in (errno.EMFILE, errno.ENFILE) else ""
+    if number in (errno.EAGAIN, errno.ENOMEM):
+        hint = "the system has no room for more processes; see `ulimit -u` and free memory"
+    return start_failed(label, f"{what}: {os.strerror(number)}", hint, retryable=True)
+
+
+# What a child process finds in its environment: a short list, what the configuration adds, never our own tokens.
+
+_ALWAYS: Final = frozenset(
+    (
+        *("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
+        *("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+    )
+)
+_ALWAYS_PREFIX: Final = "LC_"
+_OWN_PREFIX: Final = "TRUNKLINE_"
+
+
+def child_environment(
+    parent: Mapping[str, str], *, extra: Mapping[str, str], inherit: Sequence[str] | Literal["all"]
+) -> dict[str, str]:
+    """The environment of a child: from `parent` what is always passed and what `inherit` names, then all of `extra`.
+
+    Our own variables hold our tokens, so no list lets them through; `extra` is written out by the operator and wins.
+    """
+    passed = {name: value for name, value in parent.items() if _passes(name, inherit)}
+    return passed | dict(extra)
+
+
+def _passes(name: str, inherit: Sequence[str] | Literal["all"]) -> bool:
+    if name.startswith(_OWN_PREFIX):
+        return False
+    return inherit == "all" or name in _ALWAYS or name.startswith(_ALWAYS_PREFIX) or name in inherit

@@ -10,20 +10,25 @@ import asyncio
 import fcntl
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
 
-from trunkline.runtime.children import Child, Children
-from trunkline.runtime.crowd import Crowd, exceeds, tasks_in_system
-from trunkline.runtime.head_and_tail import HeadAndTail
-from trunkline.runtime.overdue import Within
-from trunkline.runtime.pipes import PipeFeeding, PipeReading
-from trunkline.runtime.platform import sees_all_processes, signal_group
-from trunkline.runtime.start_problem import LostWhileStarting
+from trunkline.runtime.child_io import HeadAndTail, PipeReader, PipeWriter
+from trunkline.runtime.children import Child, Children, LostWhileStarting
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.processes import (
+    Process,
+    process_table,
+    read_process,
+    sees_all_processes,
+    signal_group,
+    tag_of,
+    with_descendants,
+)
 
 HEAD_BYTES: Final = 32 << 10
 TAIL_BYTES: Final = 128 << 10
@@ -115,8 +120,8 @@ class Commands:
         except LostWhileStarting:
             return Ended(how="lost", code=0, output=output, seconds=monotonic() - started_at)
         os.close(child.stderr)  # the launcher joins it with the output
-        feeding = PipeFeeding(child.stdin, command.stdin)
-        reading = PipeReading(child.stdout, output.add)
+        feeding = PipeWriter(child.stdin, command.stdin)
+        reading = PipeReader(child.stdout, output.add)
         try:
             how = await self._wait(child, started_at + command.timeout_s, lambda: on_look and on_look(output))
             seconds = monotonic() - started_at
@@ -178,3 +183,80 @@ def path_of(folder: int) -> str:
 def _where(folder: str | int) -> str | int:
     """An open folder as such where it can be handed over, and its path elsewhere."""
     return folder if isinstance(folder, str) or sees_all_processes() else path_of(folder)
+
+
+# How many processes there are: of the whole system, which costs next to nothing, and of one command, which costs.
+
+_LOAD: Final = Path("/proc/loadavg")
+# Everybody waits for a look, and there may be thousands of environments, of megabytes each, only to make it slow.
+_ENVIRONMENT_BYTES: Final = 32 << 10
+
+
+def tasks_in_system() -> int | None:
+    """Processes and threads of the whole system; None where it does not tell."""
+    try:
+        return int(_LOAD.read_bytes().split()[3].partition(b"/")[2])  # "0.13 0.24 0.75 1/96 23213"
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def exceeds(limit: int, *, leader: int, supervisor: int, others: Mapping[str, int]) -> bool:
+    """Whether a command has more processes than this: those of its leader's session, and whatever else is below the
+    supervisor and not known to come from other commands, which are given as their leaders by tag.
+
+    Where a session is flooded that is seen first, by a look at the youngest processes only.
+    """
+    if _session_exceeds(limit, leader):
+        return True
+    table = process_table()
+    # One that is starting has no number yet, and the number of one that has ended may be ours by now.
+    leaders = set(others.values()) - {0, leader}
+    tops = [
+        process
+        for process in table.values()
+        if process.parent == supervisor and not _is_of(process, leaders, tags=others)
+    ]
+    return len(with_descendants(tops, table)) > limit
+
+
+def _is_of(process: Process, leaders: Collection[int], *, tags: Iterable[str]) -> bool:
+    """Whether a process comes from one of these. An orphan tells by its tag only; one without may be anybody's.
+
+    What is killed together with its command has no environment left to tell: it does not count any more.
+    """
+    if process.pid in leaders or process.session in leaders:
+        return True
+    tag = tag_of(process.pid, within=_ENVIRONMENT_BYTES)
+    if not tag:
+        now = read_process(process.pid)
+        return now is None or now.dead
+    return any(f"{tag}/".startswith(f"{other}/") for other in tags)
+
+
+def _session_exceeds(limit: int, session: int) -> bool:
+    pids = sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True)  # noqa: PTH208
+    count = 0
+    for pid in pids[: 2 * limit]:
+        process = read_process(pid)
+        count += process is not None and process.session == session and not process.dead
+        if count > limit:
+            return True
+    return False
+
+
+class Crowd:
+    """Watches for somebody who starts processes without end: `look` is asked only once the system has grown a lot."""
+
+    def __init__(self, limit: int, look: Callable[[], bool]) -> None:
+        self._limit = limit
+        self._look = look
+        self._before = tasks_in_system()
+
+    def too_large(self) -> bool:
+        if self._before is None:
+            return False
+        now = tasks_in_system() or 0
+        if now - self._before <= self._limit:
+            return False
+        self._before = now  # where others are growing, the next look is that much later
+        return self._look()

@@ -18,9 +18,9 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
-from trunkline.runtime.children import Children
-from trunkline.runtime.heeded import heeded
-from trunkline.runtime.platform import (
+from trunkline.runtime.children import Children, failed_at
+from trunkline.runtime.own_process import heeded
+from trunkline.runtime.processes import (
     TAG,
     Prctl,
     Process,
@@ -29,8 +29,7 @@ from trunkline.runtime.platform import (
     signal_processes,
     with_descendants,
 )
-from trunkline.runtime.start_problem import failed_at
-from trunkline.runtime.supervisor_link import LIVING
+from trunkline.runtime.supervisor_client import LIVING
 
 _TERM_S: Final = 2.5
 """From SIGTERM to SIGKILL: together with what comes before and after it less than five seconds."""

@@ -10,14 +10,14 @@ import marshal
 import os
 import signal
 
-from trunkline.runtime.owner_mark import put_on
+from trunkline.runtime.process_trees import set_owner_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from trunkline.runtime.limit_watch import Limits
-    from trunkline.runtime.platform import Prctl
+    from trunkline.runtime.processes import Prctl
+    from trunkline.runtime.resource_limits import Limits
 
     Launch = tuple[list[bytes], dict[bytes, bytes], bytes | None, Limits | None]  # argv, environment, folder, limits
 
@@ -61,7 +61,7 @@ def _become_child(
     try:
         _enter(doors)
         if mark is not None:
-            put_on(mark)
+            set_owner_mark(mark)
         os.setsid()
         if prctl is not None:
             prctl.die_with(parent)

@@ -21,13 +21,12 @@ import time
 if __name__ == "__main__":  # started by its path, without site-packages
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from trunkline.runtime.cgroups import Cgroups
 from trunkline.runtime.control import Inbox, Outbox, close_all
 from trunkline.runtime.launch import fork_child
-from trunkline.runtime.limit_watch import LimitWatch
-from trunkline.runtime.platform import Prctl, kill_run, signal_group
+from trunkline.runtime.process_trees import NEVER, Descendants, Groups, Tree
+from trunkline.runtime.processes import Prctl, kill_run, signal_group
+from trunkline.runtime.resource_limits import Cgroups, LimitWatch
 from trunkline.runtime.tree_removal import is_folder_of_ours, remove_tree
-from trunkline.runtime.trees import NEVER, Descendants, Groups, Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from trunkline.runtime.control import Received
     from trunkline.runtime.launch import Launch
-    from trunkline.runtime.limit_watch import Exceeded
+    from trunkline.runtime.resource_limits import Exceeded
 
 LINGER_S = 0.5  # what is left of a tree after its leader ended: SIGTERM, and this long until SIGKILL
 LOOK_PAUSE_S = 0.05  # meanwhile, between two looks at what is left

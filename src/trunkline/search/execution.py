@@ -23,8 +23,7 @@ from trunkline.core.errors import (
     Problem,
 )
 from trunkline.core.names import RESERVED_SOURCE
-from trunkline.protocol.jsonrpc import Members
-from trunkline.protocol.nesting import LESS_ROOM
+from trunkline.protocol.jsonrpc import LESS_ROOM, Members
 from trunkline.router.catalog import ToolEntry
 from trunkline.router.result_cache import says_read_only
 from trunkline.router.router import Router

@@ -17,7 +17,7 @@ from trunkline.config.gateway import SearchSettings
 from trunkline.core.names import without_own_prefix
 from trunkline.core.tool import Tool
 from trunkline.router.catalog import Catalog, ToolEntry
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 from trunkline.search.answers import offered
 from trunkline.search.engine import Engine
 from trunkline.search.patterns import ToolPatterns

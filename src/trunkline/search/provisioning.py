@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trunkline.core.call import Caller
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 from trunkline.search.arguments import BadArgument
 
 MAX_HANDLES_PER_PRINCIPAL: Final = 256

@@ -16,9 +16,8 @@ import msgspec
 
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.service import EXECUTE, BadAnswer, execute_body, read_executed
-from trunkline.runtime.child_output import beginning
-from trunkline.runtime.http_client import HttpPool, Target
-from trunkline.runtime.http_reply import NoReply, Reply, ask
+from trunkline.runtime.child_io import beginning
+from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
 from trunkline.services.calls import ToolCall, ToolResult
 from trunkline.services.errors import ServiceNotFoundError, SessionTokenNotFoundError, ToolExecutionError
 from trunkline.services.registry import ProjectServerRecord, ProjectServerRegistry

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from trunkline.core.call import Call, Caller
-from trunkline.core.server_request import ROOTS, ResponseKind, ServerRequest
+from trunkline.core.server_request import ResponseKind, ServerRequest
+from trunkline.protocol.mcp.methods import ROOTS
 
 
 def open_call() -> Call:

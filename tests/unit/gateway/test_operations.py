@@ -35,7 +35,7 @@ from trunkline.core.errors import (
 from trunkline.core.events import Events, LogEvent
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.operations import Operations
-from trunkline.runtime import session_tokens
+from trunkline.runtime import source_context
 from trunkline.sources import section_kinds
 
 NOWHERE = "http://127.0.0.1:9/mcp"
@@ -510,7 +510,7 @@ async def test_what_is_no_token_is_refused_and_not_repeated(house: House) -> Non
 
 
 async def test_there_is_an_end_to_tokens(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_tokens, "MOST", 2)
+    monkeypatch.setattr(source_context, "MOST", 2)
     async with house.open() as operations:
         for session in ("a", "b", "a"):
             operations.put_session_token(session, b'{"token": "t"}')

@@ -19,7 +19,7 @@ from trunkline.config.load import Loaded
 from trunkline.config.settings import Settings
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.gateway.serving_http import serve_http
-from trunkline.runtime.event_loop import run
+from trunkline.runtime.own_process import run_event_loop
 
 # The first loop of uvloop makes a pipe for signals that stays with the process.
 uvloop.new_event_loop().close()
@@ -51,7 +51,7 @@ def serve_while(settings: Settings, scene: Callable[[int], Any]) -> int:
         await asyncio.wait_for(playing, at_most(30))
         return status
 
-    return run(main)
+    return run_event_loop(main)
 
 
 @pytest.mark.law

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from trunkline.protocol.content_coding import PIECE_BYTES, CodingError, Inflater
+from trunkline.protocol.http1_response import PIECE_BYTES, CodingError, Inflater
 
 
 def test_pieces_are_bounded_and_complete() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.protocol.app_lines import (
+from trunkline.protocol.app_messages import (
     BadLine,
     BadRegister,
     Progress,

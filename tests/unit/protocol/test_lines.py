@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from trunkline.protocol.lines import LineFramer, LineTooLong
+from trunkline.protocol.framing import LineFramer, LineTooLong
 
 
 def test_whole_lines_in_one_chunk_come_out_at_once() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trunkline.protocol.plain_result import error_result, result_of
+from trunkline.protocol.mcp.tool_results import error_result, result_of
 
 
 def text(value: str) -> list[dict[str, str]]:

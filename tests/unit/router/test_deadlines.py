@@ -8,7 +8,8 @@ from tests.unit.router.fakes import Desk, problem_of
 from tests.unit.router.virtual_clock import ClockLoop, run_with_clock
 
 from trunkline.core.errors import DEADLINE
-from trunkline.core.server_request import ROOTS, ServerRequest
+from trunkline.core.server_request import ServerRequest
+from trunkline.protocol.mcp.methods import ROOTS
 
 
 def test_the_clock_rests_while_the_client_thinks_and_then_starts_anew(

@@ -20,9 +20,10 @@ from trunkline.core.errors import (
     SOURCE_LOST,
     Problem,
 )
-from trunkline.core.server_request import ROOTS, ServerRequest
+from trunkline.core.server_request import ServerRequest
 from trunkline.core.source import Health
 from trunkline.core.tool import Snapshot, Tool
+from trunkline.protocol.mcp.methods import ROOTS
 from trunkline.router.options import CacheRules, NameRules, SourceOptions
 from trunkline.router.result_cache import LARGEST_BYTES
 

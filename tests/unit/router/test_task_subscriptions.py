@@ -19,7 +19,7 @@ from trunkline.protocol.mcp.versions import Era
 from trunkline.router.options import NameRules, SourceOptions
 from trunkline.router.registry import SourceSink
 from trunkline.router.task_ids import RELATED_TASK, TaskLocation
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.source import McpSource, Tuning
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.runtime import backoff
-from trunkline.runtime.backoff import AT_ONCE, AT_ONCE_WITHIN_S, BASE_S, CAP_S, FIRST_S, Backoff
+from trunkline.runtime import server_lifecycle
+from trunkline.runtime.server_lifecycle import AT_ONCE, AT_ONCE_WITHIN_S, BASE_S, CAP_S, FIRST_S, Backoff
 
 
 class Clock:
@@ -17,14 +17,14 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(backoff.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(server_lifecycle.time, "monotonic", clock.monotonic)
     return clock
 
 
 @pytest.fixture
 def longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jitter that always takes the upper end."""
-    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(server_lifecycle.random, "uniform", lambda low, high: high)
 
 
 @pytest.mark.usefixtures("longest")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, linux_calls, refuse_kernel_files
+from trunkline.runtime.rooted_files import Beneath, Escape, OfTheGateway, OfTheKernel, linux_calls, refuse_kernel_files
 
 pytestmark = pytest.mark.law
 BOTH_WAYS = pytest.mark.parametrize("walk_only", [False, True], ids=["openat2", "walk"])

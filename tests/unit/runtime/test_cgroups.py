@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.cgroups import Cgroups, find_delegated
-from trunkline.runtime.trees import Tree
+from trunkline.runtime.process_trees import Tree
+from trunkline.runtime.resource_limits import Cgroups, find_delegated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="cgroups are Linux's")
 MIB = 1 << 20

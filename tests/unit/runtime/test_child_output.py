@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.runtime.child_output import StderrTail, beginning, end, exit_reason, harmless, stderr_hint
+from trunkline.runtime.child_io import StderrTail, beginning, end, exit_reason, harmless, stderr_hint
 
 
 def test_the_end_is_kept_and_the_rest_dropped() -> None:

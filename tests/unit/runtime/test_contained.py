@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.support.bugs import Bug, broken, bugs_told
 
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 
 
 async def test_whoever_is_contained_is_told_of_and_what_comes_next_goes_on() -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.support.child_trees import MARK, new_mark, survivors
 from tests.support.waiting import wait_until
 
-from trunkline.runtime import crowd
-from trunkline.runtime.crowd import Crowd, exceeds, tasks_in_system
-from trunkline.runtime.platform import TAG
+from trunkline.runtime import commands
+from trunkline.runtime.commands import Crowd, exceeds, tasks_in_system
+from trunkline.runtime.processes import TAG
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -80,5 +80,5 @@ def test_a_command_that_has_the_number_of_one_that_is_ending_is_counted() -> Non
 
 
 def test_where_the_system_does_not_tell_nothing_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "tasks_in_system", lambda: None)
+    monkeypatch.setattr(commands, "tasks_in_system", lambda: None)
     assert not Crowd(1, lambda: True).too_large()

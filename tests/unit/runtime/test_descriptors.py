@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.descriptors import most_connections
+from trunkline.runtime.own_process import most_connections
 
 RAISED = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
-from trunkline.runtime.descriptors import most_connections, put_back_for, raise_limit
+from trunkline.runtime.own_process import most_connections, put_back_for, raise_limit
 raise_limit()
 raise_limit()
 child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.runtime.environment import child_environment
+from trunkline.runtime.children import child_environment
 
 pytestmark = pytest.mark.law
 

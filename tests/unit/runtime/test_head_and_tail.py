@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from trunkline.runtime.head_and_tail import HeadAndTail
+from trunkline.runtime.child_io import HeadAndTail
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 64, 1000])

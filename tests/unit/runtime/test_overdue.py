@@ -13,7 +13,7 @@ import pytest
 from tests.support.waiting import START_WAIT_S, at_most, until
 from tests.unit.runtime.scripted_server import both_loops, run_on
 
-from trunkline.runtime.overdue import LATE_S, Deadline, Within, first_of
+from trunkline.runtime.deadlines import LATE_S, Deadline, Within, first_of
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 SOON_S = 0.05

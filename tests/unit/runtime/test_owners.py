@@ -13,8 +13,8 @@ from tests.support.processes import alive
 from tests.support.waiting import at_most, until
 
 from trunkline.runtime.children import Child, Children
-from trunkline.runtime.owner_mark import OwnerMarks
-from trunkline.runtime.supervisor_link import Limits
+from trunkline.runtime.process_trees import OwnerMarks
+from trunkline.runtime.supervisor_client import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds owners in /proc")
 MIB = 1 << 20
@@ -107,7 +107,7 @@ async def start_and_end_another(children: Children) -> None:
 
 def in_a_process_of_its_own(code: str) -> str:
     """What it prints; it may lower its limits as it likes."""
-    program = f"import os\nfrom trunkline.runtime.owner_mark import OwnerMarks, put_on\n{code}"
+    program = f"import os\nfrom trunkline.runtime.process_trees import OwnerMarks, put_on\n{code}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=at_most(60))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

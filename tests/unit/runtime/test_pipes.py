@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tests.support.waiting import until
 from tests.unit.runtime.scripted_server import both_loops, run_on
 
-from trunkline.runtime.pipes import PipeFeeding, PipeReading
+from trunkline.runtime.child_io import PipeReader, PipeWriter
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -27,8 +27,8 @@ def test_everything_that_is_fed_comes_out_and_the_end_too(loop_factory: Loop) ->
         data = os.urandom(3_000_000)
         heard = bytearray()
         reader, writer = open_pipe()
-        reading = PipeReading(reader, heard.extend)
-        feeding = PipeFeeding(writer, data)
+        reading = PipeReader(reader, heard.extend)
+        feeding = PipeWriter(writer, data)
         await until(lambda: len(heard) == len(data), "all of it came")
         reading.close()
         feeding.close()
@@ -42,7 +42,7 @@ def test_what_is_in_the_pipe_at_the_end_is_still_read(loop_factory: Loop) -> Non
     async def main() -> None:
         heard = bytearray()
         reader, writer = open_pipe()
-        reading = PipeReading(reader, heard.extend)
+        reading = PipeReader(reader, heard.extend)
         os.write(writer, b"last words")
         reading.close()  # before the loop had a turn
         os.close(writer)
@@ -55,7 +55,7 @@ def test_what_is_in_the_pipe_at_the_end_is_still_read(loop_factory: Loop) -> Non
 def test_a_reader_that_goes_away_ends_the_feeding(loop_factory: Loop) -> None:
     async def main() -> None:
         reader, writer = open_pipe()
-        feeding = PipeFeeding(writer, bytes(1_000_000))
+        feeding = PipeWriter(writer, bytes(1_000_000))
         os.close(reader)
         await until(lambda: not is_open(writer), "the pipe is closed")
         feeding.close()
@@ -67,7 +67,7 @@ def test_a_reader_that_goes_away_ends_the_feeding(loop_factory: Loop) -> None:
 def test_nothing_to_feed_is_the_end_at_once(loop_factory: Loop) -> None:
     async def main() -> None:
         reader, writer = open_pipe()
-        PipeFeeding(writer, b"")
+        PipeWriter(writer, b"")
         assert os.read(reader, 1) == b""
         os.close(reader)
 
@@ -78,7 +78,7 @@ def test_nothing_to_feed_is_the_end_at_once(loop_factory: Loop) -> None:
 def test_a_feeding_that_is_given_up_closes_its_pipe(loop_factory: Loop) -> None:
     async def main() -> None:
         reader, writer = open_pipe()
-        feeding = PipeFeeding(writer, bytes(1_000_000))
+        feeding = PipeWriter(writer, bytes(1_000_000))
         feeding.close()
         assert not is_open(writer)
         os.close(reader)

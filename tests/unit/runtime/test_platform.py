@@ -9,7 +9,7 @@ import pytest
 from tests.support.child_trees import PLAIN_TREE, WILD_TREE, marked, new_mark, survivors
 from tests.support.waiting import at_most, wait_until
 
-from trunkline.runtime.platform import TAG, child_in_tag, kill_run, make_tag, process_table, tag_of, with_descendants
+from trunkline.runtime.processes import TAG, child_in_tag, kill_run, make_tag, process_table, tag_of, with_descendants
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"), pytest.mark.law]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.private_folder import PrivateFolder, remove_left
+from trunkline.runtime.temporary_folders import PrivateFolder, remove_left
 from trunkline.runtime.tree_removal import is_folder_of_ours, remove_tree
 
 PREFIX = "trunkline-t-"

@@ -19,7 +19,7 @@ import pytest
 from tests.support.processes import peak_memory_mib
 from tests.support.waiting import at_most, wait_until
 
-from trunkline.runtime.pump import serve_command, socket_of
+from trunkline.runtime.stdio_bridge import serve_command, socket_of
 
 MIB = 1024 * 1024
 REQUEST = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": {}}
@@ -317,7 +317,7 @@ def test_the_installed_script_joins_too_and_loads_next_to_nothing(router: Router
         connection.close()
         assert process.wait(at_most(15)) == 0
         loaded = {line.rpartition("|")[2].strip() for line in process.stderr.read().decode().splitlines()}
-    assert {"_socket", "trunkline.runtime.pump"} <= loaded
+    assert {"_socket", "trunkline.runtime.stdio_bridge"} <= loaded
     assert not {"click", "asyncio", "json", "socket", "msgspec", "trunkline.cli.main"} & loaded
 
 

@@ -21,14 +21,14 @@ from tests.support.waiting import at_most, until, wait_until
 
 from trunkline.core.errors import DRAINING, SOURCE_START_FAILED, GatewayError
 from trunkline.runtime.children import Children
-from trunkline.runtime.run_folder import RunFolder
+from trunkline.runtime.temporary_folders import RunFolder
 
 pytestmark = pytest.mark.law
 
 GATEWAY = """
 import asyncio, os, socket, sys
 from trunkline.runtime.children import Children
-from trunkline.runtime.run_folder import RunFolder
+from trunkline.runtime.temporary_folders import RunFolder
 
 WRITES = "trap '' TERM; while mkdir -p deep/$$ && echo x > deep/$$/file; do :; done; exec sleep 1000"
 

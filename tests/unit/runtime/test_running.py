@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import at_most
 
-from trunkline.runtime.running import (
+from trunkline.runtime.gateway_records import (
     LOCK,
     RECORD,
     Announcement,
@@ -28,7 +28,7 @@ from trunkline.runtime.running import (
 _HOLD = """
 import sys, time
 from pathlib import Path
-from trunkline.runtime.running import Running, announce_running
+from trunkline.runtime.gateway_records import Running, announce_running
 held = announce_running(Path(sys.argv[1]), Running(7, "http://127.0.0.1:1/mcp", "/c", "1", "2026-01-01T00:00:00Z"))
 print(held.reason or "held", flush=True)
 time.sleep(60)

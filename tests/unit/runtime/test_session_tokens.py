@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trunkline.runtime.session_tokens import SessionTokens, is_token
+from trunkline.runtime.source_context import SessionTokens, is_token
 
 
 def test_a_session_has_one_other_name_in_one_gateway() -> None:

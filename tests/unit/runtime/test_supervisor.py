@@ -215,7 +215,7 @@ def bare_supervisor(bug: str = ""):
 
 
 BUGS = """
-from trunkline.runtime.limit_watch import LimitWatch
+from trunkline.runtime.resource_limits import LimitWatch
 Supervisor = supervisor.Supervisor
 
 def break_for_first(owner, name, where, times):

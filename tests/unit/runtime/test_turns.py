@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.waiting import until
 
-from trunkline.runtime.turns import Turns
+from trunkline.runtime.fair_reading import Turns
 
 LINES = b"".join(b"%d\n" % number for number in range(100_000))
 

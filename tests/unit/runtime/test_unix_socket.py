@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.core.errors import LISTEN_FAILED, GatewayError
-from trunkline.runtime.unix_socket import LISTENING, UnixSocket
+from trunkline.runtime.listener import LISTENING, UnixSocket
 
 KEY = "sources.desktop.listen"
 

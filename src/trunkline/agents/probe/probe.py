@@ -16,7 +16,7 @@ from trunkline.agents.providers.provider import Provider, RunSpec
 from trunkline.agents.runner import AgentResult, AgentRunner
 from trunkline.core.errors import GatewayError
 from trunkline.protocol.http1 import HttpLimits, HttpProblem, HttpRequest, RequestParser, response_head
-from trunkline.runtime.overdue import first_of
+from trunkline.runtime.deadlines import first_of
 
 _PROBE_S: Final = 120.0
 """Gemini CLI may take most of a minute to start on a busy machine."""

@@ -27,7 +27,7 @@ from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
 from trunkline.core.errors import OPTION_LEFT_OUT, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.runtime.children import Children
-from trunkline.runtime.run_folder import RunFolder
+from trunkline.runtime.temporary_folders import RunFolder
 from trunkline.sources.builtin.protection.started_files import started_files
 
 

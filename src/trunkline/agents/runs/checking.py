@@ -43,8 +43,8 @@ from trunkline.core.errors import (
 )
 from trunkline.router.options import NameRules
 from trunkline.runtime.children import Children
-from trunkline.runtime.list_limits import is_about_cut
 from trunkline.sources import section_kinds
+from trunkline.sources.list_limits import is_about_cut
 from trunkline.telemetry.redact import Redactor
 
 PluginStart = Literal["none", "trusted", "all"]

@@ -19,10 +19,9 @@ from trunkline.config.settings import Settings
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.core.source import Level
-from trunkline.runtime.child_output import end
+from trunkline.runtime.child_io import HeadAndTail, end
+from trunkline.runtime.children import child_environment
 from trunkline.runtime.commands import Command, Commands, Ended
-from trunkline.runtime.environment import child_environment
-from trunkline.runtime.head_and_tail import HeadAndTail
 from trunkline.sources.builtin.no_sandbox import no_sandbox
 from trunkline.sources.builtin.place_guard import PlaceGuard
 from trunkline.sources.builtin.programs import find_program

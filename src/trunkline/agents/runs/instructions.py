@@ -19,7 +19,7 @@ from trunkline.config.found import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
 from trunkline.core.hidden_text import reveal
-from trunkline.runtime.beneath import Beneath, Escape, refuse_kernel_files
+from trunkline.runtime.rooted_files import Beneath, Escape, refuse_kernel_files
 from trunkline.sources.builtin.own_places import OwnPlaces
 
 # What an isolated agent is told by the project it works in, looked up where its tools may look as well.

@@ -23,7 +23,7 @@ from trunkline.core.call import Caller
 from trunkline.core.errors import MODEL_KEY, STEP_TIMEOUT, GatewayError, Problem
 from trunkline.gateway.library.errors import CallError, ServerError
 from trunkline.gateway.library.results import CallResult, result_of, tool_of
-from trunkline.protocol.mcp.short_result import cut_text
+from trunkline.protocol.mcp.tool_results import cut_text
 from trunkline.router.router import Router
 from trunkline.search.answers import offered
 

@@ -23,8 +23,8 @@ from trunkline.config.trust.verdict import Verdict
 from trunkline.core.events import Events
 from trunkline.core.source import Health
 from trunkline.gateway.composition import GatewayRuntime
-from trunkline.runtime.overdue import Within
-from trunkline.runtime.private_folder import PrivateFolder
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.temporary_folders import PrivateFolder
 from trunkline.sources import section_kinds
 
 PLUGIN: Final = "plugin"

@@ -31,8 +31,8 @@ from trunkline.core.errors import BAD_VALUE, NATIVE_TOOL, TOOLS_NOT_LISTED, Gate
 from trunkline.frontends.stdio.private_socket import CutOff
 from trunkline.runtime.children import Children
 from trunkline.runtime.foreground import run_in_foreground
-from trunkline.runtime.private_files import make_private_folder
-from trunkline.runtime.run_folder import RunFolder
+from trunkline.runtime.state_files import make_private_folder
+from trunkline.runtime.temporary_folders import RunFolder
 from trunkline.telemetry.redact import Redactor
 from trunkline.telemetry.span import Span, Value
 

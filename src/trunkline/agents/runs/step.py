@@ -16,7 +16,7 @@ from trunkline.agents.workflow.document import AgentState
 from trunkline.agents.workflow.template import Template
 from trunkline.core.call import Caller
 from trunkline.core.errors import STEP_TIMEOUT, GatewayError, Problem
-from trunkline.runtime.overdue import Within
+from trunkline.runtime.deadlines import Within
 from trunkline.telemetry.span import Span
 
 

@@ -30,8 +30,8 @@ from trunkline.core.source import Health
 from trunkline.frontends.stdio.private_socket import CutOff, PrivateDoor
 from trunkline.gateway.composition import GatewayRuntime
 from trunkline.router.admission import Admission
-from trunkline.runtime.overdue import Within
-from trunkline.runtime.pump import serve_command
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.stdio_bridge import serve_command
 from trunkline.search.answers import offered
 
 _UP: Final = frozenset({"ready", "degraded"})

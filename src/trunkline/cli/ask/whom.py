@@ -26,8 +26,8 @@ from trunkline.config.settings import Settings
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
 from trunkline.gateway.operator_token import read_operator_token
-from trunkline.runtime.private_files import gateway_key, gateways_folder
-from trunkline.runtime.running import Running, all_running, find_running
+from trunkline.runtime.gateway_records import Running, all_running, find_running
+from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 OPERATOR_VARIABLE: Final = "TRUNKLINE_OPERATOR_TOKEN"
 _HTTP_PORT: Final = 80

@@ -7,7 +7,7 @@ from msgspec import Raw
 from trunkline.core.call import Call, Failure, Json, RemoteError, Result
 from trunkline.core.errors import CANCELLED, INTERNAL, NOT_ANSWERED, Problem
 from trunkline.frontends.rest.rest import NO_STORE, Visit
-from trunkline.protocol.mcp.error_codes import message_of
+from trunkline.protocol.mcp.translation import message_of
 
 
 def answer_call(visit: Visit, call: Call) -> None:

@@ -20,8 +20,8 @@ from trunkline.protocol.http1 import (
     head_size,
     response_head,
 )
-from trunkline.runtime.hung_up import has_hung_up
-from trunkline.runtime.turns import Turns
+from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.listener import has_hung_up
 
 READ_S: Final = 15.0
 IDLE_S: Final = 75.0

@@ -15,7 +15,7 @@ from trunkline.core.errors import Problem
 from trunkline.frontends.http.replay import Replay, Track
 from trunkline.protocol.http1 import HttpRequest, response_head
 from trunkline.protocol.jsonrpc import encode_error, error_message, single_line
-from trunkline.protocol.mcp.error_codes import code_of
+from trunkline.protocol.mcp.translation import code_of
 from trunkline.protocol.sse import COMMENT, encode_event
 
 if TYPE_CHECKING:

@@ -23,12 +23,19 @@ from trunkline.frontends.http.sessions import Session, Sessions
 from trunkline.frontends.http.trace import bridge_trace
 from trunkline.frontends.mcp.batches import BatchAnswer
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.protocol.batch import VERSION as BATCH_VERSION
-from trunkline.protocol.batch import is_batch, split_batch
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.protocol.jsonrpc import BadMessage, Members, Message, encode_error, parse_message, text_member
-from trunkline.protocol.mcp.incoming import is_modern
-from trunkline.protocol.mcp.modern import NAMED_BY, Refused, check_headers
+from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    encode_error,
+    is_batch,
+    parse_message,
+    split_batch,
+    text_member,
+)
+from trunkline.protocol.mcp.modern import NAMED_BY, Refused, check_headers, is_modern
 from trunkline.protocol.mcp.param_headers import check_param_headers
 from trunkline.protocol.mcp.versions import LEGACY, SUPPORTED
 

@@ -30,9 +30,9 @@ from trunkline.frontends.http.sessions import Sessions
 from trunkline.frontends.rest.rest import Visit, problem_document
 from trunkline.protocol.http1 import HttpLimits, HttpRequest
 from trunkline.protocol.jsonrpc import encode
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
-from trunkline.runtime.unix_socket import UnixSocket
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.listener import UnixSocket
+from trunkline.runtime.safe_calls import contained
 
 _TICK_S: Final = 1.0
 _CLOSE_S: Final = 2.0

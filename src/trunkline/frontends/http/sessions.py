@@ -12,7 +12,7 @@ from trunkline.frontends.http.exchange import HttpExchange
 from trunkline.frontends.http.replay import Kept, Replay, Track
 from trunkline.frontends.mcp.conversation import Conversation
 from trunkline.frontends.mcp.server import McpServer
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 
 _MAX_WAITING_NEWS: Final = 64
 _MAX_WAITING_BYTES: Final = 1024 * 1024

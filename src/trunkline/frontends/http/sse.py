@@ -21,17 +21,18 @@ from trunkline.frontends.http.trace import bridge_trace
 from trunkline.frontends.mcp.batches import WANT_OF_ROOM, Batch, as_array
 from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.rest.rest import Visit
-from trunkline.protocol.batch import VERSION as BATCH_VERSION
-from trunkline.protocol.batch import is_batch, split_batch
 from trunkline.protocol.http1 import HttpRequest
+from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
     encode_error,
     error_message,
+    is_batch,
     parse_message,
     result_message,
     single_line,
+    split_batch,
 )
 
 MESSAGES: Final = "/messages"

@@ -8,7 +8,7 @@ from typing import ParamSpec, Protocol
 from trunkline.core.call import Call, Failure, Json, Outcome, RemoteError, Result
 from trunkline.core.errors import CANCELLED, Problem
 from trunkline.protocol.jsonrpc import encode, encode_error
-from trunkline.runtime.contained import bug_problem, contained
+from trunkline.runtime.safe_calls import bug_problem, contained
 
 P = ParamSpec("P")
 

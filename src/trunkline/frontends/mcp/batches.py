@@ -7,8 +7,15 @@ from typing import Final, Protocol
 
 from trunkline.core.call import Json, Result
 from trunkline.core.errors import Problem
-from trunkline.protocol.batch import read_member
-from trunkline.protocol.jsonrpc import BadMessage, Message, encode_error, error_message, result_message, single_line
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Message,
+    encode_error,
+    error_message,
+    read_member,
+    result_message,
+    single_line,
+)
 
 
 class BatchWire(Protocol):

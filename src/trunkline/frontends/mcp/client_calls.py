@@ -7,7 +7,7 @@ from typing import Protocol
 
 from trunkline.core.call import Call
 from trunkline.core.errors import CLIENT_LIMIT, INVALID_REQUEST, Problem
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 
 
 class InFlight(Protocol):

@@ -8,10 +8,17 @@ from trunkline.core.call import Call, Failure, Json, NeedsInput, RemoteError, Re
 from trunkline.core.errors import CANCELLED, UNKNOWN_RESOURCE, Problem
 from trunkline.frontends.mcp.answer import deliver, result_of_ours
 from trunkline.protocol.jsonrpc import encode, encode_error, has_member, text_member
-from trunkline.protocol.mcp.downgrade import downgraded_result
-from trunkline.protocol.mcp.error_codes import NO_RESOURCE, URL_REQUIRED, code_of, for_legacy, for_modern, legacy_code
-from trunkline.protocol.mcp.input_required import labelled_result
 from trunkline.protocol.mcp.modern import complete
+from trunkline.protocol.mcp.server_requests import labelled_result
+from trunkline.protocol.mcp.translation import (
+    NO_RESOURCE,
+    URL_REQUIRED,
+    code_of,
+    downgraded_result,
+    for_legacy,
+    for_modern,
+    legacy_code,
+)
 from trunkline.protocol.mcp.versions import LEGACY, MODERN
 from trunkline.router.router import Router
 

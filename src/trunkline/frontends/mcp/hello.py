@@ -15,9 +15,8 @@ from trunkline.frontends.mcp.asked import Asked
 from trunkline.frontends.mcp.conversation import Conversation
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, text_member
 from trunkline.protocol.mcp.capabilities import askable, declared_by_legacy
-from trunkline.protocol.mcp.legacy import initialize_result
 from trunkline.protocol.mcp.modern import SERVER_INFO
-from trunkline.protocol.mcp.versions import SUPPORTED, WITH_LEGACY_TASKS, negotiate
+from trunkline.protocol.mcp.versions import SUPPORTED, WITH_LEGACY_TASKS, initialize_result, negotiate
 from trunkline.router.aggregation import joined_extensions, joined_instructions, joined_tasks, searching_instructions
 from trunkline.router.router import Router
 from trunkline.search.disclosure import Disclosure

@@ -15,10 +15,10 @@ from trunkline.core.errors import CAPABILITY_MISSING, INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.answer import Answer, result_of_ours
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_notification
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.incoming import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
-from trunkline.protocol.mcp.input_required import labelled_result
+from trunkline.protocol.mcp.methods import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID, Refused
-from trunkline.protocol.mcp.updates import modern_task, modern_update
+from trunkline.protocol.mcp.notifications import modern_task, modern_update
+from trunkline.protocol.mcp.server_requests import labelled_result
 
 MAX_WATCHED: Final = 1000
 MAX_CHARACTERS: Final = 8192

@@ -17,7 +17,7 @@ from trunkline.frontends.mcp.asked import Asked
 from trunkline.frontends.mcp.list_notes import ListNotes
 from trunkline.frontends.mcp.list_pages import Cursor, ListPages, Walks
 from trunkline.protocol.jsonrpc import BadMessage, encode, text_member
-from trunkline.protocol.mcp.downgrade import downgraded_tools
+from trunkline.protocol.mcp.translation import downgraded_tools
 from trunkline.router.catalog import Catalog
 from trunkline.router.router import Router
 from trunkline.search.disclosure import Disclosure

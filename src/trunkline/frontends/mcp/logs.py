@@ -9,8 +9,8 @@ from trunkline.core.call import Caller, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.frontends.mcp.answer import refuse, result_of_ours
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, text_member
-from trunkline.protocol.mcp.levels import LEVELS, RANKS, wanted
 from trunkline.protocol.mcp.modern import LOG_LEVEL, Refused
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS, wanted
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.router import Router
 

@@ -13,9 +13,9 @@ from trunkline.frontends.mcp.listen import Listen
 from trunkline.frontends.mcp.lists import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Shown
 from trunkline.frontends.mcp.subscriptions import Listens
 from trunkline.protocol.jsonrpc import encode_notification
-from trunkline.protocol.mcp.incoming import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
+from trunkline.protocol.mcp.methods import LIST_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED
 from trunkline.router.router import Router
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 
 _SETTLE_S: Final = 0.05
 _NEWS: Final[dict[str, tuple[Kind, ...]]] = {

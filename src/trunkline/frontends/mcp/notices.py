@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trunkline.core.call import PROGRESS, STREAM_CLOSED, Json
 from trunkline.frontends.mcp.logs import LOG_MESSAGE, wants_log_message
 from trunkline.protocol.jsonrpc import BadMessage, encode_members, encode_notification, members_of, single_line
-from trunkline.protocol.mcp.incoming import CANCELLED
+from trunkline.protocol.mcp.methods import CANCELLED
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.asked import Asked

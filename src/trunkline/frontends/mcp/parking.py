@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Final
 from trunkline.core.call import Call, Json
 from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.seal import Sealer
-from trunkline.core.server_request import ELICITATION, ServerRequest
+from trunkline.core.server_request import ServerRequest
 from trunkline.frontends.mcp.answer import refuse, result_of_ours
 from trunkline.frontends.mcp.questions import MAX_OPEN, Rules, why_not
 from trunkline.frontends.mcp.request_state import StateSeal, answers_in, is_for_legacy, without_round
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of, text_member
-from trunkline.protocol.mcp.error_codes import urls_required
-from trunkline.protocol.mcp.input_required import MAY_ASK, Asking, encode_input_required, labelled
+from trunkline.protocol.mcp.methods import ELICITATION
+from trunkline.protocol.mcp.server_requests import MAY_ASK, Asking, encode_input_required, labelled
+from trunkline.protocol.mcp.translation import urls_required
 from trunkline.router.router import Router
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.asked import Asked

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.core.call import PROGRESS, Caller, Json
-from trunkline.core.server_request import ELICITATION, NO_CLIENT_ERROR, ServerRequest
+from trunkline.core.server_request import NO_CLIENT_ERROR, ServerRequest
 from trunkline.frontends.mcp.logs import is_log_message, wants_log_message
 from trunkline.protocol.jsonrpc import (
     BadMessage,
@@ -23,10 +23,9 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
-from trunkline.protocol.mcp.asking import refusal
-from trunkline.protocol.mcp.incoming import CANCELLED
-from trunkline.protocol.mcp.input_required import labelled
-from trunkline.runtime.overdue import Deadline
+from trunkline.protocol.mcp.methods import CANCELLED, ELICITATION
+from trunkline.protocol.mcp.server_requests import labelled, refusal
+from trunkline.runtime.deadlines import Deadline
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.conversation import Conversation

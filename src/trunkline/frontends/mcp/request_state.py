@@ -13,7 +13,7 @@ from trunkline.core.errors import INVALID_PARAMS, Problem
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.core.seal import Sealer
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line, text_member
-from trunkline.protocol.mcp.input_required import ROUND_MEMBERS
+from trunkline.protocol.mcp.server_requests import ROUND_MEMBERS
 from trunkline.protocol.mcp.versions import MODERN
 from trunkline.router.catalog import ToolEntry
 from trunkline.router.router import Router

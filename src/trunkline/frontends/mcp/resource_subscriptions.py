@@ -13,11 +13,11 @@ from trunkline.frontends.mcp.conversation import Conversation
 from trunkline.frontends.mcp.delivery import legacy_error
 from trunkline.frontends.mcp.listen import MAX_CHARACTERS, Watching
 from trunkline.protocol.jsonrpc import BadMessage, text_member
-from trunkline.protocol.mcp.error_codes import for_legacy
-from trunkline.protocol.mcp.updates import legacy_update
+from trunkline.protocol.mcp.notifications import legacy_update
+from trunkline.protocol.mcp.translation import for_legacy
 from trunkline.router.router import Router
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
 
 MAX_PER_CLIENT: Final = 1000
 _SETTLE_S: Final = 30.0

@@ -15,11 +15,12 @@ import msgspec
 
 from trunkline.core.call import Json
 from trunkline.core.errors import CANCELLED, NOT_ANSWERED, SOURCE_PROTOCOL, Code, Problem
-from trunkline.core.server_request import ELICITATION, ResponseKind, ServerRequest
+from trunkline.core.server_request import ResponseKind, ServerRequest
 from trunkline.frontends.mcp.answer import refuse
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of
-from trunkline.protocol.mcp.error_codes import message_of
-from trunkline.protocol.mcp.input_required import MAY_ASK, ROUND_MEMBERS, Asking, read_input_required
+from trunkline.protocol.mcp.methods import ELICITATION
+from trunkline.protocol.mcp.server_requests import MAY_ASK, ROUND_MEMBERS, Asking, read_input_required
+from trunkline.protocol.mcp.translation import message_of
 
 if TYPE_CHECKING:
     from trunkline.frontends.mcp.calls import RoutedCall

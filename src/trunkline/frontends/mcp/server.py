@@ -23,10 +23,10 @@ from trunkline.frontends.mcp.resource_subscriptions import ResourceSubscriptions
 from trunkline.frontends.mcp.stateless import StatelessClients
 from trunkline.frontends.mcp.subscriptions import Listens
 from trunkline.protocol.jsonrpc import BadMessage, Members, Message, members_of
-from trunkline.protocol.mcp.incoming import cancelled_id
 from trunkline.protocol.mcp.modern import Refused, check_meta, check_version
+from trunkline.protocol.mcp.notifications import cancelled_id
 from trunkline.router.router import Router
-from trunkline.runtime.contained import contained
+from trunkline.runtime.safe_calls import contained
 from trunkline.search.discovery import Discovery
 
 _LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")

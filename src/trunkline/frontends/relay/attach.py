@@ -15,9 +15,8 @@ from trunkline.core.events import Events, Level
 from trunkline.frontends.relay.link import GatewayLink, shown
 from trunkline.frontends.relay.relay import Relay
 from trunkline.protocol.http1 import request_head
-from trunkline.runtime.allocator import keep_large_buffers
-from trunkline.runtime.heeded import heeded
 from trunkline.runtime.http_client import Target
+from trunkline.runtime.own_process import heeded, keep_large_buffers
 from trunkline.telemetry.logs import CallLog, LogFormat
 from trunkline.telemetry.redact import Redactor
 

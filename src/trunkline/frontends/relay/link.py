@@ -13,8 +13,8 @@ from trunkline.core.events import Events
 from trunkline.frontends.relay.messages import Headers
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
+from trunkline.runtime.deadlines import LATE_S
 from trunkline.runtime.http_client import Exchange, HttpPool, Target
-from trunkline.runtime.overdue import LATE_S
 from trunkline.telemetry.redact import Redactor
 
 CONNECT_S: Final = 5.0

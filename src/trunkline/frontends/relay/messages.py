@@ -28,7 +28,7 @@ from trunkline.protocol.jsonrpc import (
     text_member,
 )
 from trunkline.protocol.mcp.modern import NAMED_BY, PROTOCOL_VERSION, encode_header
-from trunkline.runtime.child_output import beginning
+from trunkline.runtime.child_io import beginning
 
 Headers = list[tuple[bytes, bytes]]
 Kind = Literal["answer", "notice", "nonsense"]

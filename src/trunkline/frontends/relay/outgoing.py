@@ -28,7 +28,7 @@ from trunkline.frontends.relay.messages import (
 from trunkline.frontends.relay.mirrored import CALL, lacks_header
 from trunkline.frontends.relay.session import HANDSHAKE_S
 from trunkline.protocol.jsonrpc import Message, single_line
-from trunkline.protocol.mcp.incoming import is_modern
+from trunkline.protocol.mcp.modern import is_modern
 
 if TYPE_CHECKING:
     from trunkline.frontends.relay.relay import Relay

@@ -16,20 +16,22 @@ from trunkline.frontends.relay.mirrored import MirroredArguments
 from trunkline.frontends.relay.outgoing import Give, Notice, Request
 from trunkline.frontends.relay.session import Session
 from trunkline.frontends.stdio.pipes import StdioPipes
-from trunkline.protocol.batch import VERSION as BATCH_VERSION
-from trunkline.protocol.batch import is_batch, split_batch
+from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
     MessageId,
     encode_error,
     error_message,
+    is_batch,
     parse_message,
     result_message,
     single_line,
+    split_batch,
 )
-from trunkline.protocol.mcp.incoming import CANCELLED, cancelled_id, is_modern
-from trunkline.protocol.mcp.legacy import INITIALIZED
+from trunkline.protocol.mcp.methods import CANCELLED, INITIALIZED
+from trunkline.protocol.mcp.modern import is_modern
+from trunkline.protocol.mcp.notifications import cancelled_id
 
 _MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
 """What is kept for a client that does not read; more stays with the gateway."""

@@ -11,8 +11,8 @@ from trunkline.core.errors import Problem
 from trunkline.frontends.relay.link import GatewayLink, Post
 from trunkline.frontends.relay.messages import answer_in, kind_of, odd_answer, token_refused, unreachable, version_in
 from trunkline.protocol.jsonrpc import Message, encode_notification, single_line
-from trunkline.protocol.mcp.incoming import LIST_CHANGED
-from trunkline.runtime.overdue import Within
+from trunkline.protocol.mcp.methods import LIST_CHANGED
+from trunkline.runtime.deadlines import Within
 
 HANDSHAKE_S: Final = 10.0
 """A gateway answers `initialize` at once; this is for one that hangs."""

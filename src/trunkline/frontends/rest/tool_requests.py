@@ -16,8 +16,7 @@ from trunkline.core.errors import INVALID_PARAMS, UNSUPPORTED_MEDIA, GatewayErro
 from trunkline.frontends.http.exchange import JSON
 from trunkline.frontends.http.operator import switches
 from trunkline.protocol.http1 import HttpRequest
-from trunkline.protocol.jsonrpc import BadMessage, check_text, encode, members_of
-from trunkline.protocol.nesting import LESS_ROOM
+from trunkline.protocol.jsonrpc import LESS_ROOM, BadMessage, check_text, encode, members_of
 from trunkline.search.arguments import BadArgument, Discover, Execute, Provision, Unprovision, read
 
 _AS_CURL_SENDS_IT: Final = b"application/x-www-form-urlencoded"

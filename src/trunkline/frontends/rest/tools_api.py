@@ -19,7 +19,7 @@ from trunkline.frontends.mcp.client_calls import ClientCalls
 from trunkline.frontends.rest.rest import Visit
 from trunkline.frontends.rest.tool_requests import in_body, in_query, refusing
 from trunkline.router.router import Router
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
 from trunkline.search.arguments import Discover, Execute, Provision, Unprovision
 from trunkline.search.budget import budget, when_counted
 from trunkline.search.discovery import Discovery

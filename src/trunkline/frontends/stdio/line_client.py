@@ -12,18 +12,20 @@ from trunkline.frontends.mcp.batches import Batch, as_array
 from trunkline.frontends.mcp.conversation import Conversation
 from trunkline.frontends.mcp.server import LISTEN, McpServer
 from trunkline.frontends.stdio.line_connection import Lines, LineWire
-from trunkline.protocol.batch import VERSION as BATCH_VERSION
-from trunkline.protocol.batch import is_batch, split_batch
+from trunkline.protocol.jsonrpc import VERSION as BATCH_VERSION
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Message,
     encode_error,
     encode_notification,
     error_message,
+    is_batch,
     parse_message,
     single_line,
+    split_batch,
 )
-from trunkline.protocol.mcp.incoming import cancelled_id, is_modern
+from trunkline.protocol.mcp.modern import is_modern
+from trunkline.protocol.mcp.notifications import cancelled_id
 
 _PASSING: Final = (encode_notification(PROGRESS)[:-1], encode_notification("notifications/message")[:-1])
 """What is of no use to a client that reads it much later."""

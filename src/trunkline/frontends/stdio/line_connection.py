@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 from trunkline.core.call import Json
 from trunkline.core.errors import REQUEST_TOO_LARGE, Problem
+from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.jsonrpc import encode_error, error_message, readable_id
-from trunkline.protocol.lines import LineFramer, LineTooLong
-from trunkline.runtime.turns import Turns
+from trunkline.runtime.fair_reading import Turns
 
 LAST_ANSWERS_S: Final = 5.0
 """How long a client that closed its end is still served, if it reads: a script may close it right after asking."""

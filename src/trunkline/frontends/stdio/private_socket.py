@@ -17,8 +17,7 @@ from trunkline.frontends.mcp.server import McpServer
 from trunkline.frontends.stdio.line_client import LineClient
 from trunkline.frontends.stdio.line_connection import Lines, LineWire
 from trunkline.protocol.jsonrpc import Message
-from trunkline.protocol.mcp.json_text_result import with_structure
-from trunkline.protocol.mcp.short_result import shortened
+from trunkline.protocol.mcp.tool_results import shortened, with_structure
 from trunkline.router.router import Router
 from trunkline.runtime.listener import Listener
 from trunkline.search.discovery import Discovery

@@ -18,7 +18,7 @@ from trunkline.gateway.library.embedded import log
 from trunkline.gateway.library.errors import CallError
 from trunkline.gateway.library.results import CallResult, Progress, read_progress, result_of
 from trunkline.router.router import Router
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
 
 OnProgress = Callable[[Progress], None]
 

@@ -13,7 +13,7 @@ from trunkline.core.source import Health
 from trunkline.gateway import composition
 from trunkline.gateway.library.results import Tool, tool_of
 from trunkline.router.catalog import Catalog
-from trunkline.runtime.overdue import Within
+from trunkline.runtime.deadlines import Within
 from trunkline.search.answers import offered
 from trunkline.search.finder import Found
 from trunkline.telemetry.redact import Redactor

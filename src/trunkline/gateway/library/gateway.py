@@ -17,7 +17,7 @@ from trunkline.gateway.library.calls import call_tool, check_timeout
 from trunkline.gateway.library.embedded import Config, EmbeddedGateway
 from trunkline.gateway.library.results import CallResult, Progress, Tool
 from trunkline.router.status import ServerStatus, server_statuses
-from trunkline.runtime.overdue import Within
+from trunkline.runtime.deadlines import Within
 
 _FOUND: Final = 8
 

@@ -11,7 +11,15 @@ import msgspec
 
 from trunkline.core.call import Json
 from trunkline.core.errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION, Problem
-from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, has_member, members_of
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    encode,
+    encode_members,
+    has_member,
+    members_of,
+)
 from trunkline.protocol.mcp.versions import LATEST_MODERN, MODERN, SUPPORTED
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -161,3 +169,17 @@ def _asking_nothing(result: bytes) -> bytes:
     except msgspec.MsgspecError:
         return result
     return encode_members({**members, "resultType": b'"complete"'}) if asks else result
+
+
+_VERSION: Final = PROTOCOL_VERSION.encode()
+
+
+def is_modern(message: Message) -> bool:
+    """Whether a message describes itself, where no header says so (stdio, or a header that was left out)."""
+    if message.params is None or _VERSION not in bytes(message.params):
+        return False
+    try:
+        meta = members_of(message.params, "`params`").get("_meta")
+        return meta is not None and PROTOCOL_VERSION in members_of(meta, "`_meta`")
+    except BadMessage:
+        return False

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 
 from trunkline.core.errors import APP_REFUSED
-from trunkline.protocol.app_lines import is_browser
-from trunkline.runtime.descriptors import most_connections
-from trunkline.runtime.overdue import Deadline
+from trunkline.protocol.app_messages import is_browser
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.own_process import most_connections
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.link import AppLink
 

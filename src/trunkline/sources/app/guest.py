@@ -22,7 +22,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
-from trunkline.protocol.app_lines import Register, refused
+from trunkline.protocol.app_messages import Register, refused
 from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.app.allowance import Allowance
 from trunkline.sources.app.complaints import Complaints

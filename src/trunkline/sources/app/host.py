@@ -16,11 +16,11 @@ from trunkline.core.names import slug
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.core.unfinished_bytes import UnfinishedBytes
-from trunkline.protocol.app_lines import BadRegister, Register, refused, registered
-from trunkline.runtime.backoff import Backoff
-from trunkline.runtime.descriptors import most_connections
+from trunkline.protocol.app_messages import BadRegister, Register, refused, registered
+from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.listener import Listener
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.own_process import most_connections
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.app.complaints import Complaints
 from trunkline.sources.app.doorway import Doorway
 from trunkline.sources.app.guest import Guest

@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 from trunkline.core.call import PROGRESS, SENT, Call, Failure, Json, Request, Result
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, Code, Phase, Problem
 from trunkline.core.unfinished_bytes import UnfinishedBytes
-from trunkline.protocol.app_lines import (
+from trunkline.protocol.app_messages import (
     BadLine,
     BadRegister,
     Incoming,
@@ -29,8 +29,8 @@ from trunkline.protocol.app_lines import (
     read_line,
     readable_id,
 )
-from trunkline.protocol.lines import LineFramer, LineTooLong
-from trunkline.runtime.turns import Turns
+from trunkline.protocol.framing import LineFramer, LineTooLong
+from trunkline.runtime.fair_reading import Turns
 from trunkline.sources.app.complaints import Complaints
 
 _correlation_ids: Final = itertools.count(1)

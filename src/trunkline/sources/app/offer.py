@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
-from trunkline.protocol.app_lines import folded_members
+from trunkline.protocol.app_messages import folded_members
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, encode_members, members_of, single_line
 from trunkline.sources.app.schema_case import is_capitalised, with_small_keywords
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Final
 
 from trunkline.core.source import Source, SourceKind
-from trunkline.runtime.parts import Parts
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.builtin.section import BASH, BuiltinSection
 
 TOOLS: Final[dict[str, str]] = {

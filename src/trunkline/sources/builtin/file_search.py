@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from trunkline.core.errors import PART_MISSING, GatewayError, Problem
-from trunkline.runtime.children import Child
-from trunkline.runtime.environment import child_environment
-from trunkline.runtime.overdue import Within
-from trunkline.runtime.pipes import PipeFeeding, PipeReading
+from trunkline.runtime.child_io import PipeReader, PipeWriter
+from trunkline.runtime.children import Child, child_environment
+from trunkline.runtime.deadlines import Within
 from trunkline.sources.builtin.arguments import Parameter
 from trunkline.sources.builtin.glob_patterns import PathFilter, check_length
 from trunkline.sources.builtin.root import Root, shown
@@ -186,8 +185,8 @@ async def _exchange(child: Child, request: bytes) -> bytes:
             answer.extend(data)
 
     os.close(child.stderr)
-    feeding = PipeFeeding(child.stdin, request)
-    reading = PipeReading(child.stdout, take)
+    feeding = PipeWriter(child.stdin, request)
+    reading = PipeReader(child.stdout, take)
     try:
         await asyncio.wait([child.exited])
     finally:

@@ -20,7 +20,7 @@ if __name__ == "__main__":  # started by its path: its packages are known withou
         sys.modules[_name] = type(sys)(_name)
         sys.modules[_name].__path__ = [f"{_root}/{_name.replace('.', '/')}"]
 
-from trunkline.runtime.beneath import Beneath
+from trunkline.runtime.rooted_files import Beneath
 from trunkline.sources.builtin.ripgrep import BadPattern, Ripgrep, RipgrepBroken, UnknownType, refuse_line_ends
 from trunkline.sources.builtin.root_files import RootFiles
 from trunkline.sources.builtin.text_size import printable, units

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.suggest import nearest
-from trunkline.runtime.beneath import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
 from trunkline.runtime.commands import path_of
+from trunkline.runtime.rooted_files import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
 from trunkline.sources.builtin.own_places import OwnPlaces
 from trunkline.sources.builtin.protection.places import GIT_FILES, HEAD, HOOKS, ProtectedPlaces, wrong_to_write
 from trunkline.sources.builtin.text_size import printable

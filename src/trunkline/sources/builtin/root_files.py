@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from trunkline.runtime.beneath import Beneath, refuse_kernel_files
+from trunkline.runtime.rooted_files import Beneath, refuse_kernel_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

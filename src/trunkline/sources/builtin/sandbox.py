@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.config.sandbox import OF_THE_KERNEL, SCRATCH, SandboxSettings
-from trunkline.runtime.unix_socket import LISTENING
+from trunkline.runtime.listener import LISTENING
 from trunkline.sources.builtin.protection.tree import PACKAGES
 from trunkline.sources.builtin.socket_filter import socket_filter
 

@@ -14,7 +14,7 @@ from trunkline.core.errors import INTERNAL, SOURCE_DOWN, SOURCE_LOST, Code, Gate
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.jsonrpc import encode
-from trunkline.runtime.overdue import Within
+from trunkline.runtime.deadlines import Within
 from trunkline.sources.builtin.arguments import read_arguments
 from trunkline.sources.builtin.root import Root, RootMissing
 from trunkline.sources.builtin.threads import Threads

@@ -12,10 +12,10 @@ from trunkline.core.call import Failure, Outcome, RemoteError, Result
 from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, SOURCE_START_FAILED, GatewayError, Problem
 from trunkline.protocol.jsonrpc import BadMessage, members_of
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.legacy import INITIALIZED, ServerHello, decode_hello, initialize_params
+from trunkline.protocol.mcp.methods import INITIALIZED
 from trunkline.protocol.mcp.modern import SERVER_INFO
-from trunkline.protocol.mcp.versions import LATEST_MODERN, LEGACY, Era
-from trunkline.runtime.overdue import Within, first_of
+from trunkline.protocol.mcp.versions import LATEST_MODERN, LEGACY, Era, ServerHello, decode_hello, initialize_params
+from trunkline.runtime.deadlines import Within, first_of
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.lane import Lane
 from trunkline.sources.mcp.per_caller import CLIENT_NAME, LaneLevel, Stamps, own_stamp

@@ -8,7 +8,7 @@ from trunkline.core.errors import SOURCE_AUTH_REQUIRED, SOURCE_PROTOCOL, Gateway
 from trunkline.core.source import Source, SourceKind
 from trunkline.protocol.mcp.versions import Era
 from trunkline.runtime.http_client import HttpPool, Target
-from trunkline.runtime.parts import Parts
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.mcp.handshake import Session, shake_hands
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.source import McpSource, Tuning

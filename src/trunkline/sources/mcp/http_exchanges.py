@@ -12,7 +12,7 @@ import msgspec
 from trunkline.core.call import STREAM_CLOSED, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Problem
 from trunkline.protocol.sse import SseParser, SseTooLarge
-from trunkline.runtime.child_output import beginning
+from trunkline.runtime.child_io import beginning
 from trunkline.runtime.http_client import Exchange
 from trunkline.sources.mcp.http_streams import REST_S, deliver
 

@@ -11,11 +11,11 @@ import msgspec
 from trunkline.core.call import QUEUED, SENT, Call, Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import SOURCE_LOST, Phase, Problem
 from trunkline.protocol.http1 import request_head
-from trunkline.protocol.mcp.error_codes import code_of
 from trunkline.protocol.mcp.modern import NAMED_BY, encode_header
+from trunkline.protocol.mcp.translation import code_of
 from trunkline.protocol.sse import SseParser
+from trunkline.runtime.deadlines import first_of
 from trunkline.runtime.http_client import HttpPool
-from trunkline.runtime.overdue import first_of
 from trunkline.sources.mcp.http_exchanges import EVENTS, SESSION_ID, Farewell, Post
 from trunkline.sources.mcp.http_streams import OwnStream, Resumption, pause_s
 from trunkline.sources.mcp.lane import Count, Lane

@@ -6,9 +6,8 @@ from typing import Final
 
 from trunkline.core.call import Call, Json, Request
 from trunkline.protocol.jsonrpc import BadMessage, Members, members_of, text_member
-from trunkline.protocol.mcp.asking import refusal
 from trunkline.protocol.mcp.capabilities import TASKS, extensions
-from trunkline.protocol.mcp.input_required import MAY_ASK
+from trunkline.protocol.mcp.server_requests import MAY_ASK, refusal
 from trunkline.sources.mcp.questions import MAX_OPEN
 
 MARK: Final = b"input_required"

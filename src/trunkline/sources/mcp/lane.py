@@ -38,10 +38,10 @@ from trunkline.protocol.jsonrpc import (
     mend_surrogates,
     readable_id,
 )
-from trunkline.protocol.mcp.incoming import CANCELLED, RESOURCE_UPDATED
-from trunkline.runtime.child_output import beginning
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Within
+from trunkline.protocol.mcp.methods import CANCELLED, RESOURCE_UPDATED
+from trunkline.runtime.child_io import beginning
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.safe_calls import contained
 from trunkline.sources.mcp.input_required import ESCAPED, MARK, TASK_MARK, wrong_with_input, wrong_with_task
 from trunkline.sources.mcp.questions import Questions
 

@@ -21,10 +21,9 @@ from trunkline.core.errors import (
     Phase,
     Problem,
 )
-from trunkline.runtime.backoff import AT_ONCE_WITHIN_S, Backoff
-from trunkline.runtime.contained import handed_on
-from trunkline.runtime.health_tracker import SOON_S
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import handed_on
+from trunkline.runtime.server_lifecycle import AT_ONCE_WITHIN_S, SOON_S, Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane, leave
 from trunkline.sources.mcp.settling import settle

@@ -16,7 +16,7 @@ from trunkline.core.call import Failure, Json, Outcome, RemoteError, Request
 from trunkline.core.errors import CANCELLED, INVALID_PARAMS, SOURCE_LOST, Problem
 from trunkline.protocol.jsonrpc import encode
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.offer import announced_kinds
 

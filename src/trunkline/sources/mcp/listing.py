@@ -13,10 +13,10 @@ from trunkline.core.call import Outcome, RemoteError
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, GatewayError
 from trunkline.core.tool import Freshness, ListName, Tool
 from trunkline.protocol.jsonrpc import BadMessage, Members, encode, members_of, single_line, text_member
-from trunkline.protocol.mcp.error_codes import code_of
 from trunkline.protocol.mcp.param_headers import BadAnnotation, header_parameters_of
-from trunkline.runtime.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
-from trunkline.runtime.overdue import Within
+from trunkline.protocol.mcp.translation import code_of
+from trunkline.runtime.deadlines import Within
+from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.http_lane import HttpLane
 from trunkline.sources.mcp.lane import Lane

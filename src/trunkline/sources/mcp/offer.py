@@ -14,8 +14,8 @@ from typing import Final
 
 from trunkline.core.errors import GatewayError
 from trunkline.core.tool import LISTS, Item, ListName, Snapshot, Tool
-from trunkline.protocol.mcp.legacy import ServerHello
-from trunkline.runtime.contained import contained
+from trunkline.protocol.mcp.versions import ServerHello
+from trunkline.runtime.safe_calls import contained
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.listing import KINDS, Listed, fetch_list
 

@@ -10,8 +10,8 @@ import msgspec
 from trunkline.core.call import Call, Failure, Json, Request
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.protocol.mcp.capabilities import TASKS
-from trunkline.protocol.mcp.levels import LEVELS, RANKS
 from trunkline.protocol.mcp.modern import stamp
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS
 from trunkline.protocol.mcp.versions import LEGACY
 from trunkline.version import __version__
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from trunkline.core.call import PROGRESS, Call, Json, Request
-from trunkline.core.server_request import NO_CLIENT_ERROR, SERVER_REQUEST_METHODS, ResponseKind, ServerRequest
+from trunkline.core.server_request import NO_CLIENT_ERROR, ResponseKind, ServerRequest
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     MessageId,
@@ -23,8 +23,9 @@ from trunkline.protocol.jsonrpc import (
     result_message,
     single_line,
 )
-from trunkline.protocol.mcp.asking import METHOD_NOT_FOUND, refusal
-from trunkline.runtime.contained import contained
+from trunkline.protocol.mcp.methods import SERVER_REQUEST_METHODS
+from trunkline.protocol.mcp.server_requests import METHOD_NOT_FOUND, refusal
+from trunkline.runtime.safe_calls import contained
 
 MAX_OPEN: Final = 64
 MAX_OPEN_BYTES: Final = 16 * 1024 * 1024

@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from trunkline.runtime.overdue import Within
+from trunkline.runtime.deadlines import Within
 from trunkline.sources.mcp.lane import Lane
 
 _PING_S: Final = 1.0

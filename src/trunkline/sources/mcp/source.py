@@ -17,9 +17,8 @@ from trunkline.core.source import Health, ResourceWatch, Sink, TaskWatch
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.mcp.capabilities import NOTHING, askable
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.backoff import Backoff
-from trunkline.runtime.contained import handed_on
-from trunkline.runtime.health_tracker import HealthTracker, warn_if_over_limits
+from trunkline.runtime.safe_calls import handed_on
+from trunkline.runtime.server_lifecycle import Backoff, HealthTracker, warn_if_over_limits
 from trunkline.sources.mcp.client_lists import ClientLists
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.http_lane import HttpLane

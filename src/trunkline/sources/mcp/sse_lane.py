@@ -18,8 +18,8 @@ from trunkline.core.errors import (
 )
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
+from trunkline.runtime.deadlines import Within
 from trunkline.runtime.http_client import Exchange, HttpPool, Target
-from trunkline.runtime.overdue import Within
 from trunkline.sources.mcp.lane import Count, Lane
 
 _ACCEPT_S: Final = 10.0

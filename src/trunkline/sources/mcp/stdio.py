@@ -7,8 +7,8 @@ from typing import Literal, cast
 
 from trunkline.core.source import Source, SourceKind
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.environment import child_environment
-from trunkline.runtime.parts import Parts
+from trunkline.runtime.children import child_environment
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.mcp.handshake import Session, shake_hands
 from trunkline.sources.mcp.source import McpSource, Tuning
 from trunkline.sources.mcp.stdio_lane import open_stdio_lane

@@ -10,13 +10,13 @@ from typing import Final
 
 from trunkline.core.call import Call, Failure, Request
 from trunkline.core.errors import ANSWER_TOO_LARGE, QUEUE_FULL, SOURCE_LOST, Code, Problem
+from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.jsonrpc import readable_id
-from trunkline.protocol.lines import LineFramer, LineTooLong
-from trunkline.runtime.child_output import PipeReader, StderrTail, end_of, stderr_hint
+from trunkline.runtime.child_io import PipeProtocol, StderrTail, end_of, stderr_hint
 from trunkline.runtime.children import Child, Children
-from trunkline.runtime.overdue import first_of
-from trunkline.runtime.supervisor_link import Limits
-from trunkline.runtime.turns import Turns
+from trunkline.runtime.deadlines import first_of
+from trunkline.runtime.fair_reading import Turns
+from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.mcp.lane import Count, Lane
 
 _EXIT_WAIT_S: Final = 0.1
@@ -56,10 +56,10 @@ class StdioLane(Lane):
     async def connect(self) -> None:
         """Take over the child's pipes. The transports own the descriptors from here on."""
         loop, child = self._loop, self.child
-        reader = PipeReader(self._turns.take, self._output_end)
+        reader = PipeProtocol(self._turns.take, self._output_end)
         self._stdout, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(child.stdout, "rb", 0))
         self._outputs.append(self._stdout)
-        errors = PipeReader(self._stderr.add, _nothing)
+        errors = PipeProtocol(self._stderr.add, _nothing)
         transport, _ = await loop.connect_read_pipe(lambda: errors, os.fdopen(child.stderr, "rb", 0))
         self._outputs.append(transport)
         writer = _PipeWriter(self._stdin_pressure, self._input_end)

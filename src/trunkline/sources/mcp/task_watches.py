@@ -15,10 +15,10 @@ from trunkline.core.call import Failure, Json, Outcome, Request, Result
 from trunkline.core.errors import DEADLINE
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode, encode_members, members_of
+from trunkline.protocol.mcp.methods import TASK_TOLD
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
-from trunkline.protocol.mcp.updates import TASK_TOLD
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane
 from trunkline.sources.mcp.listen import ACKNOWLEDGED, Listen, Uris

@@ -13,8 +13,8 @@ from trunkline.core.errors import Problem
 from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import BadMessage, encode_members, members_of
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
-from trunkline.runtime.backoff import Backoff
-from trunkline.runtime.overdue import Deadline
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp.lane import Lane
 
 _MOST_PARENTS: Final = 64

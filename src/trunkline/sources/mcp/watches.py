@@ -16,10 +16,10 @@ from trunkline.core.call import Call, Caller, Failure, Json, Outcome, RemoteErro
 from trunkline.core.errors import CANCELLED, DEADLINE, QUEUE_FULL, SOURCE_DOWN, UNKNOWN_METHOD, Code, Problem
 from trunkline.core.source import ResourceWatch
 from trunkline.protocol.jsonrpc import encode
-from trunkline.protocol.mcp.incoming import CANCELLED as TOLD_CANCELLED
-from trunkline.protocol.mcp.incoming import RESOURCE_UPDATED
-from trunkline.runtime.contained import contained
-from trunkline.runtime.overdue import Deadline
+from trunkline.protocol.mcp.methods import CANCELLED as TOLD_CANCELLED
+from trunkline.protocol.mcp.methods import RESOURCE_UPDATED
+from trunkline.runtime.deadlines import Deadline
+from trunkline.runtime.safe_calls import contained
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane
 from trunkline.sources.mcp.listen import ACKNOWLEDGED, Listen, Uris

@@ -19,7 +19,7 @@ from trunkline.protocol.plugin_v1 import (
     encode_health_request,
 )
 from trunkline.protocol.protobuf import Malformed
-from trunkline.runtime.overdue import Within
+from trunkline.runtime.deadlines import Within
 from trunkline.sources.plugin.status import RpcFailed, status_of
 
 _DIAL_AGAIN_MS: Final = 100

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from trunkline.protocol.plugin_v1 import CORE_VERSION, PROTOCOL_VERSION
-from trunkline.runtime.child_output import beginning
+from trunkline.runtime.child_io import beginning
 
 _HANDSHAKE: Final = re.compile(rb"\s*\d+\|[^|]*\|[^|]*\|.*")
 _FEWEST_FIELDS: Final = 5

@@ -15,11 +15,10 @@ import msgspec
 
 from trunkline.core.errors import TOOL_NOT_USABLE
 from trunkline.core.tool import Tool
-from trunkline.protocol.jsonrpc import encode, encode_members
-from trunkline.protocol.nesting import LESS_ROOM
+from trunkline.protocol.jsonrpc import LESS_ROOM, encode, encode_members
 from trunkline.protocol.plugin_v1 import Input, Operation, Output
-from trunkline.runtime.child_output import harmless
-from trunkline.runtime.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
+from trunkline.runtime.child_io import harmless
+from trunkline.sources.list_limits import MAX_BYTES, MAX_ITEMS, over_limit, was_cut
 
 _FORMATS: Final = {"url": "uri", "email": "email"}
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})\Z", re.ASCII)

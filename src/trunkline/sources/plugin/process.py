@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.core.errors import SOURCE_OVER_LIMITS, GatewayError
-from trunkline.protocol.lines import LineFramer, LineTooLong
+from trunkline.protocol.framing import LineFramer, LineTooLong
 from trunkline.protocol.plugin_v1 import COOKIE, COOKIE_NAME, PROTOCOL_VERSION
-from trunkline.runtime.child_output import PipeReader, StderrTail, end_of, harmless, stderr_hint
-from trunkline.runtime.children import Child, Children
-from trunkline.runtime.start_problem import start_failed
-from trunkline.runtime.supervisor_link import Limits
+from trunkline.runtime.child_io import PipeProtocol, StderrTail, end_of, harmless, stderr_hint
+from trunkline.runtime.children import Child, Children, start_failed
+from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.plugin.handshake import Refused, looks_like_handshake, read_handshake, target_of
 from trunkline.sources.plugin.socket_folder import SocketFolder
 
@@ -52,7 +51,7 @@ class PluginProcess:
         """Take over what it writes. The transports own those descriptors from here on."""
         loop = asyncio.get_running_loop()
         for pipe, on_data in ((self.child.stdout, self._printed), (self.child.stderr, self.tail.add)):
-            reader = PipeReader(on_data, _nothing)
+            reader = PipeProtocol(on_data, _nothing)
             transport, _ = await loop.connect_read_pipe(lambda reader=reader: reader, os.fdopen(pipe, "rb", 0))
             self._outputs.append(transport)
 

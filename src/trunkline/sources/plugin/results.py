@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from trunkline.protocol.jsonrpc import BadMessage, check_text, encode, encode_members, single_line
-from trunkline.protocol.nesting import LESS_ROOM
+from trunkline.protocol.jsonrpc import LESS_ROOM, BadMessage, check_text, encode, encode_members, single_line
 from trunkline.protocol.plugin_v1 import Executed
 
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode

@@ -42,7 +42,7 @@ from trunkline.protocol.plugin_v1 import (
     encode_init,
 )
 from trunkline.protocol.protobuf import Malformed
-from trunkline.runtime.child_output import end_of, harmless, stderr_hint
+from trunkline.runtime.child_io import end_of, harmless, stderr_hint
 from trunkline.sources.plugin.channel import PluginChannel
 from trunkline.sources.plugin.process import PluginProcess
 from trunkline.sources.plugin.results import BadData, result_from

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from trunkline.runtime.private_folder import PrivateFolder
-from trunkline.runtime.start_problem import start_failed
+from trunkline.runtime.children import start_failed
+from trunkline.runtime.temporary_folders import PrivateFolder
 
 PREFIX: Final = "trunkline-p-"
 

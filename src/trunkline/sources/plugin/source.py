@@ -11,9 +11,8 @@ from trunkline.core.errors import SOURCE_DOWN, SOURCE_LOST, GatewayError, Proble
 from trunkline.core.source import Health, Sink, ToolsOnlySource
 from trunkline.core.tool import Snapshot
 from trunkline.protocol.jsonrpc import encode
-from trunkline.runtime.backoff import Backoff
-from trunkline.runtime.health_tracker import HealthTracker, warn_if_over_limits
-from trunkline.runtime.parts import Parts
+from trunkline.runtime.server_lifecycle import Backoff, HealthTracker, warn_if_over_limits
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.plugin.operations import tools_of
 from trunkline.sources.plugin.running import RunningPlugin
 from trunkline.sources.plugin.start import Launch, Start

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trunkline.core.errors import GatewayError
-from trunkline.runtime.child_output import stderr_hint
-from trunkline.runtime.overdue import Within
-from trunkline.runtime.parts import Parts
-from trunkline.runtime.start_problem import start_failed
-from trunkline.runtime.supervisor_link import Limits
+from trunkline.runtime.child_io import stderr_hint
+from trunkline.runtime.children import start_failed
+from trunkline.runtime.deadlines import Within
+from trunkline.runtime.source_context import Parts
+from trunkline.runtime.supervisor_client import Limits
 from trunkline.sources.plugin.channel import PluginChannel
 from trunkline.sources.plugin.grpc_library import load_grpc
 from trunkline.sources.plugin.process import PluginProcess, start_process

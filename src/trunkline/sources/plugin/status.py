@@ -13,7 +13,7 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.runtime.child_output import harmless
+from trunkline.runtime.child_io import harmless
 
 _SHOWN_CHARACTERS: Final = 2 * 1024
 _CODES: Final[dict[str, Code]] = {

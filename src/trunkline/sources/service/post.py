@@ -14,9 +14,9 @@ from trunkline.core.errors import (
     Code,
     Problem,
 )
-from trunkline.protocol.plain_result import error_result, result_of
+from trunkline.protocol.mcp.tool_results import error_result, result_of
 from trunkline.protocol.service import BadAnswer, read_executed
-from trunkline.runtime.child_output import beginning, harmless
+from trunkline.runtime.child_io import beginning, harmless
 from trunkline.runtime.http_client import Exchange
 
 _KEPT_BYTES: Final = 16 * 1024

@@ -28,11 +28,9 @@ from trunkline.core.tool import Snapshot, Tool
 from trunkline.protocol.http1 import request_head
 from trunkline.protocol.jsonrpc import encode, members_of
 from trunkline.protocol.service import EXECUTE, TOOLS, BadAnswer, execute_body, read_tools, usable_tools
-from trunkline.runtime.backoff import Backoff
-from trunkline.runtime.health_tracker import HealthTracker
-from trunkline.runtime.http_client import HttpPool, Target
-from trunkline.runtime.http_reply import NoReply, Reply, ask
-from trunkline.runtime.parts import Parts
+from trunkline.runtime.http_client import HttpPool, NoReply, Reply, Target, ask
+from trunkline.runtime.server_lifecycle import Backoff, HealthTracker
+from trunkline.runtime.source_context import Parts
 from trunkline.sources.service.post import Post, said_in
 from trunkline.sources.service.section import DeclaredTool, ServiceSection
 from trunkline.sources.service.tokens import Tokens

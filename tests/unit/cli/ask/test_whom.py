@@ -12,8 +12,8 @@ from tests.support.trust import trust
 
 from trunkline.cli.ask.whom import Here, There, whom_to_ask
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, GatewayError
-from trunkline.runtime.private_files import gateway_key, gateways_folder
-from trunkline.runtime.running import Running, announce_running
+from trunkline.runtime.gateway_records import Running, announce_running
+from trunkline.runtime.state_files import gateway_key, gateways_folder
 
 URL = "http://127.0.0.1:4791/mcp"
 

@@ -17,7 +17,8 @@ from tests.unit.frontends.rig import House, at_pipe, house
 from tests.unit.router.fakes import OK, offer
 
 from trunkline.core.call import Call, Json
-from trunkline.core.server_request import ELICITATION, ResponseKind, ServerRequest
+from trunkline.core.server_request import ResponseKind, ServerRequest
+from trunkline.protocol.mcp.methods import ELICITATION
 
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 FORM = {"message": "Who?", "requestedSchema": {"type": "object"}}

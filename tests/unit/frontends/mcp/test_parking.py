@@ -13,9 +13,9 @@ from tests.unit.router.fakes import OK
 
 from trunkline.core.call import NeedsInput, RemoteError, Result
 from trunkline.core.seal import Sealer
-from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.frontends.mcp.questions import MAX_OPEN
 from trunkline.protocol.jsonrpc import parse_message
+from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
 
 
 def only_key(result: dict[str, Any]) -> str:

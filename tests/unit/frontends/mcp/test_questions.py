@@ -12,8 +12,8 @@ from tests.unit.frontends.mcp.talks import EVERYTHING, FORM, YES, Asking, legacy
 from tests.unit.frontends.rig import house, wait_for_last_answers
 from tests.unit.router.fakes import OK
 
-from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.frontends.mcp.questions import MAX_OPEN
+from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
 
 URL = {"mode": "url", "message": "Log in", "url": "https://e.example/", "elicitationId": "e1"}
 

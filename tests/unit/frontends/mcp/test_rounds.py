@@ -14,8 +14,8 @@ from tests.unit.frontends.rig import wait_for_last_answers
 from tests.unit.router.fakes import OK
 
 from trunkline.core.call import Call, NeedsInput
-from trunkline.core.server_request import ELICITATION, ROOTS, SAMPLING
 from trunkline.frontends.mcp.rounds import MAX_ROUNDS
+from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
 
 ASK = {"a": {"method": ELICITATION, "params": FORM}}
 STATE = '"sta\\u0074e \\" as it is"'

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trunkline.protocol.mcp.asking import refusal
+from trunkline.protocol.mcp.server_requests import refusal
 
 
 @pytest.mark.parametrize(

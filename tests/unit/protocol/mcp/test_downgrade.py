@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.protocol.mcp.downgrade import downgraded_result, downgraded_tools
+from trunkline.protocol.mcp.translation import downgraded_result, downgraded_tools
 from trunkline.protocol.mcp.versions import LEGACY
 
 TEXT = {"type": "text", "text": "seven"}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trunkline.protocol.mcp.error_codes import code_of, for_legacy, for_modern, legacy_code, message_of, urls_required
+from trunkline.protocol.mcp.translation import code_of, for_legacy, for_modern, legacy_code, message_of, urls_required
 
 
 @pytest.mark.parametrize("error", [b"{}", b"1", b'{"code":"x"}', b'{"code":1.5}', b"nonsense"])

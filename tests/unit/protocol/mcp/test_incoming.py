@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from trunkline.protocol.jsonrpc import parse_message
-from trunkline.protocol.mcp.incoming import cancelled_id, is_modern
+from trunkline.protocol.mcp.modern import is_modern
+from trunkline.protocol.mcp.notifications import cancelled_id
 
 
 def message(method: str, params: str) -> bytes:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from trunkline.core.server_request import ELICITATION, ROOTS
 from trunkline.protocol.jsonrpc import BadMessage, encode_members
-from trunkline.protocol.mcp.input_required import (
+from trunkline.protocol.mcp.methods import ELICITATION, ROOTS
+from trunkline.protocol.mcp.server_requests import (
     Asking,
     encode_input_required,
     labelled,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.protocol.mcp.json_text_result import with_structure
+from trunkline.protocol.mcp.tool_results import with_structure
 
 
 def result(text: str, **keys: Any) -> bytes:

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from trunkline.protocol.mcp.legacy import decode_hello, initialize_params, initialize_result
+from trunkline.protocol.mcp.versions import decode_hello, initialize_params, initialize_result
 
 
 def test_our_own_initialize_names_us_and_declares_what_it_is_given() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.protocol.mcp.levels import LEVELS, RANKS, wanted
+from trunkline.protocol.mcp.notifications import LEVELS, RANKS, wanted
 
 
 def test_levels_have_an_order() -> None:

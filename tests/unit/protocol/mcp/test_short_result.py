@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.protocol.mcp.short_result import shortened
+from trunkline.protocol.mcp.tool_results import shortened
 
 LIMIT = 1_000
 

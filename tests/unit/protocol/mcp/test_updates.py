@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trunkline.protocol.jsonrpc import BadMessage
-from trunkline.protocol.mcp.updates import legacy_update, modern_task, modern_update
+from trunkline.protocol.mcp.notifications import legacy_update, modern_task, modern_update
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 

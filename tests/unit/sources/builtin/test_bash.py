@@ -19,11 +19,10 @@ from tests.support.waiting import at_most, until
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.core.call import Call, Caller, Failure, Json
 from trunkline.core.errors import SOURCE_LOST, Problem
+from trunkline.runtime.child_io import HeadAndTail
 from trunkline.runtime.children import Children
 from trunkline.runtime.commands import Command, Commands, Ended
-from trunkline.runtime.head_and_tail import HeadAndTail
-from trunkline.runtime.parts import Parts
-from trunkline.runtime.start_queue import StartQueue
+from trunkline.runtime.source_context import Parts, StartQueue
 from trunkline.sources.builtin import bash as module
 from trunkline.sources.builtin.bash import Bash
 from trunkline.sources.builtin.root import Root

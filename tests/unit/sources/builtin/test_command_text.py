@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from trunkline.runtime.head_and_tail import HeadAndTail
+from trunkline.runtime.child_io import HeadAndTail
 from trunkline.sources.builtin.command_text import MOST_CHARACTERS, MOST_LINES, text_of
 from trunkline.sources.builtin.text_size import units
 

@@ -11,7 +11,7 @@ from tests.support.builtin_tools import Workbench
 from tests.support.searching import SearchBench, lasting
 from tests.support.users import an_ordinary_user
 
-from trunkline.runtime.beneath import Beneath
+from trunkline.runtime.rooted_files import Beneath
 from trunkline.sources.builtin.file_search import find_ripgrep
 from trunkline.sources.builtin.globbing import Glob
 from trunkline.sources.builtin.ripgrep import Ripgrep

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.runtime.beneath import Beneath
+from trunkline.runtime.rooted_files import Beneath
 from trunkline.sources.builtin.root_files import RootFiles
 
 

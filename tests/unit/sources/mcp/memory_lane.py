@@ -9,8 +9,7 @@ from typing import Any
 
 from trunkline.core.call import Call, Caller, Request
 from trunkline.core.errors import SOURCE_LOST
-from trunkline.protocol.mcp.legacy import ServerHello, decode_hello
-from trunkline.protocol.mcp.versions import Era
+from trunkline.protocol.mcp.versions import Era, ServerHello, decode_hello
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lane import Lane
 

@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 
 from trunkline.core.call import Call, Failure, Result
 from trunkline.core.errors import SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp import lanes as lanes_module
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes, lane_key

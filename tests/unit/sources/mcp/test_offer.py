@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, session_on
 
 from trunkline.core.errors import SOURCE_LOST, GatewayError
 from trunkline.core.tool import Freshness, Snapshot
-from trunkline.protocol.mcp.legacy import decode_hello
+from trunkline.protocol.mcp.versions import decode_hello
 from trunkline.sources.mcp import offer as offer_module
 from trunkline.sources.mcp.offer import Offer, announced_kinds
 

@@ -12,7 +12,7 @@ from tests.unit.sources.mcp.memory_lane import MemoryLane, new_call, session_on
 from trunkline.core.call import Call, Caller, Failure, Result
 from trunkline.core.errors import DEADLINE, SOURCE_LOST, SOURCE_START_FAILED, TOO_MANY_LANES, GatewayError, Problem
 from trunkline.core.server_request import ServerRequest
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.lanes import ClientLanes
 from trunkline.sources.mcp.pool import MAX_SEATS, Pool, needs_seat

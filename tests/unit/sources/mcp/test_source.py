@@ -18,7 +18,7 @@ from trunkline.core.errors import (
 )
 from trunkline.core.server_request import ServerRequest
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp import source as source_module
 from trunkline.sources.mcp.per_caller import LaneLevel
 

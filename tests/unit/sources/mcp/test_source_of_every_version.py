@@ -14,7 +14,7 @@ from tests.unit.sources.mcp.watching import Library, Watcher, lose
 from trunkline.core.call import Call, Failure
 from trunkline.core.errors import SOURCE_LOST, SOURCE_PROTOCOL, SOURCE_START_FAILED, Code, GatewayError, Problem
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp.handshake import Session
 
 ASKABLE = b'{"roots":{}}'

@@ -13,7 +13,7 @@ from trunkline.core.call import Caller
 from trunkline.core.errors import SOURCE_LOST
 from trunkline.core.source import TaskWatch
 from trunkline.protocol.mcp.versions import Era
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp import task_watches
 from trunkline.sources.mcp.handshake import Session
 from trunkline.sources.mcp.per_caller import Stamps

@@ -15,7 +15,7 @@ from trunkline.core.errors import (
     SOURCE_DOWN,
     UNKNOWN_METHOD,
 )
-from trunkline.runtime.backoff import Backoff
+from trunkline.runtime.server_lifecycle import Backoff
 from trunkline.sources.mcp import watches as watches_module
 from trunkline.sources.mcp.source import McpSource, Tuning
 

@@ -20,7 +20,7 @@ def test_it_is_made_and_goes() -> None:
 
 def test_where_there_can_be_none_the_plugin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no"))
-    monkeypatch.setattr("trunkline.runtime.private_folder._LONGEST_PARENT", 1000)
+    monkeypatch.setattr("trunkline.runtime.temporary_folders._LONGEST_PARENT", 1000)
     with pytest.raises(GatewayError) as caught:
         SocketFolder("p")
     assert (caught.value.problem.code, caught.value.problem.source) == (SOURCE_START_FAILED, "p")

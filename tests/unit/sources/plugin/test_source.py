@@ -18,8 +18,7 @@ from tests.support.waiting import at_most, until
 
 from trunkline.core.errors import SOURCE_DOWN
 from trunkline.runtime.children import Children
-from trunkline.runtime.parts import Parts
-from trunkline.runtime.start_queue import StartQueue
+from trunkline.runtime.source_context import Parts, StartQueue
 from trunkline.sources.plugin.source import PluginSource
 from trunkline.sources.plugin.start import Launch
 

@@ -34,9 +34,9 @@ from trunkline.agents.providers.openai.response import (
 )
 from trunkline.config.secret_values import secrets_in
 from trunkline.core.errors import MODEL_REFUSED, MODEL_STREAM, Code, GatewayError, Problem
-from trunkline.runtime.child_output import beginning, harmless
+from trunkline.runtime.child_io import beginning, harmless
+from trunkline.runtime.deadlines import Within
 from trunkline.runtime.http_client import Exchange, HttpPool
-from trunkline.runtime.overdue import Within
 from trunkline.telemetry.redact import Redactor
 
 _KEPT_BYTES: Final = 16 * 1024

@@ -17,7 +17,7 @@ from trunkline.agents.providers.openai.reasoning import (
 )
 from trunkline.agents.providers.openai.request import ModelToolCall, ModelTurn
 from trunkline.agents.providers.openai.tool_arguments import ObjectScanner, json_object, sendable
-from trunkline.protocol.pieces import Pieces
+from trunkline.protocol.framing import Pieces
 from trunkline.protocol.sse import SseEvent, SseParser, SseTooLarge
 
 _DONE: Final = b"[DONE]"

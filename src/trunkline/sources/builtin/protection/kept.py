@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trunkline.runtime.private_files import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 from trunkline.sources.builtin.protection.handles import link_at, read_at
 from trunkline.sources.builtin.protection.tree import YOUNG_NS, Found, Kind, Seen, Stamp
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.runtime.private_files import make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 from trunkline.runtime.tree_removal import remove_tree
 from trunkline.sources.builtin.protection.handles import parent_of
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.runtime.private_files import is_ours, make_private_folder
+from trunkline.runtime.state_files import is_ours, make_private_folder
 from trunkline.sources.builtin.protection.kept import Record
 from trunkline.sources.builtin.protection.tree import YOUNG_NS, Stamp
 

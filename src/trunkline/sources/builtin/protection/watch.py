@@ -18,7 +18,7 @@ from typing import Final
 
 from trunkline.config.gateway import STATE_DIR
 from trunkline.config.sandbox import OF_THE_KERNEL
-from trunkline.runtime.private_files import make_private_folder
+from trunkline.runtime.state_files import make_private_folder
 from trunkline.sources.builtin.protection.comparing import Difference, differences
 from trunkline.sources.builtin.protection.handles import open_up
 from trunkline.sources.builtin.protection.kept import Kept, Record

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from trunkline.core.call import Json
-from trunkline.protocol.jsonrpc import Members, encode_members, encode_notification, members_of, single_line
-from trunkline.protocol.mcp.incoming import RESOURCE_UPDATED
+from trunkline.protocol.jsonrpc import (
+    BadMessage,
+    Members,
+    Message,
+    MessageId,
+    encode_members,
+    encode_notification,
+    members_of,
+    read_id,
+    single_line,
+)
+from trunkline.protocol.mcp.methods import CANCELLED, RESOURCE_UPDATED, TASK_TOLD
 from trunkline.protocol.mcp.modern import SUBSCRIPTION_ID
 
-TASK_TOLD: Final = "notifications/tasks"
+# What a client's message is about, as far as a transport must know: its era, and which request it takes back.
+
+
+def cancelled_id(message: Message) -> MessageId | None:
+    """Which request a `notifications/cancelled` takes back; None for any other notification, and for nonsense."""
+    if message.method != CANCELLED or message.params is None:
+        return None
+    try:
+        request_id = members_of(message.params, "`params`").get("requestId")
+        return None if request_id is None else read_id(request_id)
+    except BadMessage:
+        return None
 
 
 def legacy_update(params: Json) -> bytes:
@@ -43,3 +65,15 @@ def _encode(method: str, members: Members, meta: dict[str, Json]) -> bytes:
     if meta:
         whole["_meta"] = encode_members(meta)
     return encode_notification(method, single_line(encode_members(whole)))
+
+
+# How severe a log message is: the levels by name, the least severe first.
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+RANKS: Final[Mapping[str, int]] = {level: rank for rank, level in enumerate(LEVELS)}
+"""A level by name → how severe it is; what is not here is no level."""
+
+
+def wanted(level: str, least: str) -> bool:
+    """Whether a message of `level` is for someone who wants `least` and above; an unknown level is wanted."""
+    return RANKS.get(level, len(LEVELS)) >= RANKS.get(least, 0)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from trunkline.runtime.children import Children, start_failed
 from trunkline.runtime.tree_removal import remove_tree
 
 _LONGEST_PARENT: Final = 60
@@ -78,3 +79,32 @@ def _locked(folder: int) -> bool:
     except OSError:
         return False
     return True
+
+
+# The private folder of one agent's run: what its gateway and the agent need of files, gone with the run.
+#
+# It is gone also when the gateway is killed: the supervisor, which ends the run's processes then, removes it after them.
+# Should both be killed at once, the next start removes it.
+
+PREFIX: Final = "trunkline-r-"
+
+
+class RunFolder(PrivateFolder):
+    """`label` says whose it is. Raises GatewayError where none can be made."""
+
+    def __init__(self, children: Children, label: str) -> None:
+        try:
+            super().__init__(PREFIX)
+        except OSError as error:
+            raise start_failed(label, f"no folder can be made for its run: {error}", retryable=True) from None
+        self._children = children
+        try:
+            children.hold(self.path, label)
+        except BaseException:
+            super().remove()
+            raise
+
+    def remove(self) -> None:
+        """With everything in it; what still uses it should have ended."""
+        super().remove()
+        self._children.release(self.path)

@@ -10,9 +10,7 @@ import os
 import signal
 import time
 
-from trunkline.runtime.owner_mark import OwnerMarks
-from trunkline.runtime.owners import Owners
-from trunkline.runtime.platform import (
+from trunkline.runtime.processes import (
     Process,
     by_parent,
     living_from,
@@ -29,6 +27,66 @@ if TYPE_CHECKING:
     from typing import Literal
 
     Phase = Literal["running", "closing", "terminating", "killing"]
+import resource
+
+from trunkline.runtime.processes import child_in_tag, read_proc, tag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    # REFAC
+    from trunkline.runtime.processes import Process
+    # REFAC
+
+
+# A mark on all that comes from one child, which clearing an environment or leaving a session does not take off.
+#
+# It is a limit (RLIMIT_LOCKS) that Linux passes on with every fork and exec, shows to everybody, and has not applied to
+# anything since 2.4. A program may lower its limits, but has no reason to lower this one.
+#
+# Loaded by the supervisor only, so it stays with light imports.
+
+_RLIMIT_LOCKS = 10  # RLIMIT_LOCKS, for which Python has no name
+_LINE = b"Max file locks"
+_HARD = 4  # of the words of such a line
+_BITS = 32
+_OPEN = (1 << _BITS) - 1  # the lower half, while no gateway has its own children in it
+_MOST = (1 << 31) - 1
+
+
+class OwnerMarks:
+    """The upper half of the number is for our children; for those of a gateway behind this one, the lower."""
+
+    def __init__(self) -> None:
+        self._own = resource.getrlimit(_RLIMIT_LOCKS)[1]
+
+    def of(self, child: int) -> int | None:
+        """The mark of a child; None where there is no room for one."""
+        if child > _MOST:
+            return None
+        if self._own == resource.RLIM_INFINITY:
+            return child << _BITS | _OPEN
+        return self._own - _OPEN + child if self._own & _OPEN == _OPEN else None
+
+    def child_of(self, pid: int) -> int | None:
+        """The child of ours whose mark a process has."""
+        report = read_proc(f"/proc/{pid}/limits")
+        hard = next((line.split()[_HARD] for line in report.splitlines() if line.startswith(_LINE)), b"")
+        if not hard.isdigit():
+            return None
+        upper, lower = divmod(int(hard), _OPEN + 1)
+        if self._own == resource.RLIM_INFINITY:
+            return upper
+        return lower if self._own == upper << _BITS | _OPEN else None
+
+
+def set_owner_mark(mark: int) -> None:
+    """Put it on this process and all that comes from it."""
+    try:
+        resource.setrlimit(_RLIMIT_LOCKS, (mark, mark))
+    except (OSError, ValueError):
+        return  # this system has no such limit: what belongs to whom is told by the rest
+
 
 NEVER = float("inf")
 _SURVEY_RETRIES = 4
@@ -160,3 +218,70 @@ class Groups:
     def kill_everything(self) -> None:
         for tree in self._trees.values():
             self.signal(tree, signal.SIGKILL)
+
+
+# Whose a process is that lost its parents: by what it carries, and by what was seen of it before.
+#
+# Loaded by the supervisor only, so it stays with light imports.
+
+_FORGET_S = 30.0  # a number that nobody has had for so long may be somebody else's by now
+
+
+class Owners:
+    """Of all processes below the supervisor, which tree each is of."""
+
+    def __init__(self, run: str, trees: Mapping[int, Tree], marks: OwnerMarks) -> None:
+        self._run = run
+        self._trees = trees
+        self._own = os.getpid()
+        self._own_session = os.getsid(0)
+        self._marks = marks
+        self._seen: dict[int, tuple[int, int]] = {}  # by pid: when it started, and its tree
+        self._sessions: dict[int, tuple[int, float]] = {}  # and pids, which may become sessions: their tree, until when
+
+    def roots(self, table: dict[int, Process]) -> dict[int | None, list[Process]]:
+        """From which processes on everything is of a tree; and, as None, the orphans of whom that cannot be told."""
+        self._seen = {pid: seen for pid, seen in self._seen.items() if self._holds(pid, seen, table)}
+        leaders = {tree.leader: tree for tree in self._trees.values()}
+        found: dict[int | None, list[Process]] = {}
+        for process in table.values():
+            seen = self._seen.get(process.pid)
+            if seen is not None:
+                found.setdefault(seen[1], []).append(process)
+            elif process.parent == self._own:
+                found.setdefault(self._owner(process, leaders), []).append(process)
+        now = time.monotonic()
+        self._sessions = {
+            session: (tree, until)
+            for session, (tree, until) in self._sessions.items()
+            if until > now and tree in self._trees
+        }
+        return found
+
+    def note(self, tree: int, members: Iterable[Process]) -> None:
+        """These are of a tree, whatever becomes of their parents."""
+        until = time.monotonic() + _FORGET_S
+        for process in members:
+            self._seen[process.pid] = (process.started, tree)
+            self._sessions[process.pid] = (tree, until)
+            if process.session != self._own_session:
+                self._sessions[process.session] = (tree, until)
+
+    def _holds(self, pid: int, seen: tuple[int, int], table: dict[int, Process]) -> bool:
+        started, tree = seen
+        return pid in table and table[pid].started == started and tree in self._trees
+
+    def _owner(self, orphan: Process, leaders: dict[int, Tree]) -> int | None:
+        leader = leaders.get(orphan.pid)
+        if leader is not None and leader.leader_alive:
+            return leader.id
+        named = child_in_tag(tag_of(orphan.pid), self._run)
+        if named in self._trees:
+            return named
+        marked = self._marks.child_of(orphan.pid)
+        if marked in self._trees:
+            return marked
+        if orphan.session in leaders:
+            return leaders[orphan.session].id
+        tree, _ = self._sessions.get(orphan.session, (None, 0.0))
+        return tree if tree in self._trees else None

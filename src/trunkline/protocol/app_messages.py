@@ -17,6 +17,8 @@ from msgspec import Raw
 from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_REQUEST
 from trunkline.protocol.jsonrpc import (
+    LESS_ROOM,
+    SHORT_BYTES,
     BadMessage,
     Members,
     check_text,
@@ -25,8 +27,7 @@ from trunkline.protocol.jsonrpc import (
     members_of_message,
     mend_surrogates,
 )
-from trunkline.protocol.nesting import LESS_ROOM, SHORT_BYTES
-from trunkline.protocol.plain_result import error_result, result_of
+from trunkline.protocol.mcp.tool_results import error_result, result_of
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from trunkline.runtime.private_files import gateways_folder, is_ours, make_private_folder, read_private, write_private
+from trunkline.runtime.state_files import gateways_folder, is_ours, make_private_folder, read_private, write_private
 
 RECORD: Final = "running.json"
 LOCK: Final = "running.lock"

@@ -126,7 +126,7 @@ def _fill_standard_streams() -> None:
 
 def _refuse(path: str, error: OSError) -> NoReturn:
     _find_package()
-    from trunkline.runtime.pump_refusal import answer_first_request
+    from trunkline.runtime.stdio_bridge_refusal import answer_first_request
 
     answer_first_request(path, error.strerror or str(error))
     os._exit(1)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from trunkline.runtime.control import Inbox, Outbox, close_all
-from trunkline.runtime.descriptors import put_back_for
-from trunkline.runtime.platform import TAG, kill_run, make_tag
+from trunkline.runtime.own_process import put_back_for
+from trunkline.runtime.processes import TAG, kill_run, make_tag
 
 if TYPE_CHECKING:
     from trunkline.runtime.control import Message

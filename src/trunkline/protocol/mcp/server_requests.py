@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from trunkline.core.call import Json
 from trunkline.core.errors import INVALID_REQUEST
-from trunkline.core.server_request import ELICITATION
 from trunkline.protocol.jsonrpc import (
     BadMessage,
     Members,
@@ -18,6 +17,36 @@ from trunkline.protocol.jsonrpc import (
     single_line,
     text_member,
 )
+from trunkline.protocol.mcp.methods import ELICITATION, ROOTS, SAMPLING
+
+# What a server may ask of a client, going by what the client declared.
+
+METHOD_NOT_FOUND: Final = b'{"code":-32601,"message":"Method not found"}'
+_DECLARED_AS: Final = {ELICITATION: "elicitation", SAMPLING: "sampling", ROOTS: "roots"}
+
+
+def refusal(capabilities: bytes, method: str, params: bytes) -> bytes | None:
+    """The JSON-RPC error for a question that this client cannot be asked; None when it can."""
+    capability = _DECLARED_AS.get(method)
+    try:
+        granted = None if capability is None else members_of(capabilities, "`capabilities`").get(capability)
+        if granted is None:
+            return METHOD_NOT_FOUND
+        wrong = _wrong_with(method, members_of(granted, "a capability"), members_of(params, "`params`"))
+    except (BadMessage, RecursionError) as error:
+        wrong = str(error)
+    return None if wrong is None else encode({"code": -32602, "message": wrong})
+
+
+def _wrong_with(method: str, granted: Members, asked: Members) -> str | None:
+    if method == ELICITATION:
+        mode = text_member(asked, "mode") or "form"
+        # A capability without members is from before there were modes.
+        return None if mode in (granted or ("form",)) else f"the client does not take elicitations of mode `{mode}`"
+    if method == SAMPLING and "tools" not in granted and ("tools" in asked or "toolChoice" in asked):
+        return "the client does not take tools in sampling"
+    return None
+
 
 SERVER: Final = "trunkline/server"
 """The member of `_meta` that names the server behind a question."""
