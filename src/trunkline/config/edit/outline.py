@@ -1,13 +1,14 @@
-"""Where the groups and keys of a file stand in its text, for edits that change one entry and leave every other byte.
+"""Finds where the groups of keys in a YAML or JSON text stand, so that one entry can be changed and the rest left alone.
 
-The tree that the loader reads has what a file means; this has its places, aliases and brackets included. It is made
-of text that has been read without a syntax error, so it checks nothing.
+The loader's tree says what a file means; an outline has the places, with aliases and brackets as they are written. The
+text has been read without a syntax error before, so nothing is checked here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from json import loads
 from typing import Any, Final, Literal, NamedTuple
 
 Form = Literal["block", "flow", "other"]
@@ -42,80 +43,92 @@ class Member(NamedTuple):
         return max(self.key_end, self.value.end)
 
 
+def follow(root: Value, path: Iterable[str]) -> Member | None:
+    """The member that a path of keys leads to."""
+    group, member = root, None
+    for key in path:
+        member = group.get(key)
+        if member is None:
+            return None
+        group = member.value
+    return member
+
+
+class _Token(NamedTuple):
+    """A list or group that begins (`[`, `{`) or ends (`]`), or a key or value (``).
+
+    The end of what is written by indentation has no place: it ends with the last value in it.
+    """
+
+    kind: Literal["[", "{", "]", ""]
+    start: int
+    end: int
+    key: str = ""
+    form: Form = "other"
+
+
 def outline_yaml(text: str) -> Value:
     """The outline of a YAML document; without any content it is an empty value at the end."""
-    import yaml
-
-    pyyaml: Any = yaml
-    events = pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader))
-    for event in events:
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.ScalarEvent)):
-            return _yaml_value(event, events, text)
-    return Value(len(text), len(text))
-
-
-def _yaml_value(event: Any, events: Iterator[Any], text: str) -> Value:
-    import yaml
-
-    start, end = event.start_mark.index, event.end_mark.index
-    if isinstance(event, yaml.MappingStartEvent):
-        return _yaml_group(event, events, text)
-    if isinstance(event, yaml.SequenceStartEvent):
-        item = next(events)
-        while not isinstance(item, yaml.SequenceEndEvent):
-            end = _yaml_value(item, events, text).end
-            item = next(events)
-        return Value(start, item.end_mark.index if event.flow_style else end)
-    # a block text takes the blank lines after it along
-    return Value(start, start + len(text[start:end].rstrip()))
-
-
-def _yaml_group(event: Any, events: Iterator[Any], text: str) -> Value:
-    import yaml
-
-    group = Value(event.start_mark.index, event.end_mark.index, "flow" if event.flow_style else "block")
-    key = next(events)
-    while not isinstance(key, yaml.MappingEndEvent):
-        where = _yaml_value(key, events, text)
-        value = _yaml_value(next(events), events, text)
-        group.members.append(Member(str(getattr(key, "value", "")), where.start, where.end, value))
-        group.end = group.members[-1].end
-        key = next(events)
-    if group.form == "flow":
-        group.end = key.end_mark.index
-    return group
-
-
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|//[^\n\r]*|/\*.*?\*/|[^\s{}\[\],:"/]+', re.DOTALL)
+    return _outline(_yaml_tokens(text), text)
 
 
 def outline_json(text: str) -> Value:
     """The outline of a JSON document, with comments and final commas where a program allows them."""
-    tokens = (match for match in _TOKEN.finditer(text) if not match.group().startswith(("//", "/*")))
+    return _outline(_json_tokens(text), text)
+
+
+def _outline(tokens: Iterator[_Token], text: str) -> Value:
     first = next(tokens, None)
-    return Value(len(text), len(text)) if first is None else _json_value(first, tokens)
+    return Value(len(text), len(text)) if first is None else _value(first, tokens)
 
 
-def _json_value(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Value:
-    value = Value(token.start(), token.end(), "flow" if token.group() == "{" else "other")
-    if token.group() not in "{[":
+def _value(token: _Token, tokens: Iterator[_Token]) -> Value:
+    value = Value(token.start, token.end, token.form)
+    if not token.kind:
         return value
     for inner in tokens:
-        if inner.group() in "}]":
-            value.end = inner.end()
-            return value
-        if inner.group() == ",":
-            continue
-        if value.form == "flow":
-            next(tokens)  # the colon
-            member = _json_value(next(tokens), tokens)
-            value.members.append(Member(_json_text(inner.group()), inner.start(), inner.end(), member))
-        else:
-            _json_value(inner, tokens)
+        if inner.kind == "]":
+            value.end = max(value.end, inner.end)
+            break
+        key = _value(inner, tokens)
+        value.end = key.end
+        if token.kind == "{":
+            value.members.append(Member(inner.key, key.start, key.end, _value(next(tokens), tokens)))
+            value.end = value.members[-1].end
     return value
 
 
-def _json_text(written: str) -> str:
-    from json import loads
+def _yaml_tokens(text: str) -> Iterator[_Token]:
+    import yaml
 
-    return loads(written)
+    pyyaml: Any = yaml
+    in_brackets: list[bool] = []
+    for event in pyyaml.parse(text, Loader=getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)):
+        start, end = event.start_mark.index, event.end_mark.index
+        if isinstance(event, yaml.MappingStartEvent):
+            in_brackets.append(bool(event.flow_style))
+            yield _Token("{", start, end, form="flow" if event.flow_style else "block")
+        elif isinstance(event, yaml.SequenceStartEvent):
+            in_brackets.append(bool(event.flow_style))
+            yield _Token("[", start, end)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            yield _Token("]", start, end if in_brackets.pop() else 0)
+        elif isinstance(event, yaml.NodeEvent):
+            # a block text takes the blank lines after it along
+            yield _Token("", start, start + len(text[start:end].rstrip()), str(getattr(event, "value", "")))
+
+
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|//[^\n\r]*|/\*.*?\*/|[^\s{}\[\],:"/]+', re.DOTALL)
+
+
+def _json_tokens(text: str) -> Iterator[_Token]:
+    for match in _JSON_TOKEN.finditer(text):
+        written, (start, end) = match.group(), match.span()
+        if written == "{":
+            yield _Token("{", start, end, form="flow")
+        elif written == "[":
+            yield _Token("[", start, end)
+        elif written in "]}":
+            yield _Token("]", start, end)
+        elif not written.startswith(("//", "/*")):
+            yield _Token("", start, end, loads(written) if written.startswith('"') else "")

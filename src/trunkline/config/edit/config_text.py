@@ -1,4 +1,4 @@
-"""Whether an edit did what was asked and nothing else, found out by reading the text before and after it."""
+"""The text of a configuration file, and the checks that an edit of it did what was asked and nothing else."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.config.dialects import dialect_of
-from trunkline.config.edit.entry_text import Plain, toml_lines
 from trunkline.config.edit.new_server import OF_EDITORS, Body, NewServer, as_client
-from trunkline.config.edit.text_edit import CannotEdit
+from trunkline.config.edit.toml_edit import table_lines
+from trunkline.config.edit.yaml_edit import CannotEdit, Plain
 from trunkline.config.file_text import parse_text
 from trunkline.config.load import Loaded, load_text
 from trunkline.config.report import FileProblem, Invalid, Report
@@ -131,7 +131,7 @@ def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: Body, se
 def _alone(path: Path, way: tuple[str, ...], name: str, body: Body) -> str:
     """A file with this entry and nothing else."""
     if path.suffix.lower() == ".toml":
-        return "\n".join(toml_lines(f"{way[0]}.{name}", body))
+        return "\n".join(table_lines(way[0], name, body))
     value: Body = {name: body}
     for key in reversed(way):
         value = {key: value}
