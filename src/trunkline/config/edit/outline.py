@@ -1,7 +1,7 @@
-"""Finds where the groups of keys in a YAML or JSON text stand, so that one entry can be changed and the rest left alone.
+"""Places in the text of a file: its lines, where its groups of keys stand, and splices that replace text at a place.
 
-The loader's tree says what a file means; an outline has the places, with aliases and brackets as they are written. The
-text has been read without a syntax error before, so nothing is checked here.
+The loader's tree says what a file means; an outline has the places of its keys and values, with aliases and brackets as
+they are written. The text has been read without a syntax error before, so nothing is checked here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Form = Literal["block", "flow", "other"]
 """A group written by indentation, a group in braces, or anything that is no group."""
 
 
-class Value:
-    """A value from its first character to behind its last one. Only groups have members."""
+class Outline:
+    """Where a value stands, from its first character to behind its last one. Only groups have members."""
 
     __slots__ = ("end", "form", "members", "start")
 
@@ -24,34 +24,33 @@ class Value:
         self.start = start
         self.end = end
         self.form: Form = form
-        self.members: list[Member] = []
+        self.members: list[OutlineKey] = []
 
-    def get(self, key: str) -> Member | None:
+    def get(self, key: str) -> OutlineKey | None:
         return next((member for member in self.members if member.key == key), None)
 
+    def follow(self, path: Iterable[str]) -> OutlineKey | None:
+        """What a path of keys leads to."""
+        group, member = self, None
+        for key in path:
+            member = group.get(key)
+            if member is None:
+                return None
+            group = member.value
+        return member
 
-class Member(NamedTuple):
+
+class OutlineKey(NamedTuple):
     """A key of a group; `start` is where the key begins, and `key_end` where it ends."""
 
     key: str
     start: int
     key_end: int
-    value: Value
+    value: Outline
 
     @property
     def end(self) -> int:
         return max(self.key_end, self.value.end)
-
-
-def follow(root: Value, path: Iterable[str]) -> Member | None:
-    """The member that a path of keys leads to."""
-    group, member = root, None
-    for key in path:
-        member = group.get(key)
-        if member is None:
-            return None
-        group = member.value
-    return member
 
 
 class _Token(NamedTuple):
@@ -67,23 +66,23 @@ class _Token(NamedTuple):
     form: Form = "other"
 
 
-def outline_yaml(text: str) -> Value:
+def outline_yaml(text: str) -> Outline:
     """The outline of a YAML document; without any content it is an empty value at the end."""
     return _outline(_yaml_tokens(text), text)
 
 
-def outline_json(text: str) -> Value:
+def outline_json(text: str) -> Outline:
     """The outline of a JSON document, with comments and final commas where a program allows them."""
     return _outline(_json_tokens(text), text)
 
 
-def _outline(tokens: Iterator[_Token], text: str) -> Value:
+def _outline(tokens: Iterator[_Token], text: str) -> Outline:
     first = next(tokens, None)
-    return Value(len(text), len(text)) if first is None else _value(first, tokens)
+    return Outline(len(text), len(text)) if first is None else _value(first, tokens)
 
 
-def _value(token: _Token, tokens: Iterator[_Token]) -> Value:
-    value = Value(token.start, token.end, token.form)
+def _value(token: _Token, tokens: Iterator[_Token]) -> Outline:
+    value = Outline(token.start, token.end, token.form)
     if not token.kind:
         return value
     for inner in tokens:
@@ -93,7 +92,7 @@ def _value(token: _Token, tokens: Iterator[_Token]) -> Value:
         key = _value(inner, tokens)
         value.end = key.end
         if token.kind == "{":
-            value.members.append(Member(inner.key, key.start, key.end, _value(next(tokens), tokens)))
+            value.members.append(OutlineKey(inner.key, key.start, key.end, _value(next(tokens), tokens)))
             value.end = value.members[-1].end
     return value
 
@@ -132,3 +131,77 @@ def _json_tokens(text: str) -> Iterator[_Token]:
             yield _Token("]", start, end)
         elif not written.startswith(("//", "/*")):
             yield _Token("", start, end, loads(written) if written.startswith('"') else "")
+
+
+# Lines and splices ---------------------------------------------------------------------------------------------------
+
+
+class Splice(NamedTuple):
+    """The text from `start` to `end` is replaced by `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+def apply(text: str, splices: Iterable[Splice]) -> str:
+    """The text after all splices. Their offsets are those of the text before, and they do not overlap."""
+    parts: list[str] = []
+    done = 0
+    for splice in sorted(splices, key=lambda splice: splice.start):  # two at one place stay in their order
+        parts += [text[done : splice.start], splice.new]
+        done = splice.end
+    return "".join([*parts, text[done:]])
+
+
+_INDENT: Final = re.compile(r"[ \t]*")
+
+
+def newline_of(text: str) -> str:
+    """The line break the text uses."""
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+
+
+def line_start(text: str, offset: int) -> int:
+    """Where the line of this offset begins."""
+    return text.rfind("\n", 0, offset) + 1
+
+
+def line_end(text: str, offset: int) -> int:
+    """Behind the line break of this offset's line, or the end of the text."""
+    return text.find("\n", offset) + 1 or len(text)
+
+
+def lines_from(text: str, offset: int) -> Iterable[tuple[int, str]]:
+    """End and text of each line from the one that begins at `offset`."""
+    while offset < len(text):
+        end = line_end(text, offset)
+        yield end, text[offset:end]
+        offset = end
+
+
+def behind_blank_lines(text: str, offset: int) -> int:
+    """Where the blank lines that begin at `offset` end."""
+    for end, line in lines_from(text, offset):
+        if line.strip():
+            break
+        offset = end
+    return offset
+
+
+def indent_of(text: str, offset: int) -> str:
+    """What the line of this offset begins with."""
+    indent = _INDENT.match(text, line_start(text, offset))
+    return "" if indent is None else indent.group()
+
+
+def begins_its_line(text: str, offset: int) -> bool:
+    return not text[line_start(text, offset) : offset].strip(" \t")
+
+
+def blank_lines_above(text: str, start: int) -> int:
+    """Where the blank lines right above the line at `start` begin."""
+    while start and not text[(above := line_start(text, start - 1)) : start].strip():
+        start = above
+    return start

@@ -6,7 +6,7 @@ be changed with certainty is refused, with what to write by hand.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from trunkline.config.edit.config_text import (
     ConfigText,
@@ -17,18 +17,9 @@ from trunkline.config.edit.config_text import (
     problems_of_entry,
 )
 from trunkline.config.edit.new_server import GROUPS_BY_DIALECT, OWN_GROUPS, Body, NewServer, ServerGroup
-from trunkline.config.edit.outline import Member, Value, follow, outline_json, outline_yaml
-from trunkline.config.edit.toml_edit import add_table, outline_toml, remove_table, replace_table, table_lines
-from trunkline.config.edit.yaml_edit import (
-    CannotEdit,
-    Edit,
-    Style,
-    add_key,
-    apply,
-    block_lines,
-    remove_key,
-    replace_key,
-)
+from trunkline.config.edit.outline import Outline, OutlineKey, Splice, apply
+from trunkline.config.edit.toml_edit import TomlText
+from trunkline.config.edit.yaml_edit import CannotEdit, YamlText
 from trunkline.config.report import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.config.suggest import hint_for
@@ -47,6 +38,7 @@ from trunkline.core.errors import (
 from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
 
 Action = Literal["added", "replaced", "removed"]
+_JSON: Final = (".json", ".jsonc")
 
 
 class Edited(NamedTuple):
@@ -66,74 +58,41 @@ class Edited(NamedTuple):
 
 
 class _Servers:
-    """The servers of a file, and the edits that change one of them."""
+    """The servers of a file, and where they stand in its text."""
 
     def __init__(self, file: ConfigText) -> None:
         file.tree()  # an outline is only made of text without syntax errors
-        self._file = file
-        self._text = file.text
         suffix = file.path.suffix.lower()
-        self._toml, self._json = suffix == ".toml", suffix in (".json", ".jsonc")
-        outline = outline_toml if self._toml else outline_json if self._json else outline_yaml
-        self.root = outline(file.text)
+        self._file = file
+        self.editor = TomlText(file.text) if suffix == ".toml" else YamlText(file.text, json=suffix in _JSON)
         self.dialect = file.dialect()
-        self.groups = _groups_in(self.root, self.dialect)
+        self.groups = _groups_in(self.editor.root, self.dialect)
 
     def names(self) -> list[str]:
         """As they are written, those included that stand behind an alias."""
         return [name for group in self.groups for name in self._file.keys(group.path)]
 
-    def find(self, name: str) -> tuple[ServerGroup, Member] | None:
+    def find(self, name: str) -> tuple[ServerGroup, OutlineKey] | None:
         """The server of this name: as it is written, else as the name it goes by."""
-        found = [
-            (group, member)
-            for group in self.groups
-            if (parent := follow(self.root, group.path)) is not None
-            for member in parent.value.members
-        ]
+        parents = ((group, self.editor.root.follow(group.path)) for group in self.groups)
+        found = [(group, key) for group, parent in parents if parent is not None for key in parent.value.members]
         exact = (one for one in found if one[1].key == name)
         renamed = (one for one in found if _source_name(one[1].key) == name)
         return next(exact, None) or next(renamed, None)
 
-    def add(self, group: ServerGroup, name: str, body: Body) -> list[Edit]:
-        if self._toml:
-            return add_table(self._text, group.path[0], name, body)
-        return add_key(self._text, self.root, group.path, name, body, json=self._json)
-
-    def replace(self, group: ServerGroup, member: Member, body: Body) -> list[Edit]:
-        if self._toml:
-            return replace_table(self._text, group.path[0], member.key, body)
-        return replace_key(self._text, self.root, group.path, member, body, json=self._json)
-
-    def remove(self, group: ServerGroup, member: Member) -> list[Edit]:
-        if self._toml:
-            return remove_table(self._text, group.path[0], member.key)
-        return remove_key(self._text, self.root, group.path, member)
-
-    def by_hand(self, group: ServerGroup, name: str, body: Body) -> str:
-        """What to write, for a person to copy."""
-        if self._toml:
-            lines = table_lines(group.path[0], name, body)
-        elif self._json:
-            lines = Style(json=True).member(name, body).split("\n")
-        else:
-            lines = block_lines(name, body)
-        shown = "\n".join(f"  {line}" for line in lines)
-        return f"add this by hand under `{group.shown}`:\n{shown}"
-
-    def line_of(self, member: Member) -> int:
-        return place_of(self._text, member.start).line
+    def line_of(self, key: OutlineKey) -> int:
+        return place_of(self._file.text, key.start).line
 
 
-def _groups_in(root: Value, dialect: str | None) -> tuple[ServerGroup, ...]:
+def _groups_in(root: Outline, dialect: str | None) -> tuple[ServerGroup, ...]:
     """The groups that may hold servers in a file of this client, or of our own; a new server goes to the first."""
     if dialect is None:
         return OWN_GROUPS
     first, *others = GROUPS_BY_DIALECT[dialect]
     for deeper in others:
         # one level deeper: settings of VS Code, and the second version of OpenCode's file
-        member = follow(root, deeper.path)
-        if member is not None and member.value.get("type") is None:
+        key = root.follow(deeper.path)
+        if key is not None and key.value.get("type") is None:
             return (deeper,)
     return (first,)
 
@@ -165,10 +124,12 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
         if servers.dialect is not None:
             check_reads_as_meant(file, group.path, body, server)
         if existing is None:
-            return _checked(file, servers.add(group, server.name, body), group, server.name, body, "added")
-        return _checked(file, servers.replace(*existing, body), group, existing[1].key, body, "replaced")
+            return _checked(file, servers.editor.add(group.path, server.name, body), group, server.name, body, "added")
+        return _checked(
+            file, servers.editor.replace(group.path, existing[1], body), group, existing[1].key, body, "replaced"
+        )
     except CannotEdit as error:
-        hint = servers.by_hand(group, server.name, body) if body else ""
+        hint = _by_hand(servers, group, server.name, body) if body else ""
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
 
 
@@ -185,7 +146,9 @@ def remove_server(file: ConfigText, name: str) -> Edited:
     group, member = found
     line = servers.line_of(member)
     try:
-        return _checked(file, servers.remove(group, member), group, member.key, None, "removed")._replace(line=line)
+        return _checked(file, servers.editor.remove(group.path, member), group, member.key, None, "removed")._replace(
+            line=line
+        )
     except CannotEdit as error:
         hint = f"take `{member.key}` on line {line} out by hand"
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
@@ -203,10 +166,10 @@ def _check_server(server: NewServer) -> None:
 
 
 def _checked(
-    file: ConfigText, edits: list[Edit], group: ServerGroup, key: str, body: Body | None, action: Action
+    file: ConfigText, splices: list[Splice], group: ServerGroup, key: str, body: Body | None, action: Action
 ) -> Edited:
     """The edited text, once it is certain that it differs by this entry and nothing else."""
-    new = file.with_text(apply(file.text, edits))
+    new = file.with_text(apply(file.text, splices))
     try:
         check_only_change(file, new, (*group.path, key), body)
     except GatewayError as error:
@@ -225,6 +188,12 @@ def _checked(
         message = "This is Trunkline itself: behind itself it would call itself for ever"
         raise GatewayError(Problem(code=NOT_EDITED, message=message))
     return Edited(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
+
+
+def _by_hand(servers: _Servers, group: ServerGroup, name: str, body: Body) -> str:
+    """What to write, for a person to copy."""
+    shown = "\n".join(f"  {line}" for line in servers.editor.entry(group.path, name, body))
+    return f"add this by hand under `{group.shown}`:\n{shown}"
 
 
 def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDITED) -> GatewayError:

@@ -1,62 +1,94 @@
-"""Adds, replaces and removes a table in the text of a TOML document, where a server has a header: `[mcp_servers.NAME]`."""
+"""Adds, replaces and removes a table in the text of a TOML document; every other byte stays as it is.
+
+A server is a table under a header of its own, `[mcp_servers.NAME]`. Comments above a header are about its table.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
-from trunkline.config.edit.outline import Member, Value
-from trunkline.config.edit.yaml_edit import (
-    CannotEdit,
-    Edit,
-    Plain,
+from trunkline.config.edit.outline import (
+    Outline,
+    OutlineKey,
+    Splice,
     behind_blank_lines,
     line_end,
     line_start,
     lines_from,
     newline_of,
-    quoted,
 )
-from trunkline.config.toml_places import Step, find_headers
+from trunkline.config.edit.yaml_edit import CannotEdit, Plain, quoted
+from trunkline.config.toml_places import find_headers
+
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def outline_toml(text: str) -> Value:
-    """Every group at the top with the tables in it that have a header of their own, each once."""
-    root = Value(0, len(text))
-    for start, end, path in _tables(text):
-        within = root
-        for key in path[:2] if len(path) > 1 else ():
-            member = within.get(str(key))
-            if member is None:
-                member = Member(str(key), start, start, Value(start, end))
-                within.members.append(member)
-            within = member.value
-    return root
+class TomlText:
+    """A TOML text that has been read without an error, and the splices that change one table of it.
 
+    Paths are of one key, the group that the table is in.
+    """
 
-def add_table(text: str, group: str, name: str, body: Mapping[str, Plain]) -> list[Edit]:
-    """A new table at the end of the file, with a blank line before it."""
-    newline = newline_of(text)
-    lead = "" if not text or text.endswith("\n") else newline
-    apart = newline if text.strip() and not text.endswith(newline * 2) else ""
-    return [Edit(len(text), len(text), lead + apart + newline.join([*table_lines(group, name, body), ""]))]
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._newline = newline_of(text)
+        headers = [(line_start(text, offset), path) for offset, path in find_headers(text)]
+        limits = [*(start for start, _ in headers[1:]), len(text)]
+        self._tables = [
+            (start, self._content_end(start, limit), path)
+            for (start, path), limit in zip(headers, limits, strict=False)
+        ]
+        self.root = self._outline()
 
+    def add(self, path: tuple[str, ...], key: str, value: Mapping[str, Plain]) -> list[Splice]:
+        """Add a table at the end of the file, with a blank line before it."""
+        text, newline = self._text, self._newline
+        lead = "" if not text or text.endswith("\n") else newline
+        apart = newline if text.strip() and not text.endswith(newline * 2) else ""
+        new = newline.join([*table_lines(path[0], key, value), ""])
+        return [Splice(len(text), len(text), lead + apart + new)]
 
-def remove_table(text: str, group: str, name: str) -> list[Edit]:
-    """Take the table out, and the tables inside it."""
-    edits = [Edit(start, end, "") for start, end, path in _tables(text) if path[:2] == (group, name)]
-    if not edits:
-        raise CannotEdit(f"`{name}` has no table `[{group}.{name}]` of its own")
-    return edits
+    def replace(self, path: tuple[str, ...], member: OutlineKey, value: Mapping[str, Plain]) -> list[Splice]:
+        """Write a table anew where its first header stands."""
+        first, *others = self.remove(path, member)
+        old = self._text[first.start : first.end]
+        new = self._newline.join(table_lines(path[0], member.key, value))
+        return [first._replace(new=new + (old[len(old.rstrip()) :] or self._newline)), *others]
 
+    def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[Splice]:
+        """Take a table out, and the tables inside it."""
+        splices = [Splice(start, end, "") for start, end, keys in self._tables if keys[:2] == (*path, member.key)]
+        if not splices:
+            raise CannotEdit(f"`{member.key}` has no table `[{path[0]}.{member.key}]` of its own")
+        return splices
 
-def replace_table(text: str, group: str, name: str, body: Mapping[str, Plain]) -> list[Edit]:
-    """Write the table anew where its first header stands."""
-    first, *others = remove_table(text, group, name)
-    newline = newline_of(text)
-    old = text[first.start : first.end]
-    new = newline.join(table_lines(group, name, body)) + (old[len(old.rstrip()) :] or newline)
-    return [first._replace(new=new), *others]
+    def entry(self, path: tuple[str, ...], key: str, value: Mapping[str, Plain]) -> list[str]:
+        """The lines of a table, for a person to copy."""
+        return table_lines(path[0], key, value)
+
+    def _outline(self) -> Outline:
+        """Every group at the top with the tables in it that have a header of their own, each once."""
+        root = Outline(0, len(self._text))
+        for start, end, path in self._tables:
+            within = root
+            for key in map(str, path[:2] if len(path) > 1 else ()):
+                member = within.get(key)
+                if member is None:
+                    member = OutlineKey(key, start, start, Outline(start, end))
+                    within.members.append(member)
+                within = member.value
+        return root
+
+    def _content_end(self, start: int, limit: int) -> int:
+        """Behind the last line that is no comment, and the blank lines after it; later comments are the next table's."""
+        text = self._text[:limit]
+        last = line_end(text, start)
+        for end, line in lines_from(text, last):
+            if line.strip() and not line.lstrip().startswith("#"):
+                last = end
+        return behind_blank_lines(text, last)
 
 
 def table_lines(group: str, name: str, body: Mapping[str, Plain]) -> list[str]:
@@ -65,7 +97,7 @@ def table_lines(group: str, name: str, body: Mapping[str, Plain]) -> list[str]:
 
 
 def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else quoted(key)
+    return key if _BARE_KEY.fullmatch(key) else quoted(key)
 
 
 def _value(value: Plain) -> str:
@@ -76,21 +108,3 @@ def _value(value: Plain) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(quoted, value))}]"
     return quoted(value)
-
-
-def _tables(text: str) -> list[tuple[int, int, tuple[Step, ...]]]:
-    """Each table from its header to behind its content, with its path."""
-    headers = [(line_start(text, offset), path) for offset, path in find_headers(text)]
-    limits = [*(start for start, _ in headers[1:]), len(text)]
-    return [
-        (start, _content_end(text, start, limit), path) for (start, path), limit in zip(headers, limits, strict=False)
-    ]
-
-
-def _content_end(text: str, start: int, limit: int) -> int:
-    """Behind the last line that is no comment, and the blank lines after it: comments there are the next table's."""
-    last = line_end(text, start)
-    for end, line in lines_from(text[:limit], last):
-        if line.strip() and not line.lstrip().startswith("#"):
-            last = end
-    return behind_blank_lines(text[:limit], last)
