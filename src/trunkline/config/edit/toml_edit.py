@@ -19,7 +19,7 @@ from trunkline.config.edit.outline import (
     lines_from,
     newline_of,
 )
-from trunkline.config.edit.yaml_edit import CannotEdit, Plain, quoted
+from trunkline.config.edit.yaml_edit import Plain, quoted
 from trunkline.config.toml_places import find_headers
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -36,10 +36,8 @@ class TomlText:
         self._newline = newline_of(text)
         headers = [(line_start(text, offset), path) for offset, path in find_headers(text)]
         limits = [*(start for start, _ in headers[1:]), len(text)]
-        self._tables = [
-            (start, self._content_end(start, limit), path)
-            for (start, path), limit in zip(headers, limits, strict=False)
-        ]
+        ends = map(self._content_end, (start for start, _ in headers), limits)
+        self._tables = [(start, end, path) for (start, path), end in zip(headers, ends, strict=True)]
         self.root = self._outline()
 
     def add(self, path: tuple[str, ...], key: str, value: Mapping[str, Plain]) -> list[Splice]:
@@ -59,10 +57,7 @@ class TomlText:
 
     def remove(self, path: tuple[str, ...], member: OutlineKey) -> list[Splice]:
         """Take a table out, and the tables inside it."""
-        splices = [Splice(start, end, "") for start, end, keys in self._tables if keys[:2] == (*path, member.key)]
-        if not splices:
-            raise CannotEdit(f"`{member.key}` has no table `[{path[0]}.{member.key}]` of its own")
-        return splices
+        return [Splice(start, end, "") for start, end, keys in self._tables if keys[:2] == (*path, member.key)]
 
     def entry(self, path: tuple[str, ...], key: str, value: Mapping[str, Plain]) -> list[str]:
         """The lines of a table, for a person to copy."""
@@ -82,7 +77,7 @@ class TomlText:
         return root
 
     def _content_end(self, start: int, limit: int) -> int:
-        """Behind the last line that is no comment, and the blank lines after it; later comments are the next table's."""
+        """Behind the last line that is no comment and the blank lines after it: later comments are the next table's."""
         text = self._text[:limit]
         last = line_end(text, start)
         for end, line in lines_from(text, last):
