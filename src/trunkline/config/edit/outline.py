@@ -144,7 +144,7 @@ class Splice(NamedTuple):
     new: str
 
 
-def apply(text: str, splices: Iterable[Splice]) -> str:
+def apply_splices(text: str, splices: Iterable[Splice]) -> str:
     """The text after all splices. Their offsets are those of the text before, and they do not overlap."""
     parts: list[str] = []
     done = 0

@@ -17,7 +17,7 @@ from trunkline.config.edit.config_text import (
     problems_of_entry,
 )
 from trunkline.config.edit.new_server import GROUPS_BY_DIALECT, OWN_GROUPS, Body, NewServer, ServerGroup
-from trunkline.config.edit.outline import Outline, OutlineKey, Splice, apply
+from trunkline.config.edit.outline import Outline, OutlineKey, Splice, apply_splices
 from trunkline.config.edit.toml_edit import TomlText
 from trunkline.config.edit.yaml_edit import CannotEdit, YamlText
 from trunkline.config.report import FileProblem
@@ -113,7 +113,7 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
     servers = _Servers(file)
     existing = servers.find(server.name)
     if existing is not None and not force:
-        message = f"`{existing[1].key}` is there already, on line {servers.line_of(existing[1])}"
+        message = f"`{existing[1].key}` already exists, on line {servers.line_of(existing[1])}"
         raise _refusal(file, message, "use another name, or replace it with `--force`", code=DUPLICATE_KEY)
     if existing is None and server.name in servers.names():
         raise _out_of_reach(file, server.name)
@@ -124,10 +124,10 @@ def add_server(file: ConfigText, server: NewServer, *, force: bool = False) -> E
         if servers.dialect is not None:
             check_reads_as_meant(file, group.path, body, server)
         if existing is None:
-            return _checked(file, servers.editor.add(group.path, server.name, body), group, server.name, body, "added")
-        return _checked(
-            file, servers.editor.replace(group.path, existing[1], body), group, existing[1].key, body, "replaced"
-        )
+            splices = servers.editor.add(group.path, server.name, body)
+            return _checked(file, splices, group, server.name, body, "added")
+        splices = servers.editor.replace(group.path, existing[1], body)
+        return _checked(file, splices, group, existing[1].key, body, "replaced")
     except CannotEdit as error:
         hint = _by_hand(servers, group, server.name, body) if body else ""
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
@@ -146,11 +146,10 @@ def remove_server(file: ConfigText, name: str) -> Edited:
     group, member = found
     line = servers.line_of(member)
     try:
-        return _checked(file, servers.editor.remove(group.path, member), group, member.key, None, "removed")._replace(
-            line=line
-        )
+        splices = servers.editor.remove(group.path, member)
+        return _checked(file, splices, group, member.key, None, "removed")._replace(line=line)
     except CannotEdit as error:
-        hint = f"take `{member.key}` on line {line} out by hand"
+        hint = f"remove `{member.key}`, on line {line}, by hand"
         raise _refusal(file, f"Cannot be changed safely: {error}", hint) from None
 
 
@@ -169,11 +168,11 @@ def _checked(
     file: ConfigText, splices: list[Splice], group: ServerGroup, key: str, body: Body | None, action: Action
 ) -> Edited:
     """The edited text, once it is certain that it differs by this entry and nothing else."""
-    new = file.with_text(apply(file.text, splices))
+    new = file.with_text(apply_splices(file.text, splices))
     try:
         check_only_change(file, new, (*group.path, key), body)
     except GatewayError as error:
-        raise CannotEdit(f"the file would not load any more: {error.problem.message}") from None
+        raise CannotEdit(f"the file would no longer load: {error.problem.message}") from None
     before, after = file.load(), new.load()
     own: list[FileProblem] = []
     line = 0
@@ -185,7 +184,7 @@ def _checked(
         check_other_servers(before, after, {_source_name(key)})
     check_no_new_errors(before, after, own)
     if any(problem.code is OWN_ENTRY_SKIPPED for problem in own):
-        message = "This is Trunkline itself: behind itself it would call itself for ever"
+        message = "This server is Trunkline itself; a gateway behind itself would call itself without end"
         raise GatewayError(Problem(code=NOT_EDITED, message=message))
     return Edited(action, new.text, group.shown, line, tuple(own), after.text, after.settings)
 
@@ -201,5 +200,6 @@ def _refusal(file: ConfigText, message: str, hint: str, *, code: Code = NOT_EDIT
 
 
 def _out_of_reach(file: ConfigText, name: str) -> GatewayError:
-    """The server is there, but not as an entry with a place of its own: behind an alias, or in one line of TOML."""
-    return _refusal(file, f"`{name}` is there, but in a form that cannot be changed safely", "change it by hand")
+    """The server exists, but not as an entry of its own: behind an alias, or as an inline table of TOML."""
+    message = f"`{name}` exists, but is written in a form that cannot be changed safely"
+    return _refusal(file, message, "change it by hand")

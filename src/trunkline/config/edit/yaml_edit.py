@@ -61,7 +61,7 @@ class YamlText:
             return self._add_in_braces(parent.value, key, value)
         if written == "null" and len(path) == 1:
             return self._replace_in_braces(self.root, parent, {key: value})
-        raise CannotEdit(f"`{'.'.join(path)}` is not a group of keys that stands here")
+        raise CannotEdit(f"`{'.'.join(path)}` is not a group of keys that is written out here")
 
     def replace(self, path: tuple[str, ...], member: OutlineKey, value: Plain) -> list[Splice]:
         """Write a key of the group at `path` anew where it stands."""
@@ -151,7 +151,7 @@ class YamlText:
     def _lines_of(self, member: OutlineKey) -> tuple[int, int]:
         """From the start of the key's line to behind the last line that belongs to it."""
         if not begins_its_line(self._text, member.start):
-            raise CannotEdit(f"`{member.key}` does not stand on a line of its own")
+            raise CannotEdit(f"`{member.key}` is not on a line of its own")
         start = line_start(self._text, member.start)
         return start, self._behind_comments(member.end, member.start - start + 1)
 
