@@ -108,7 +108,8 @@ class YamlText:
         group = self.root if parent is None else parent.value
         cleared: list[Splice] = []
         if group.members:
-            content_end, indent = group.members[-1].end, indent_of(text, group.members[-1].start)
+            like_key = group.start if parent is None else group.members[-1].start
+            content_end, indent = group.members[-1].end, indent_of(text, like_key)
         else:  # `{}` or `null` makes room for keys below it; a comment behind it stays
             assert parent is not None
             content_end, indent = parent.end, indent_of(text, parent.start) + self._indent_unit()
@@ -197,7 +198,7 @@ class YamlText:
         style = self._spacing(like_json=self._json or self._has_needless_quotes(root))
         if "\n" not in text[root.start : root.end] and root.members:
             return [Splice(inside, group.end - 1, style._replace(unit=None).member(key, value))]
-        indent = indent_of(text, inside)
+        indent, style = indent_of(text, inside), style._replace(colon=": ", comma=", ")
         deeper = indent + (style.unit or "")
         new = self._newline + deeper + style.member(key, value, deeper) + self._newline + indent
         return [Splice(inside + len(text[inside : group.end - 1].rstrip()), group.end - 1, new)]
