@@ -16,7 +16,7 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.config_text import ConfigText
     from trunkline.config.edit.new_server import NewServer
     from trunkline.config.edit.servers import Edited
     from trunkline.config.found import ConfigFile
@@ -208,7 +208,7 @@ def _remove(file: ConfigFile, name: str) -> _Change:
 
 
 def _text(path: Path, text: str) -> ConfigText:
-    from trunkline.config.edit.check import ConfigText
+    from trunkline.config.edit.config_text import ConfigText
     from trunkline.sources import section_kinds
 
     return ConfigText(path, text, os.environ, section_kinds())

@@ -116,6 +116,11 @@ def test_a_comment_about_the_server_before_stays_with_it(comma: str) -> None:
     assert removed(before, "b", name="mcp.json") == servers + comma + " // one, two\n  }}"
 
 
+def test_comments_in_a_group_that_is_emptied_stay() -> None:
+    text = '{"mcpServers": {\n  // mine\n  "a": {"command": "cat"},\n}}'
+    assert removed(text, "a", name="mcp.json") == '{"mcpServers": {\n  // mine\n  \n}}'
+
+
 def test_yaml_in_braces() -> None:
     text = "mcpServers: {\n  a: {command: cat},  # one, two\n  b: {command: cat}   # three\n}\n"
     after = added(text)

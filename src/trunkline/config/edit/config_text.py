@@ -1,4 +1,4 @@
-"""Whether an edit did what was asked and nothing else, found out by reading the text before and after it."""
+"""The text of a configuration file, and the checks that an edit of it did what was asked and nothing else."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from trunkline.config.dialects import dialect_of
-from trunkline.config.edit.entry_text import Plain, toml_lines
 from trunkline.config.edit.new_server import OF_EDITORS, Body, NewServer, as_client
-from trunkline.config.edit.text_edit import CannotEdit
+from trunkline.config.edit.toml_edit import table_lines
+from trunkline.config.edit.yaml_edit import CannotEdit, Plain
 from trunkline.config.file_text import parse_text
 from trunkline.config.load import Loaded, load_text
 from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.source_list import Kinds
-from trunkline.config.sources import SourceSection, Unready
+from trunkline.config.sources import Unready
 from trunkline.config.tree import Items, Node, Table, place_of
 from trunkline.core.errors import GatewayError, Problem
 
@@ -69,7 +69,7 @@ def check_only_change(
         raise CannotEdit("the change would touch more than this entry")
     node = _node_at(new, entry)
     if (None if node is None else _plain(node)) != body:
-        raise CannotEdit("the change would not have the effect that is asked for")
+        raise CannotEdit("the change would not have the intended effect")
 
 
 def _node_at(node: Node, path: tuple[str, ...]) -> Node | None:
@@ -131,7 +131,7 @@ def check_reads_as_meant(file: ConfigText, path: tuple[str, ...], body: Body, se
 def _alone(path: Path, way: tuple[str, ...], name: str, body: Body) -> str:
     """A file with this entry and nothing else."""
     if path.suffix.lower() == ".toml":
-        return "\n".join(toml_lines(f"{way[0]}.{name}", body))
+        return "\n".join(table_lines(way[0], name, body))
     value: Body = {name: body}
     for key in reversed(way):
         value = {key: value}
@@ -161,11 +161,11 @@ def check_no_new_errors(before: Loaded, after: Loaded, of_entry: Iterable[FilePr
     for problem in own:
         if problem.severity == "error":
             raise GatewayError(Problem(code=problem.code, message=problem.message, hint=problem.hint))
-    known = _errors(before.problems)
     elsewhere = [problem for problem in after.problems if problem not in own]
+    more = _errors(elsewhere) - _errors(before.problems)
     for problem in elsewhere:
-        if problem.severity == "error" and _errors(elsewhere)[problem.code.id] > known[problem.code.id]:
-            raise CannotEdit(f"the file would not load any more: {problem.message}")
+        if problem.severity == "error" and problem.code.id in more:
+            raise CannotEdit(f"the file would no longer load: {problem.message}")
 
 
 def _errors(problems: Iterable[FileProblem]) -> Counter[str]:
@@ -176,10 +176,7 @@ def check_other_servers(before: Loaded, after: Loaded, changed: set[str]) -> Non
     """Raises CannotEdit where a server that was not to be touched comes, goes or changes."""
     if before.settings is None or after.settings is None:
         return
-    for name in before.settings.sources.keys() | after.settings.sources.keys():
-        if name not in changed and not _same(before.settings.sources, after.settings.sources, name):
+    old, new = before.settings.sources, after.settings.sources
+    for name in (old.keys() | new.keys()) - changed:
+        if old.get(name) != new.get(name):
             raise CannotEdit(f"the server `{name}` would change too")
-
-
-def _same(before: Mapping[str, SourceSection], after: Mapping[str, SourceSection], name: str) -> bool:
-    return name in before and name in after and before[name] == after[name]
