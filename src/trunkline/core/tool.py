@@ -15,7 +15,7 @@ class Tool:
     """One tool as its server defines it.
 
     `definition` is the server's JSON object, byte for byte except for hidden characters, which are made visible before
-    it enters the catalog. `aliases` are other names that callers may use, such as the one an app registered the tool by.
+    it enters the catalog. `aliases` are other names that callers may use, such as the one an app registered.
     """
 
     source: str

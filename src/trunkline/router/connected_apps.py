@@ -1,7 +1,7 @@
 """Sources that another source adds: apps that connect to an app source are named, listed and called like any server.
 
-An app stays registered as long as its app source wants, and never longer than the app source itself. It is configured by
-the app source's section: a pattern or tool written `APP:TOOL` there applies to that app alone.
+An app stays registered as long as its app source wants, and never longer than the app source itself. It is configured
+in the app source's section: a pattern or tool written `APP:TOOL` there applies to that app alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What servers offered last time, on disk, so that a first `tools/list` need not wait for them to start.
+"""Definitions of tools, prompts and resources: stored on disk between runs, and watched for changes.
 
-Keyed by a hash of the source's configuration: a changed command line is another server, whose list is not that of the
-one before. What a source of this name said last is found all the same, however it was configured then: with a new token
-or another version it is still worth knowing what it describes otherwise.
+The store answers a first `tools/list` before servers have started. It is keyed by a hash of the source's configuration,
+since another command line is another server. `last` finds what a source of this name offered last under any
+configuration, to compare it with: a new token or version is no reason not to notice changes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from trunkline.protocol.jsonrpc import BadMessage, members_of
 
 _FORMAT: Final = 2
 _MOST_FILES: Final = 1000
-"""Every change of a command, an address or a token is one more; those that nobody used for longest go."""
+"""Each configuration of a source has a file; the least recently used ones are deleted."""
 _LONGEST_KEY: Final = 64
 
 _StoredList = list[tuple[str, msgspec.Raw]]
-"""Definitions by what requests name them by."""
+"""Keys and definitions."""
 
 
 class _Stored(msgspec.Struct):
@@ -48,12 +48,12 @@ class _Stored(msgspec.Struct):
 
 
 def fingerprint(source: str, section: object) -> str:
-    """The same for the same configuration. Secrets go into the hash and no further."""
+    """A hash of a source's configuration, secrets included."""
     return hashlib.sha256(repr((source, _plain(section))).encode()).hexdigest()[:32]
 
 
 def _plain(value: object) -> object:
-    """Sections and mappings as sorted pairs: `repr` of a section hides its secrets."""
+    """Convert sections and mappings to pairs, because `repr` of a section hides its secrets."""
     if is_dataclass(value):
         return [(item.name, _plain(getattr(value, item.name))) for item in fields(value)]
     if isinstance(value, Mapping):
@@ -63,15 +63,15 @@ def _plain(value: object) -> object:
 
 
 class DefinitionStore:
-    """A folder of snapshots. Losing it costs waiting time, never correctness, so no failure here is an error."""
+    """A folder of snapshots. Without it clients wait longer, but nothing goes wrong, so I/O errors are ignored."""
 
     def __init__(self, folder: Path, gateway: str = "") -> None:
-        """`gateway` tells apart the sources of one name that different configuration files have."""
+        """`gateway` distinguishes sources of the same name in different configuration files."""
         self._folder = folder
         self._gateway = gateway
 
     def last(self, source: str) -> Snapshot | None:
-        """What the source of this name offered when it was last heard of."""
+        """What a source of this name offered last, under any configuration."""
         try:
             key = self._last_file(source).read_text("ascii")
         except (OSError, ValueError):
@@ -154,22 +154,21 @@ def _stored(items: tuple[Item, ...]) -> _StoredList:
     return [(item.key, msgspec.Raw(item.definition)) for item in items]
 
 
-# Which definitions a source describes otherwise than when they were last seen: at its last start, or during this run.
-#
-# Models do what descriptions say, so a server that changes them by itself is worth a line in the log. So is one that does
-# it in the process of one client, where nobody else sees it.
+# -- changes ----------------------------------------------------------------------------------------------------------
+# Models do what descriptions say, so it is logged when a server changes them: since its last run, during this one, or for
+# a single client, where nobody else would see it.
 
 REPORT_INTERVAL_S: Final = 10.0
-"""A source that changes all the time is told of this often."""
+"""Changes of one source are logged at most this often."""
 _MOST_NAMED: Final = 10
-_MOST_KEPT: Final = 50_000
-"""Definitions of one source that are remembered, with those that are listed no longer."""
-_MOST_VARIANTS: Final = 4
-"""What clients' own processes say of one thing is told this often: some servers describe a tool to each client anew."""
-_MOST_HIDDEN: Final = 10
-"""Warnings of hidden characters that are kept of clients' own processes of one source."""
+_MAX_REMEMBERED: Final = 50_000
+"""Definitions remembered for one source, including those that are no longer listed."""
+_MAX_VARIANTS: Final = 4
+"""Changes logged for one definition in clients' own processes: some servers describe a tool differently to each client."""
+_MAX_HIDDEN_WARNINGS: Final = 10
+"""Warnings about hidden characters in clients' own processes that are kept for one source."""
 _FOR_A_CLIENT: Final = "in a client's own process"
-_HINT: Final = "read what they say now: `trunkline tools --json`"
+_HINT: Final = "review them with `trunkline tools --json`"
 _NOUNS: Final[dict[ListName, str]] = {
     "tools": "tool",
     "prompts": "prompt",
@@ -179,107 +178,114 @@ _NOUNS: Final[dict[ListName, str]] = {
 _INSTRUCTIONS: Final = "its instructions"
 
 Label = str
-"""What people call a definition, such as `` tool `add` ``; no two of a source have the same."""
+"""How a definition is named in messages, such as `` tool `add` ``; unique within a source."""
 
 
-class _Seen:
-    """What one source offered so far. `changed` are all that did during this run, `untold` those of the last moment."""
+class _History:
+    """What one source has offered. `changed` are all definitions that changed in this run, `unreported` those not logged yet."""
 
     def __init__(self) -> None:
         self.definitions: dict[Label, bytes] = {}
         self.listed: dict[ListName, frozenset[Label]] = {}
         self.changed: dict[Label, None] = {}
-        self.untold: dict[Label, None] = {}
-        self.pause: asyncio.TimerHandle | None = None
+        self.unreported: dict[Label, None] = {}
+        self.timer: asyncio.TimerHandle | None = None
         self.variants: dict[Label, set[bytes]] = {}
-        """Digests of what clients' own processes said otherwise: each is told once, to however many clients."""
+        """Digests of what clients' own processes offered instead: each is logged once, for however many clients."""
         self.hidden: dict[str, None] = {}
-        """Warnings of hidden characters in what they said."""
+        """Warnings about hidden characters in what those offered."""
 
 
 class DefinitionChanges:
+    """Compares what sources publish with what they offered before, and logs the differences."""
+
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._sources: dict[str, _Seen] = {}
+        self._sources: dict[str, _History] = {}
         self._loop = asyncio.get_running_loop()
 
     def begin(self, source: str, before: Snapshot | None) -> None:
-        """A source comes, or another takes its name; `before` is what it offered when it last ran."""
+        """Start to track a source, or another one of its name; `before` is what it offered when it last ran."""
         self.forget(source)
-        seen = self._sources[source] = _Seen()
+        seen = self._sources[source] = _History()
         if before is not None:
             _remember(seen, before)
 
     def published(self, source: str, snapshot: Snapshot) -> None:
-        seen = self._sources.setdefault(source, _Seen())
+        seen = self._sources.setdefault(source, _History())
         is_first = not seen.definitions
         listed, changed = _remember(seen, snapshot)
         if not is_first:
-            self._tell_listed(source, listed)
+            self._report_listed(source, listed)
         self._changed(source, seen, changed)
 
     def published_for_client(self, source: str, snapshot: Snapshot, known_warnings: Collection[str]) -> None:
-        """What a client's own process of this source says. It is compared with what all are offered, and never takes
-        its place; what comes and goes in such a list is that client's affair."""
-        seen = self._sources.setdefault(source, _Seen())
+        """Compare what a client's own process of this source offers with what all clients are offered.
+
+        Only changed definitions are logged, not added and removed ones.
+        """
+        seen = self._sources.setdefault(source, _History())
         self._changed(source, seen, [f"{label} {_FOR_A_CLIENT}" for label in _new_variants(seen, snapshot)])
         for warning in snapshot.warnings:
-            told = f"{warning}, {_FOR_A_CLIENT}"
-            is_news = warning.startswith(f"{HIDDEN_CHARACTERS}:") and warning not in known_warnings
-            if is_news and told not in seen.hidden and len(seen.hidden) < _MOST_HIDDEN:
-                seen.hidden[told] = None
-                self._events.note("warning", "source", told, source=source)
+            message = f"{warning}, {_FOR_A_CLIENT}"
+            is_new = warning.startswith(f"{HIDDEN_CHARACTERS}:") and warning not in known_warnings
+            if is_new and message not in seen.hidden and len(seen.hidden) < _MAX_HIDDEN_WARNINGS:
+                seen.hidden[message] = None
+                self._events.note("warning", "source", message, source=source)
 
-    def _changed(self, source: str, seen: _Seen, changed: list[Label]) -> None:
+    def _changed(self, source: str, seen: _History, changed: list[Label]) -> None:
         if changed:
             seen.changed.update(dict.fromkeys(changed))
-            seen.untold.update(dict.fromkeys(changed))
-            if seen.pause is None:
-                self._tell_changed(source, seen)
+            seen.unreported.update(dict.fromkeys(changed))
+            if seen.timer is None:
+                self._report_changed(source, seen)
 
     def warnings(self, source: str) -> tuple[str, ...]:
-        """For whoever asks how the source is."""
+        """Warnings for the status of a source."""
         seen = self._sources.get(source)
         if seen is None:
             return ()
-        changed = f"{DEFINITION_CHANGED}: described otherwise than before: {_named(seen.changed)}; {_HINT}"
+        changed = f"{DEFINITION_CHANGED}: definitions changed: {_named(seen.changed)}; {_HINT}"
         return (*((changed,) if seen.changed else ()), *seen.hidden)
 
     def forget(self, source: str) -> None:
-        """What was kept back until now is told: the next start will not know of it."""
+        """Stop tracking a source. Logs what was held back: the next run will not find it changed."""
         seen = self._sources.pop(source, None)
-        if seen is not None and seen.pause is not None:
-            seen.pause.cancel()
-            if seen.untold:
-                self._note_changed(source, seen)
+        if seen is not None and seen.timer is not None:
+            seen.timer.cancel()
+            if seen.unreported:
+                self._log_changed(source, seen)
 
     def close(self) -> None:
         for source in list(self._sources):
             self.forget(source)
 
-    def _note_changed(self, source: str, seen: _Seen) -> None:
-        message = f"{source} describes otherwise than before: {_named(seen.untold)}"
+    def _log_changed(self, source: str, seen: _History) -> None:
+        message = f"Definitions of {source} changed: {_named(seen.unreported)}"
         code = DEFINITION_CHANGED.id
         self._events.note("warning", "definitions", message, source=source, code=code, hint=_HINT)
-        seen.untold = {}
+        seen.unreported = {}
 
-    def _tell_changed(self, source: str, seen: _Seen) -> None:
-        seen.pause = None
-        if seen.untold:
-            self._note_changed(source, seen)
-            seen.pause = self._loop.call_later(REPORT_INTERVAL_S, self._tell_changed, source, seen)
+    def _report_changed(self, source: str, seen: _History) -> None:
+        seen.timer = None
+        if seen.unreported:
+            self._log_changed(source, seen)
+            seen.timer = self._loop.call_later(REPORT_INTERVAL_S, self._report_changed, source, seen)
 
-    def _tell_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
-        said = [f"{word} {_named(labels)}" for word, labels in listed.items() if labels]
-        if said:
-            self._events.note("info", "definitions", f"{source} now offers {'; '.join(said)}", source=source)
+    def _report_listed(self, source: str, listed: dict[str, list[Label]]) -> None:
+        parts = [f"{verb} {_named(labels)}" for verb, labels in listed.items() if labels]
+        if parts:
+            self._events.note("info", "definitions", f"{source} changed its lists: {'; '.join(parts)}", source=source)
 
 
-def _remember(seen: _Seen, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
-    """What came and went in the lists, and what changed. An empty list may be one that is still to come."""
-    news: dict[str, list[Label]] = {"more:": [], "no longer:": []}
+def _remember(seen: _History, snapshot: Snapshot) -> tuple[dict[str, list[Label]], list[Label]]:
+    """Store a snapshot; returns what was added and removed, and what changed.
+
+    An empty list is ignored, because it may not have been fetched yet.
+    """
+    listed: dict[str, list[Label]] = {"added": [], "removed": []}
     changed: list[Label] = []
-    if len(seen.definitions) > _MOST_KEPT:
+    if len(seen.definitions) > _MAX_REMEMBERED:
         seen.definitions.clear()
     for name in LISTS:
         definitions = dict(_labelled(snapshot, name))
@@ -288,19 +294,21 @@ def _remember(seen: _Seen, snapshot: Snapshot) -> tuple[dict[str, list[Label]], 
         changed += [label for label, raw in definitions.items() if _differs(seen.definitions.get(label), raw)]
         labels = frozenset(definitions)
         before = seen.listed.get(name, labels)
-        news["more:"] += [label for label in definitions if label not in before]
-        news["no longer:"] += sorted(before - labels)
+        listed["added"] += [label for label in definitions if label not in before]
+        listed["removed"] += sorted(before - labels)
         seen.listed[name] = labels
         seen.definitions.update(definitions)
     for label, text in _instructions(snapshot):
         changed += [label] if seen.definitions.get(label, text) != text else []
         seen.definitions[label] = text
-    return news, changed
+    return listed, changed
 
 
-def _new_variants(seen: _Seen, snapshot: Snapshot) -> list[Label]:
-    """What is said otherwise than all are told, and than any client was told yet. Of what only clients are offered the
-    first is the measure."""
+def _new_variants(seen: _History, snapshot: Snapshot) -> list[Label]:
+    """Definitions that differ from what all clients are offered, and from what any client was offered before.
+
+    A definition that only single clients are offered is compared with the first of them.
+    """
     found: list[Label] = []
     offered = [pair for name in LISTS for pair in _labelled(snapshot, name)]
     for label, definition in (*offered, *_instructions(snapshot)):
@@ -309,10 +317,10 @@ def _new_variants(seen: _Seen, snapshot: Snapshot) -> list[Label]:
             continue
         variants = seen.variants.get(label)
         if variants is None:
-            if known is None and len(seen.variants) >= _MOST_KEPT:
+            if known is None and len(seen.variants) >= _MAX_REMEMBERED:
                 continue
             variants = seen.variants[label] = set()
-        if len(variants) >= _MOST_VARIANTS or (digest := _digest(definition)) in variants:
+        if len(variants) >= _MAX_VARIANTS or (digest := _digest(definition)) in variants:
             continue
         if known is not None or variants:
             found.append(label)
@@ -321,7 +329,7 @@ def _new_variants(seen: _Seen, snapshot: Snapshot) -> list[Label]:
 
 
 def _digest(definition: bytes) -> bytes:
-    with suppress(msgspec.MsgspecError, RecursionError, TypeError):  # else its bytes will do
+    with suppress(msgspec.MsgspecError, RecursionError, TypeError):  # then compare it as bytes
         definition = msgspec.json.encode(_canonical(definition), order="deterministic")
     return blake2b(definition, digest_size=16).digest()
 
@@ -342,7 +350,7 @@ def _differs(before: bytes | None, now: bytes) -> bool:
 
 
 def _canonical(definition: bytes) -> object:
-    """The order of members and the spelling of texts mean nothing."""
+    """Decode a definition, so that the order of members and the escaping of strings do not matter."""
     try:
         return msgspec.json.decode(definition)
     except (msgspec.MsgspecError, RecursionError):

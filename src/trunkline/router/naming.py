@@ -70,7 +70,7 @@ class Names(Generic[N]):
 def give_names(naming: Naming, entries: list[N], shown: Callable[[N], str], hint: str) -> Names[N]:
     """Set the exposed name of each entry: first of configured sources, in order, then of apps as they arrived.
 
-    `shown` gives the name of an entry without the prefix. `hint` is a template for collisions, with `{}` for the source.
+    `shown` gives the name of an entry without the prefix. `hint` is for collisions; `{}` stands for the source.
     """
     taken: dict[str, N] = {}
     collisions: list[Problem] = []

@@ -104,7 +104,7 @@ class ResultRewriter:
     def adapt(
         self, call: Call, *, uris: bool = False, tasks: bool = False, renamed: Mapping[str, str] = _NOT_RENAMED
     ) -> None:
-        """Rewrite the outcome of the call when it comes; with `tasks`, also notifications and server requests before it."""
+        """Rewrite the outcome of the call, with `tasks` also the notifications and server requests before it."""
         reply = call.reply
 
         def reply_rewritten(call: Call) -> None:
@@ -185,7 +185,7 @@ def map_error_uri(raw: bytes, change: Change) -> bytes:
 def _object(raw: bytes | msgspec.Raw, change: Change, rewrites: dict[str, _Rewrite]) -> bytes | None:
     """Rewrite some members of an object; returns None if nothing changes.
 
-    An object with a duplicate member is rewritten with the last one, so that no client can read another URI than we did.
+    An object with a duplicate member is rewritten with the last one, so that no client can read another one.
     """
     try:
         members, is_clear = members_of(raw, "result"), True

@@ -1,7 +1,7 @@
-"""What a source says of itself and of its calls, with secrets taken out before anybody hears of it.
+"""Sanitizes what sources report before anybody sees it: redacts secrets, and makes hidden characters visible.
 
-Sources hide what their servers write as they read it. This is the door that all kinds share, so that nothing passes by.
-Results, errors of a server's own and definitions are not looked at: they are the server's answer, byte for byte.
+Sources already redact what their servers write; this covers all kinds of source, so that nothing is missed. Results,
+errors of servers and definitions are not redacted: they are passed on byte for byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trunkline.core.source import Health
 from trunkline.core.tool import Item, Snapshot, Tool
 
 Redact = Callable[[str], str]
-_NOTHING_SAID = b"{}"
+_NO_INFO = b"{}"
 
 
 def redact_health(health: Health, redact: Redact) -> Health:
@@ -39,28 +39,27 @@ def redact_problem(problem: Problem, redact: Redact) -> Problem:
 
 
 def redact_snapshot(snapshot: Snapshot, redact: Redact) -> Snapshot:
-    """What all servers say is joined for every client, and shown to operators. What a server calls itself is dropped
-    as a whole: it is JSON."""
+    """Redact instructions and warnings. Server info is JSON, so it is dropped if it has a secret."""
     info = snapshot.server_info.decode(errors="replace")
     return replace(
         snapshot,
         instructions=redact(snapshot.instructions),
         warnings=tuple(map(redact, snapshot.warnings)),
-        server_info=snapshot.server_info if redact(info) == info else _NOTHING_SAID,
+        server_info=snapshot.server_info if redact(info) == info else _NO_INFO,
     )
 
 
-# What a source offers, with every hidden character made visible before anybody is shown it.
+# -- hidden characters ------------------------------------------------------------------------------------------------
 
 _MOST_NAMED: Final = 5
 _ESCAPES: Final = (rb"\u", rb"\b", rb"\f")
-"""How JSON may write a hidden character in ASCII; once others are undone, only control characters are written so."""
+"""Escapes by which JSON may hold a hidden character in ASCII. Re-encoded JSON has them for control characters only."""
 _LITERAL: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 T = TypeVar("T", Tool, Item)
 
 
 def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
-    """The same snapshot where nothing is hidden, as in nearly all of them. Names and URIs stay what requests use."""
+    """Make hidden characters in a snapshot visible. Names and URIs that requests use stay as they are."""
     found: list[str] = []
     shown = replace(
         snapshot,
@@ -75,7 +74,7 @@ def reveal_snapshot(snapshot: Snapshot) -> Snapshot:
     if shown.instructions != snapshot.instructions:
         found.append("its instructions")
     if shown.server_info != snapshot.server_info:
-        found.append("what it says of itself")
+        found.append("its server info")
     return replace(shown, warnings=(*shown.warnings, _warning(found))) if found else shown
 
 
@@ -93,18 +92,18 @@ def _definitions(items: tuple[T, ...], noun: str, found: list[str]) -> tuple[T, 
 def _warning(found: list[str]) -> str:
     more = len(found) - _MOST_NAMED
     named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{HIDDEN_CHARACTERS}: hidden characters are shown as their numbers, such as `<U+200B>`, in {named}"
+    return f"{HIDDEN_CHARACTERS}: hidden characters are shown as code points, such as `<U+200B>`, in {named}"
 
 
 def reveal_json(raw: bytes) -> bytes:
-    """A JSON text with every string revealed, names of members included; all else stays byte for byte."""
+    """Make hidden characters visible in all strings of a JSON text, member names included."""
     if _is_plain(raw) or not _may_hide(raw):
         return raw
     return _LITERAL.sub(_revealed_literal, raw)
 
 
 def _is_plain(raw: bytes) -> bool:
-    """A look at the speed of memory, with which nearly all definitions pass."""
+    """Whether the text certainly has no hidden characters; a quick test, which nearly all definitions pass."""
     return raw.isascii() and not any(mark in raw for mark in _ESCAPES) and b"\x7f" not in raw
 
 

@@ -123,7 +123,7 @@ def test_a_server_that_describes_a_tool_to_each_client_anew_is_not_told_of_again
     run_with_clock(monkeypatch, main())
 
 
-CHANGED = ("warning", "s describes otherwise than before: tool `add`")
+CHANGED = ("warning", "Definitions of s changed: tool `add`")
 
 
 async def test_a_definition_that_changed_since_the_last_start_is_told_once(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ async def test_one_that_was_away_meanwhile_has_changed_all_the_same(tmp_path: Pa
     town.say(log="Logs")
     town.say(add="Subtracts", log="Logs")
     assert town.told == [
-        ("info", "s now offers no longer: tool `add`"),
-        ("info", "s now offers more: tool `add`"),
+        ("info", "s changed its lists: removed tool `add`"),
+        ("info", "s changed its lists: added tool `add`"),
         CHANGED,
     ]
 

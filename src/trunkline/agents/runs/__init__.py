@@ -1,1 +1,1 @@
-"""Running workflows and agents: a gateway for each step, the agent that uses it, and what is told about it."""
+"""Runs of workflows and agents: a gateway for each step, the agent that uses it, and what is reported about it."""

@@ -1,4 +1,4 @@
-"""A step that is an agent: its tools are made ready, it is run with them, and everything that was made for it goes."""
+"""Runs agent steps: their tools are made ready, the agent runs with them, and everything made for it is removed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from trunkline.sources.builtin.protection.started_files import started_files
 
 
 class AgentStepRunner:
-    """Runs the agent steps of a workflow, whose file is at `workflow`. `plugins` are those that steps may expose
-    operations of."""
+    """Runs the agent steps of the workflow in the file `workflow`. `plugins` are those whose operations steps may expose."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class AgentStepRunner:
         self._programs = ProgramStepRunner(children, home=home, environ=environ, state_dir=state_dir)
 
     async def run(self, task: AgentTask) -> StepResult:
-        """Cancelling this ends the agent, and everything that was started for it."""
+        """Run a step. Cancelling this ends the agent, and everything that was started for it."""
         watch = ToolCallEvents(task.name, self._emit)
         try:
             return await self._run(task, watch)
@@ -75,8 +74,8 @@ class AgentStepRunner:
             if task.state.provider not in PROVIDERS:
                 gateway = await self._gateway(task, watch, stack)
                 self._ready(task, gateway, "")
-                heard = partial(self._said, task)
-                return await run_model(task, gateway, heard, instructions, self._dialects)
+                on_event = partial(self._on_event, task)
+                return await run_model(task, gateway, on_event, instructions, self._dialects)
             folder = self._programs.folder(task)
             stack.callback(folder.remove)
             gateway = await self._gateway(task, watch, stack, private=(str(folder.path),))
@@ -84,7 +83,7 @@ class AgentStepRunner:
                 task,
                 folder.path,
                 gateway,
-                lambda said: self._said(task, said),
+                lambda event: self._on_event(task, event),
                 instructions=instructions,
                 warn=lambda problem: self._telemetry.warn(task.name, problem),
                 ready=lambda version: self._ready(task, gateway, version),
@@ -93,7 +92,7 @@ class AgentStepRunner:
     async def _gateway(
         self, task: AgentTask, watch: ToolCallEvents, stack: AsyncExitStack, private: tuple[str, ...] = ()
     ) -> StepGateway | None:
-        """The step's tools, all of them there; none where the agent is run as it is. `stack` ends them."""
+        """The step's tools, all of them up; None where the agent keeps its own alone. `stack` closes them."""
         if task.state.proxy is None:
             return None
         wanted = settings_of_step(self._settings, task.state.proxy, self._plugins, task.folder)
@@ -119,11 +118,11 @@ class AgentStepRunner:
             async with task.in_time():
                 await gateway.start()
         except GatewayError as error:
-            raise GatewayError(_with_what_starts(error.problem, gateway.starting()), error.details) from None
+            raise GatewayError(_with_starting(error.problem, gateway.starting()), error.details) from None
         return gateway
 
     def _instructions(self, task: AgentTask) -> str:
-        """What the project tells an agent that does not look for it by itself."""
+        """The project's instructions for an agent that does not read them itself."""
         if task.mode != "intercept" or not task.state.options.instructions:
             return ""
         names = instruction_files(task.state.provider)
@@ -135,34 +134,32 @@ class AgentStepRunner:
         provider = task.state.provider
         self._emit(AgentReady(step=task.name, provider=provider, version=version, model=task.model, tools=tools))
 
-    def _said(self, task: AgentTask, said: AgentEvent) -> None:
-        if isinstance(said, AgentText) and said.text.strip():
-            self._emit(ModelSpoke(step=task.name, text=said.text))
-        elif isinstance(said, OptionDropped):
-            self._telemetry.warn(task.name, Problem(code=OPTION_LEFT_OUT, message=said.message))
-        elif isinstance(said, TokenUsage):
-            self._usage.set_tokens(said)
-        elif isinstance(said, ModelRetry):
-            self._emit(ModelRetried(step=task.name, attempt=said.attempt, most=said.most, reason=said.reason))
+    def _on_event(self, task: AgentTask, event: AgentEvent) -> None:
+        if isinstance(event, AgentText) and event.text.strip():
+            self._emit(ModelSpoke(step=task.name, text=event.text))
+        elif isinstance(event, OptionDropped):
+            self._telemetry.warn(task.name, Problem(code=OPTION_LEFT_OUT, message=event.message))
+        elif isinstance(event, TokenUsage):
+            self._usage.set_tokens(event)
+        elif isinstance(event, ModelRetry):
+            self._emit(ModelRetried(step=task.name, attempt=event.attempt, most=event.most, reason=event.reason))
 
 
-def _with_what_starts(problem: Problem, starting: tuple[str, ...]) -> Problem:
-    """Of a step whose time ended before its tools were there, what it waited for."""
+def _with_starting(problem: Problem, starting: tuple[str, ...]) -> Problem:
+    """The problem of a step that timed out before its tools were up, with what it waited for."""
     if problem.code is not STEP_TIMEOUT or not starting:
         return problem
     waited_for = ", ".join(f"`{name}`" for name in starting)
     return replace(problem, message=f"{problem.message}; still starting: {waited_for}")
 
 
-# An agent that is a program of its own: run with our tools in place of its own, beside them, or as it is.
-
 Warn = Callable[[Problem], None]
 Ready = Callable[[str], None]
-"""Told the version of the agent, once it is about to be started."""
+"""Called with the version of the agent when it is about to be started."""
 
 
 class ProgramStepRunner:
-    """`home` and `environ` are those of the user whose agents these are."""
+    """Runs steps whose agent is a program, with the `home` and `environ` of the user."""
 
     def __init__(self, children: Children, *, home: Path, environ: Mapping[str, str], state_dir: Path) -> None:
         self._children = children
@@ -172,7 +169,7 @@ class ProgramStepRunner:
         self._versions = VersionCache(state_dir)
 
     def folder(self, task: AgentTask) -> RunFolder:
-        """The private folder of one run: the way to its gateway, and below it what the agent is given."""
+        """The private folder of one run: the socket to its gateway, and below it the agent's files."""
         return RunFolder(self._children, task.name)
 
     async def run(
@@ -202,14 +199,14 @@ class ProgramStepRunner:
         timed_out = result.problem is not None and result.problem.code is STEP_TIMEOUT
         return StepResult(
             output=result.output,
-            # the agent's own time is what was left of the step's, and only that one is written anywhere
+            # the agent only had what was left of the step's time, and the file names the whole
             problem=task.timeout_problem(result.unreachable) if timed_out else result.problem,
         )
 
     async def _run_spec(
         self, task: AgentTask, provider: Provider, part: Path, gateway: StepGateway | None, stack: AsyncExitStack
     ) -> tuple[RunSpec, AgentSocket | None]:
-        """What the agent is to do, and the door through which it gets its tools; none where it keeps its own alone."""
+        """What the agent is to do, and the socket to its tools; None where it keeps its own alone."""
         socket: AgentSocket | None = None
         server: ToolServer | None = None
         if gateway is not None:
@@ -235,12 +232,12 @@ class ProgramStepRunner:
         folder: Path,
         gateway: StepGateway | None,
     ) -> Isolation:
-        async def trial() -> ProbeResult:
+        async def probe() -> ProbeResult:
             async with AsyncExitStack() as stack:
                 spec, _ = await self._run_spec(task, provider, _part(folder, "t"), gateway, stack)
                 return await probe_agent(self._runner, provider, installed, spec)
 
-        return await check_isolation(provider, installed, task.mode, self._probe_store, trial, model=task.model)
+        return await check_isolation(provider, installed, task.mode, self._probe_store, probe, model=task.model)
 
 
 def _part(folder: Path, name: str) -> Path:

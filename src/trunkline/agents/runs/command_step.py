@@ -1,4 +1,4 @@
-"""A step that is a shell command: run in its folder, within its timeout, and nothing of it is left afterwards."""
+"""Runs command steps: in their folder, their sandbox and their timeout, leaving nothing behind."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from trunkline.sources.builtin.tool import ToolFault
 _SHELL: Final = "/bin/sh"
 _GIT: Final = "GIT_CONFIG"
 _QUOTED: Final = 500
-"""Characters of the output that a message about a failure shows."""
+"""The characters of output that a message about a failure shows."""
 
 
 class CommandStepRunner:
-    """Runs the commands of a workflow. They get the user's environment, but for our own tokens. `warn` hears of those
-    that have no sandbox although they should. `workflow` is its file."""
+    """Runs the commands of a workflow, with the user's environment except our own tokens. `workflow` is its file; `warn`
+    gets the steps that should have a sandbox and have none."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class CommandStepRunner:
 
 
 def _with_own(command: Command, state: CommandState, values: TemplateValues) -> Command:
-    """With the variables and the input of the step; what keeps git from the repository's programs stays."""
+    """Add the step's variables and input. The variables that keep git from the repository's programs stay."""
     own = {name: values.of(value) for name, value in state.env.items()}
     kept = {name: value for name, value in command.env.items() if name.startswith(_GIT)}
     stdin = values.of(state.stdin).encode("utf-8", "surrogateescape")
@@ -83,7 +83,7 @@ def _with_own(command: Command, state: CommandState, values: TemplateValues) -> 
 
 
 def output_text(output: HeadAndTail) -> str:
-    """What it wrote, with a line in place of what did not fit, and without the line end at the end."""
+    """The output without its final newlines, with a line in place of what did not fit."""
     if output.dropped_bytes:
         head, tail = output.head.decode("utf-8", "ignore"), output.tail.decode("utf-8", "ignore")
         return f"{head}\n[… {output.dropped_bytes:,} bytes left out …]\n{tail}".rstrip("\n")
@@ -109,11 +109,11 @@ def _problem(state: CommandState, ended: Ended, output: str) -> Problem | None:
         case "too_many_processes":
             return _failed(state, f"The command of step `{state.name}` had too many processes and was ended")
         case "lost":
-            return _failed(state, f"The command of step `{state.name}` was lost: what looked after it was killed")
+            return _failed(state, f"The command of step `{state.name}` was lost: its supervisor was killed")
 
 
 def _quoted(output: str) -> str:
-    """The end of what it wrote: what went wrong stands there most often."""
+    """The end of the output, where the reason of a failure most often is."""
     words = end(output.strip(), _QUOTED)
     return f": {words}" if words else " and wrote nothing"
 
@@ -122,20 +122,23 @@ def _failed(state: CommandState, message: str, hint: str = "") -> Problem:
     return Problem(code=COMMAND_FAILED, message=message, where=state.name, hint=hint)
 
 
-# Where a step's command runs: what git leaves alone there, and the sandbox that the workflow asks for.
-
 T = TypeVar("T")
 
 _MOST_FOLDERS: Final = 5_000
-"""In which repositories are looked for below a step's folder, the upper ones first."""
-_ASKING_S: Final = 10.0
-_ASKING: Final = 'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
-"""Neither of the two is the repository's. Which of the user's files count may depend on the folder."""
+"""The folders searched for repositories below a step's folder, the upper ones first."""
+_GIT_CONFIG_S: Final = 10.0
+_LIST_GIT_CONFIG: Final = (
+    'for scope in --system --global; do "$0" config "$scope" --includes --list -z; done 2>/dev/null'
+)
+"""Neither scope is the repository's. Which of the user's files count may depend on the folder."""
 
 
 class CommandSandboxes:
-    """`environ` is what every command gets, and `protected` are files that none in a sandbox may change besides the
-    protected places. `warn` hears of steps that should have a sandbox and have none, and of what was undone."""
+    """Runs commands in the sandboxes that steps ask for, and keeps git from programs that only a repository names.
+
+    `environ` is what every command gets; `protected` are files that none in a sandbox may change, besides the protected
+    places. `warn` gets steps that should have a sandbox and have none, and what was undone.
+    """
 
     def __init__(
         self,
@@ -162,34 +165,36 @@ class CommandSandboxes:
     async def run(
         self, state: CommandState, argv: Sequence[str], folder: Path, finished: Callable[[Command], Command]
     ) -> Ended:
-        """Run this for a step. `finished` gives the command what is the step's own. Raises GatewayError where it needs
-        a sandbox and there is none, or cannot be started."""
-        git = await self._about_git(folder)
+        """Run a step's command, to which `finished` adds the step's own settings.
+
+        Raises GatewayError where it needs a sandbox and there is none, or cannot be started.
+        """
+        git = await self._git_variables(folder)
         env = {**self._environ, **git}
-        around = await self._around(state, str(folder))
-        if around is None:
+        sandbox = await self._sandbox_of(state, str(folder))
+        if sandbox is None:
             command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
             return await self._commands.run(finished(command))
         guarded = await _or_failure(self._guard(state, str(folder)).begin())
         try:
             mounts = guarded.mounts
             argv = await asyncio.to_thread(
-                partial(around.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
+                partial(sandbox.wrap, argv, str(folder), read_only=mounts.read_only, pinned=mounts.pinned)
             )
-            env = {**around.environment(), **git}
+            env = {**sandbox.environment(), **git}
             command = Command(argv=argv, env=env, folder=str(folder), timeout_s=state.timeout_s, label=state.name)
             return await self._commands.run(finished(command), on_launch=guarded.launched)
         finally:
             await guarded.end()
 
     async def close(self) -> None:
-        """No command runs any more."""
+        """Close guards and sandboxes, once no command runs any more."""
         for guard in self._guards.values():
             await guard.close()
         for choice in self._sandboxes.values():
             await choice.close()
 
-    async def _around(self, state: CommandState, folder: str) -> Sandbox | None:
+    async def _sandbox_of(self, state: CommandState, folder: str) -> Sandbox | None:
         key = state.name, folder, state.sandbox.mode
         if key not in self._sandboxes:
             self._trusted.keep_below([Path(folder)])
@@ -205,12 +210,12 @@ class CommandSandboxes:
                 whose=whose,
             )
         choice = self._sandboxes[key]
-        around = await _or_failure(choice.get())
-        if around is None and choice.obstacle:
+        sandbox = await _or_failure(choice.get())
+        if sandbox is None and choice.obstacle:
             message = f"The command of step `{state.name}` runs without a sandbox: {choice.obstacle}"
             hint = no_sandbox(state.sandbox.mode, choice.obstacle, choice.hint).hint
             self._warn(state.name, Problem(code=PART_MISSING, message=message, hint=hint, severity="warning"))
-        return around
+        return sandbox
 
     def _guard(self, state: CommandState, folder: str) -> PlaceGuard:
         key = state.name, folder
@@ -227,8 +232,8 @@ class CommandSandboxes:
     def _note(self, step: str, level: Level, event: str, message: str, fields: Mapping[str, object]) -> None:
         self._warn(step, Problem(code=CODES[str(fields["code"])], message=message, severity="warning"))
 
-    async def _about_git(self, folder: Path) -> dict[str, str]:
-        """The variables that keep git from what only its repository says is to be run."""
+    async def _git_variables(self, folder: Path) -> dict[str, str]:
+        """The variables that keep git from running what only its repository names."""
         try:
             settings = await asyncio.to_thread(lambda: overridden(self._repositories(folder)))
         except HiddenKeys as error:
@@ -236,7 +241,7 @@ class CommandSandboxes:
             hint = "look at that file, and remove it or what it does not need"
             raise GatewayError(Problem(code=COMMAND_FAILED, message=message, hint=hint)) from None
         git = find_program("git", self._environ.get("PATH", os.defpath), str(folder))
-        own = {} if git is None else await self._users_own(git, folder)
+        own = {} if git is None else await self._user_git_config(git, folder)
         return as_variables(settings, own, self._environ)
 
     def _repositories(self, folder: Path) -> Iterator[str]:
@@ -250,15 +255,15 @@ class CommandSandboxes:
         if self._environ.get("GIT_DIR"):
             yield os.path.join(folder, self._environ["GIT_DIR"])  # noqa: PTH118
 
-    async def _users_own(self, git: str, folder: Path) -> dict[str, list[str]]:
-        argv = ["/bin/sh", "-c", _ASKING, git]
-        command = Command(argv=argv, env=self._environ, folder=str(folder), timeout_s=_ASKING_S, label="git")
+    async def _user_git_config(self, git: str, folder: Path) -> dict[str, list[str]]:
+        argv = ["/bin/sh", "-c", _LIST_GIT_CONFIG, git]
+        command = Command(argv=argv, env=self._environ, folder=str(folder), timeout_s=_GIT_CONFIG_S, label="git")
         ended = await self._commands.run(command)
         return read_list((ended.output.head + ended.output.tail).decode("utf-8", "surrogateescape"))
 
 
 async def _or_failure(work: Awaitable[T]) -> T:
-    """What a tool would tell its model is a failure of the step here."""
+    """Turn what a tool would report to its model into a failure of the step."""
     try:
         return await work
     except ToolFault as error:

@@ -1,4 +1,4 @@
-"""A model behind a chat completions API: we are its agent, and its tools are those of the step and no others."""
+"""Runs steps with a model behind a chat completions API: we are its agent, and the step's tools are its only ones."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ async def run_model(
     instructions: str,
     dialects: KnownDialects,
 ) -> StepResult:
-    """Cancelling this ends the conversation, and the calls that are under way."""
+    """Run a step. Cancelling this ends the conversation, and the calls in progress."""
     endpoint = endpoint_of(task)
     last: list[AgentEvent] = []
 
-    def on_output(said: AgentEvent) -> None:
-        last[:] = [said]
-        on_event(said)
+    def remember(event: AgentEvent) -> None:
+        last[:] = [event]
+        on_event(event)
 
     try:
         async with task.in_time():
-            told, tools = _told(task.prompt, instructions), _toolbox(gateway)
-            conversed = await converse(endpoint, told, tools, on_output, dialects=dialects)
+            prompt, tools = _with_instructions(task.prompt, instructions), _tools_of(gateway)
+            conversed = await converse(endpoint, prompt, tools, remember, dialects=dialects)
     except GatewayError as error:
         if error.problem.code is STEP_TIMEOUT and last and isinstance(last[0], ModelRetry):
             raise GatewayError(task.timeout_problem(f"its model could not be reached: {last[0].reason}")) from None
@@ -54,13 +54,13 @@ async def run_model(
     return StepResult(output=conversed.text)
 
 
-def _told(prompt: str, instructions: str) -> str:
-    """One message: not every model takes another one before it."""
+def _with_instructions(prompt: str, instructions: str) -> str:
+    """Both as one message: not every model accepts another one before the prompt."""
     return f"{instructions}\n{prompt}" if instructions else prompt
 
 
 def endpoint_of(task: AgentTask) -> ChatEndpoint:
-    """Raises GatewayError where something is not there that the file only refers to."""
+    """The endpoint of a step. Raises GatewayError where something that the file refers to is not set."""
     options = task.state.options
     if options.missing:
         hint = "`trunkline validate` shows where that is in the file"
@@ -76,18 +76,16 @@ def endpoint_of(task: AgentTask) -> ChatEndpoint:
     )
 
 
-def _toolbox(gateway: StepGateway | None) -> ModelTools:
+def _tools_of(gateway: StepGateway | None) -> ModelTools:
     if gateway is None:
         return NO_TOOLS
     limit_bytes = gateway.settings.gateway.limits.request_bytes
     return RouterTools(gateway.router, gateway.caller, limit_bytes=limit_bytes)
 
 
-# A step's tools for a model that we talk to ourselves: from its calls to the router, and back as text.
-
 _NO_ARGUMENTS: Final = b"{}"
 _MOST_CHARACTERS: Final = 50_000
-"""Of one result: as much as other agents show their models."""
+"""The longest result: as much as other agents show their models."""
 
 
 class _NoTools:
@@ -104,7 +102,7 @@ NO_TOOLS: Final = _NoTools()
 
 
 class RouterTools:
-    """What `caller` sees of a router. A call that nobody waits for any more is taken back."""
+    """The tools of a router that `caller` sees, for the model. Cancelling a call cancels it in the router."""
 
     def __init__(self, router: Router, caller: Caller, *, limit_bytes: int) -> None:
         self._router = router
@@ -118,8 +116,8 @@ class RouterTools:
         ]
 
     async def call(self, name: str, arguments: bytes) -> ToolOutput:
-        """Arguments pass as the model wrote them; what is no JSON object is told to it."""
-        wrong = self._wrong_with(arguments.strip())
+        """Arguments pass as the model wrote them; it is told where they are no JSON object."""
+        wrong = self._arguments_problem(arguments.strip())
         if wrong:
             return ToolOutput(text=wrong, is_error=True)
         try:
@@ -130,7 +128,7 @@ class RouterTools:
             return ToolOutput(text=f"{error.code}: {error.message}", is_error=True)
         return ToolOutput(text=cut_text(result_text(result), _MOST_CHARACTERS), is_error=result.is_error)
 
-    def _wrong_with(self, arguments: bytes) -> str:
+    def _arguments_problem(self, arguments: bytes) -> str:
         if len(arguments) > self._limit_bytes:
             return f"The arguments have more than {self._limit_bytes} bytes"
         try:
@@ -156,8 +154,7 @@ class RouterTools:
 
 
 def result_text(result: CallResult) -> str:
-    """A result for a model that reads text: text as it is, everything else by its name. Structured content only where
-    there is nothing else."""
+    """A result as text: text as it is, everything else by its name. Structured content only without any other."""
     blocks = [_block_text(block) for block in result.content]
     if blocks or result.structured is None:
         return "\n".join(blocks)

@@ -1,4 +1,4 @@
-"""One run of one workflow with everything it needs, from its first step until nothing of it is left."""
+"""One run of a workflow: its way through the states, from the first step until nothing of it is left."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Where a run takes place: the folder its steps work in, and the user whose it is."""
+    """The folder that the steps of a run work in, and the user's home and environment."""
 
     folder: Path
     home: Path
@@ -60,7 +60,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """`stuck` says that something did not end in time: it ends with this process, which must end now."""
+    """How a run ended. `stuck`: something did not end in time and ends only with this process, which must end now."""
 
     ended: RunEnded
     stuck: bool
@@ -71,16 +71,16 @@ async def run_workflow(
     inputs: Mapping[str, str],
     settings: Settings,
     plugins: Mapping[str, SourceSection],
-    place: RunContext,
+    context: RunContext,
     emit: EmitEvent,
     redact: Redactor,
-    told: Sequence[FileProblem] = (),
+    warnings: Sequence[FileProblem] = (),
 ) -> RunOutcome:
-    """Run it to its end, or to the first signal. `emit` hears of everything as it happens; what was `told` of its file
-    before is logged, too."""
+    """Run a workflow to its end, or to the first signal. `emit` gets every event as it happens; the `warnings` about its
+    file are logged too."""
     with interrupt_on_signals() as interrupt:
-        telemetry = RunTelemetry(settings, emit, redact=redact, log_file=place.log_file, environ=place.environ)
-        telemetry.record(told)
+        telemetry = RunTelemetry(settings, emit, redact=redact, log_file=context.log_file, environ=context.environ)
+        telemetry.record(warnings)
         usage = StepUsage()
 
         def tell_all(event: RunEvent) -> None:
@@ -88,7 +88,7 @@ async def run_workflow(
             telemetry.hear(event)
             emit(event)
 
-        steps = _Steps(workflow, settings, plugins, place, telemetry, tell_all, usage)
+        steps = _Steps(workflow, settings, plugins, context, telemetry, tell_all, usage)
         executor = WorkflowExecutor(workflow, steps.run, tell_all, usage, interrupt)
         try:
             ended = await executor.run(inputs)
@@ -96,14 +96,14 @@ async def run_workflow(
         finally:
             if not executor.stuck:
                 await steps.close()
-            with suppress(TimeoutError):  # a collector that does not answer keeps nobody who pressed Ctrl+C
+            with suppress(TimeoutError):  # a collector that does not answer must not delay Ctrl+C
                 async with asyncio.timeout(interrupt.left_s):
                     await telemetry.close()
         return RunOutcome(ended=ended, stuck=executor.stuck)
 
 
 def workflow_redactor(workflow: Workflow, settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    """Hides what neither people nor logs may see: of the configuration, and of the workflow's options."""
+    """Hides the secrets of the configuration and of the workflow's options."""
     redact = Redactor(settings.secrets(environ), settings.names())
     for options in (state.options for state in workflow.states.values() if isinstance(state, AgentState)):
         given = {"url": options.base_url, "api_key": options.api_key, **options.headers}
@@ -112,21 +112,21 @@ def workflow_redactor(workflow: Workflow, settings: Settings, environ: Mapping[s
 
 
 class _Steps:
-    """Whatever runs steps, for one run."""
+    """Runs the steps of one run."""
 
     def __init__(
         self,
         workflow: Workflow,
         settings: Settings,
         plugins: Mapping[str, SourceSection],
-        place: RunContext,
+        context: RunContext,
         telemetry: RunTelemetry,
         emit: EmitEvent,
         usage: StepUsage,
     ) -> None:
-        self._place = place
+        self._context = context
         self._children = Children(on_fault=lambda fault: telemetry.events.note("error", "supervisor", fault))
-        self._commands = CommandStepRunner(place.environ, settings, telemetry.warn, workflow.path)
+        self._commands = CommandStepRunner(context.environ, settings, telemetry.warn, workflow.path)
         self.spans = RunSpans(telemetry.tracer, workflow, usage)
         self._agents = AgentStepRunner(
             settings,
@@ -135,13 +135,13 @@ class _Steps:
             emit,
             usage,
             children=self._children,
-            environ=place.environ,
-            home=place.home,
+            environ=context.environ,
+            home=context.home,
             workflow=workflow.path,
         )
 
     async def run(self, step: Step, values: TemplateValues) -> StepResult:
-        folder = _folder(self._place.folder, values.of(step.dir))
+        folder = _folder(self._context.folder, values.of(step.dir))
         model = values.of(step.options.model) if isinstance(step, AgentState) else ""
         with self.spans.step(step, model) as span:
             result = (
@@ -166,15 +166,18 @@ class _Steps:
 
 
 def _folder(base: Path, written: str) -> Path | str:
-    """The folder that a step works in, or why it cannot. A relative path is not led out of the folder of the run by
-    links: whoever made those, a repository or an earlier agent, would choose where the step's tools write."""
+    """The folder that a step works in, or why it cannot.
+
+    Links must not lead a relative path out of the run's folder: a repository, or an earlier agent, would choose where
+    the step's tools write.
+    """
     base = base.resolve()
     try:
         meant = Path(os.path.normpath(base / Path(written).expanduser()))
         folder = meant.resolve()
         if not folder.is_dir():
             return "is not there"
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, a user that is not there
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, an unknown user
         return "is not there"
     is_within = meant.is_relative_to(base) and not Path(written).expanduser().is_absolute()
     if is_within and not folder.is_relative_to(base):
@@ -185,16 +188,14 @@ def _folder(base: Path, written: str) -> Path | str:
 def _no_folder(step: Step, folder: str, why: str) -> Problem:
     code = COMMAND_FAILED if isinstance(step, CommandState) else AGENT_FAILED
     message = f"The folder of step `{step.name}` {why}: {one_line(folder, _SHOWN)}"
-    hint = "`dir` is relative to the folder of the run; what lies elsewhere is named by its full path"
+    hint = "`dir` is relative to the folder of the run; name a folder elsewhere by its full path"
     return Problem(code=code, message=message, where=step.name, hint=hint)
 
-
-# The way through a workflow's states: what comes after what, and how all of it ended.
 
 MOST_STEPS: Final = 1000
 Step = AgentState | CommandState
 RunStep = Callable[[Step, TemplateValues], Coroutine[Any, Any, StepResult]]
-"""Runs one step to its end. Cancelling it ends the step, and everything that it started, within a few seconds."""
+"""Runs one step. Cancelling it ends the step, and everything that it started, within a few seconds."""
 
 
 @dataclass(slots=True)
@@ -206,8 +207,8 @@ class _Sums:
 
 
 class WorkflowExecutor:
-    """One run of one workflow. `emit` hears of everything; `stuck` is set where an interrupted step did not end in
-    time, so that only the end of this process ends it."""
+    """Goes through the states of a workflow. `stuck` is set where an interrupted step did not end in time, so that only
+    the end of this process ends it."""
 
     def __init__(
         self, workflow: Workflow, run_step: RunStep, emit: EmitEvent, usage: StepUsage, interrupt: Interrupt
@@ -245,7 +246,7 @@ class WorkflowExecutor:
     # -- steps ----------------------------------------------------------------------------------------------------
 
     async def _step(self, state: Step, values: TemplateValues) -> tuple[StepResult, str]:
-        """How it ended, and the state that follows."""
+        """Run a step: its result, and the state that follows."""
         started_at = monotonic()
         self._emit(_started(state))
         result = await self._attempt(state, values)
@@ -258,7 +259,7 @@ class WorkflowExecutor:
         return result, following
 
     async def _attempt(self, state: Step, values: TemplateValues) -> StepResult:
-        """The step in a task of its own, which the signals can end without ending us."""
+        """Run the step in a task of its own, which signals can end without ending the run."""
         task = asyncio.get_running_loop().create_task(self._run_step(state, values), name=f"step {state.name}")
         try:
             await asyncio.wait({task, self._interrupt.received}, return_when=asyncio.FIRST_COMPLETED)
@@ -308,7 +309,7 @@ class WorkflowExecutor:
 
 
 def _result_of(task: asyncio.Task[StepResult], state: Step) -> StepResult:
-    """What became of a step that has ended, whatever it ended with."""
+    """The result of a finished task, whatever it ended with."""
     if task.cancelled():
         return StepResult(problem=_internal(state, "it was cancelled"))
     error = task.exception()
@@ -350,14 +351,16 @@ def _ended(
 
 
 def _interrupted(state: Step, signal: str) -> Problem:
-    message = f"{signal} came: the step and everything that it started were ended"
+    message = f"Interrupted by {signal}: the step and everything that it started were ended"
     return Problem(code=STEP_INTERRUPTED, message=message, where=state.name)
 
 
 def _endless(name: str) -> Problem:
-    message = f"The run went through {MOST_STEPS} steps and reached no end; the next would be `{name}`"
-    return Problem(code=TOO_MANY_STEPS, message=message, hint="check where the states of the circle lead")
+    message = f"The run took {MOST_STEPS} steps without reaching an end; the next would be `{name}`"
+    return Problem(code=TOO_MANY_STEPS, message=message, hint="check the transitions of the states in this loop")
 
 
 def _internal(state: Step, what: str) -> Problem:
-    return Problem(code=INTERNAL, message=f"Step `{state.name}` failed for a reason of ours: {what}", where=state.name)
+    return Problem(
+        code=INTERNAL, message=f"Step `{state.name}` failed with an internal error: {what}", where=state.name
+    )

@@ -32,7 +32,7 @@ async def test_ctrl_c_while_somebody_talks_with_the_agent_is_its_own() -> None:
                 await asyncio.sleep(0.01)
         return 5
 
-    with handle_session_signals() as signals, signals.agent_has_terminal(works_alone=False):
+    with handle_session_signals() as signals, signals.agent_has_terminal(headless=False):
         assert await signals.unless_interrupted(struck(), "claude") == 5
     assert signals.interrupt.signal == ""
 
@@ -45,7 +45,7 @@ async def test_an_agent_that_works_by_itself_and_is_deaf_to_ctrl_c_is_ended(time
             await asyncio.sleep(0)
         await asyncio.sleep(60)
 
-    with handle_session_signals() as signals, signals.agent_has_terminal(works_alone=True):
+    with handle_session_signals() as signals, signals.agent_has_terminal(headless=True):
         async with asyncio.timeout(at_most(20)):
             with pytest.raises(GatewayError) as refused:
                 await signals.unless_interrupted(deaf(), "claude")
@@ -62,7 +62,7 @@ async def test_one_that_ends_by_it_is_not_struck_again(monkeypatch: pytest.Monke
         return 0
 
     with handle_session_signals() as signals:
-        with signals.agent_has_terminal(works_alone=True):
+        with signals.agent_has_terminal(headless=True):
             assert await signals.unless_interrupted(ends(), "claude") == 0
         await asyncio.sleep(at_most(1.2))
         assert (signals.pressed, signals.interrupt.signal) == (True, "")
@@ -72,7 +72,7 @@ async def test_one_that_ends_by_it_is_not_struck_again(monkeypatch: pytest.Monke
 async def test_other_signals_end_the_session_then_too(number: signal.Signals) -> None:
     with (
         handle_session_signals() as signals,
-        signals.agent_has_terminal(works_alone=False),
+        signals.agent_has_terminal(headless=False),
         pytest.raises(GatewayError) as refused,
     ):
         await signals.unless_interrupted(_struck(number), "claude")
