@@ -17,10 +17,10 @@ from trunkline.agents.workflow.load import WorkflowKeys
 from trunkline.agents.workflow.options import ServerKeys
 from trunkline.agents.workflow.proxy import PluginToolsKeys, ProxyKeys
 from trunkline.agents.workflow.states import AgentKeys, CommandKeys, TerminalKeys, TransitionKeys
-from trunkline.config.client_entry import ClientEntry
-from trunkline.config.gateway import GatewaySettings
+from trunkline.config.clients import ClientEntry
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Key, Section, section_schema
+from trunkline.config.settings import GatewaySettings
 from trunkline.config.sources import SourceSection
 from trunkline.gateway.operations import LIVE_KEYS
 from trunkline.sources import KINDS, load_kind

@@ -17,7 +17,7 @@ from tests.contract.stage import over, play, problem, value
 from tests.support.gateway import write_config
 from tests.support.waiting import at_most, until
 
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.core.call import Call, Caller, Outcome, Result
 from trunkline.core.errors import DEADLINE, SOURCE_DISABLED, SOURCE_DOWN, SOURCE_LOST, UNKNOWN_TOOL

@@ -24,7 +24,7 @@ from tests.support.trust import trust
 from tests.support.waiting import at_most, wait_until
 
 from trunkline import Gateway
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.gateway.library.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.guarded_bash import SAID, guarded_bash
 from tests.support.waiting import until
 
-from trunkline.config.protect import ProtectSettings
+from trunkline.config.sandbox import ProtectSettings
 from trunkline.sources.builtin.protection.accepting import accept
 from trunkline.sources.builtin.protection.places import ProtectedPlaces
 from trunkline.sources.builtin.protection.watch import PlaceWatch

@@ -13,9 +13,9 @@ from tools.write_command_docs import commands
 from tools.write_config_docs import kind_section, rows
 
 from trunkline.cli.connect_lines import CLIENTS
-from trunkline.config.client_entry import ClientEntry
+from trunkline.config.clients import ClientEntry
 from trunkline.config.dialects import DIALECTS
-from trunkline.config.gateway import GatewaySettings
+from trunkline.config.settings import GatewaySettings
 from trunkline.core.errors import CODES
 from trunkline.core.source import State
 from trunkline.frontends.http.routes import ROUTES

@@ -14,13 +14,12 @@ from tests.support.chunks import examples
 from tests.support.client_files import load_named
 from tests.support.config_files import KINDS, load_text
 
-from trunkline.config.json_text import read_json
+from trunkline.config.json_parser import parse_json
 from trunkline.config.load import Loaded
-from trunkline.config.render import render, render_json
-from trunkline.config.report import Invalid, Report
+from trunkline.config.problems import LINE_BREAK, Invalid, Report, render, render_json
 from trunkline.config.schema import config_schema
-from trunkline.config.toml_text import read_toml
-from trunkline.config.tree import LINE_BREAK, Items, Node, Table
+from trunkline.config.toml_parser import parse_toml
+from trunkline.config.tree import Items, Node, Table
 
 SCHEMA = jsonschema.Draft202012Validator(config_schema(KINDS))
 ENVIRON = {"HOME": "/h", "NAME": "value"}
@@ -194,7 +193,7 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_json_is_read_as_the_standard_library_reads_it(value: Any, indent: Any, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert plain(read_json(text, Report("f"))) == value
+    assert plain(parse_json(text, Report("f"))) == value
 
 
 @RELAXED
@@ -207,7 +206,7 @@ def test_json_the_standard_library_refuses_is_refused(text: str) -> None:
         valid = not text.strip(" \t\n\r")  # an empty file is an empty configuration
     report = Report("f")
     try:
-        read_json(text, report)
+        parse_json(text, report)
     except Invalid:
         assert not valid
     else:
@@ -320,7 +319,7 @@ def test_toml_is_read_as_the_standard_library_reads_it_and_every_place_is_right(
     text = "".join(f"{written_json(key)} = {written_toml(value)}\n" for key, value in values.items())
     assert tomllib.loads(text) == values
     report = Report("f")
-    tree = read_toml(text, report)
+    tree = parse_toml(text, report)
     if report.failed:  # a key with a NUL
         return
     assert plain(tree) == values

@@ -14,8 +14,7 @@ from tests.support.chunks import examples
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow_text
 from trunkline.agents.workflow.shapes import parse_duration
 from trunkline.agents.workflow.template import Reference, Template, escape, parse_template
-from trunkline.config.render import render, render_json
-from trunkline.config.tree import LINE_BREAK
+from trunkline.config.problems import LINE_BREAK, render, render_json
 
 RELAXED = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ENVIRON = {"HOME": "/h", "NAME": "value"}

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import Loaded, load_config
+from trunkline.config.problems import Report
 from trunkline.config.reader import Reader
-from trunkline.config.report import Report
 from trunkline.config.settings import Settings
 from trunkline.config.sources import Unready
 from trunkline.config.tree import Node
@@ -60,9 +60,9 @@ def reader_for(environ: Mapping[str, str] | None = None, folder: str = "/etc/tru
 
 def node_of(text: str) -> Node:
     """A node parsed from YAML that must be right."""
-    from trunkline.config.yaml_text import read_yaml
+    from trunkline.config.yaml_parser import parse_yaml
 
     report = Report("file")
-    node = read_yaml(text, report)
+    node = parse_yaml(text, report)
     assert not report.failed, report.in_file_order()
     return node

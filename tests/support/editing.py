@@ -7,9 +7,8 @@ from pathlib import Path
 
 from tests.support.config_files import KINDS
 
-from trunkline.config.edit.config_text import ConfigText
 from trunkline.config.edit.new_server import NewServer
-from trunkline.config.edit.servers import add_server, remove_server
+from trunkline.config.edit.servers import ConfigText, add_server, remove_server
 
 SERVER = NewServer(name="new", command=("npx", "-y", "@a/b"))
 REMOTE = NewServer(name="web", url="https://x.example/mcp")

@@ -15,8 +15,7 @@ from typing import Any
 
 from tests.support.waiting import at_most, until
 
-from trunkline.config.protect import ProtectSettings
-from trunkline.config.sandbox import SandboxSettings
+from trunkline.config.sandbox import ProtectSettings, SandboxSettings
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.runtime.children import Children
 from trunkline.runtime.source_context import Parts, StartQueue

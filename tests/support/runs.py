@@ -13,8 +13,7 @@ from trunkline.agents.runs.workflow_run import RunContext, run_workflow, workflo
 from trunkline.agents.workflow.document import AgentState, Proxy, Workflow
 from trunkline.agents.workflow.inputs import bind_inputs
 from trunkline.agents.workflow.load import load_workflow_text
-from trunkline.config.gateway import GatewaySettings
-from trunkline.config.settings import Settings
+from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.config.sources import SourceSection
 
 E = TypeVar("E")

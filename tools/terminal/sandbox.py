@@ -26,7 +26,7 @@ from typing import Final
 
 from tools.terminal.screen import Line, Screen, replaced, tidy
 
-from trunkline.config.found import can_be_found
+from trunkline.config.config_file import can_be_found
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import read_verdict
 from trunkline.core.errors import GatewayError

@@ -98,8 +98,8 @@ def _refuse_undoing(provider: str, args: tuple[str, ...], mode: Mode) -> None:
 def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settings:
     """Those of the file; without one there are the built-in tools, which are no addition to an agent's own."""
     from trunkline.cli.configuration import first_steps, settings_of, tell_which
-    from trunkline.config.found import find_config
-    from trunkline.config.gateway import with_commands_shown
+    from trunkline.config.config_file import find_config
+    from trunkline.config.settings import with_commands_shown
 
     file = find_config(config, Path(), Path.home())
     settings = _defaults() if file is None else settings_of(file)
@@ -111,8 +111,7 @@ def _settings(config: Path | None, mode: Mode, *, show_commands: bool) -> Settin
 
 
 def _defaults() -> Settings:
-    from trunkline.config.gateway import STATE_DIR, GatewaySettings
-    from trunkline.config.settings import Settings
+    from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
 
     return Settings(Path("trunkline.yaml").absolute(), GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})
 

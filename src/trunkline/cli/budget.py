@@ -50,7 +50,7 @@ def budget(server: str | None, by_tool: bool, config: Path | None, url: str | No
 
 
 def _no_such(server: str, known: Sequence[str]) -> int:
-    from trunkline.config.suggest import hint_for
+    from trunkline.config.problems import hint_for
 
     complain(f"No server with tools is called `{server}`", hint_for(server, known, "those with tools are"))
     return 1

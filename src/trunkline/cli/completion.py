@@ -54,9 +54,8 @@ def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str
 def _server_names(config: Path | None) -> list[str]:
     import os
 
-    from trunkline.config.edit.config_text import ConfigText
-    from trunkline.config.edit.servers import server_names
-    from trunkline.config.found import find_config
+    from trunkline.config.config_file import find_config
+    from trunkline.config.edit.servers import ConfigText, server_names
     from trunkline.config.trust import judged
 
     file = find_config(config, Path(), Path.home())

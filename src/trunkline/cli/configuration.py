@@ -12,9 +12,9 @@ from typing import Final, NoReturn
 import click
 
 from trunkline.cli.terminal import give_up_stderr, plain
-from trunkline.config.found import ConfigFile, find_config, plugins_file
+from trunkline.config.config_file import ConfigFile, find_config, plugins_file
 from trunkline.config.load import Loaded, load_config, look_at_config
-from trunkline.config.render import render, render_json, summarize
+from trunkline.config.problems import render, render_json, summarize
 from trunkline.config.settings import Settings
 from trunkline.config.sources import Unready
 from trunkline.core.errors import CONFIG_UNREADABLE, Problem

@@ -117,7 +117,7 @@ def _checked(url: str) -> str:
 
 def _found(config: Path | None) -> tuple[str, bool]:
     """The gateway of the configuration file, running or not, and whether it has a token; without a file what runs."""
-    from trunkline.config.found import find_config
+    from trunkline.config.config_file import find_config
 
     file = find_config(config, Path(), Path.home())
     if file is None:
@@ -132,7 +132,7 @@ def _found(config: Path | None) -> tuple[str, bool]:
 
 
 def _only_running() -> str:
-    from trunkline.config.gateway import STATE_DIR
+    from trunkline.config.settings import STATE_DIR
     from trunkline.runtime.gateway_records import all_running
 
     running = all_running(Path(STATE_DIR).expanduser())

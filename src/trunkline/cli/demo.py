@@ -64,7 +64,7 @@ def _findable(state: Path) -> Generator[None, None, None]:
 
     Where there can be none, the demo runs all the same; a second demo leaves the first one's alone.
     """
-    from trunkline.config.gateway import STATE_DIR
+    from trunkline.config.settings import STATE_DIR
     from trunkline.runtime.gateway_records import find_running
     from trunkline.runtime.state_files import gateway_key, gateways_folder, make_private_folder
 

@@ -16,10 +16,9 @@ from trunkline.cli.options import CONFIG, JSON
 from trunkline.core.errors import ENV_NOT_SET, GatewayError, Problem
 
 if TYPE_CHECKING:
-    from trunkline.config.edit.config_text import ConfigText
+    from trunkline.config.config_file import ConfigFile
     from trunkline.config.edit.new_server import NewServer
-    from trunkline.config.edit.servers import Edited
-    from trunkline.config.found import ConfigFile
+    from trunkline.config.edit.servers import ConfigText, Edited
 
 _NEW_FILE: Final = Path("trunkline.yaml")
 _WRITTEN_AS_IT_IS: Final = ("/", "~", "$")
@@ -84,8 +83,8 @@ def add(
     `-e NAME` without a value takes it from the environment of the gateway, so that no secret is in the file. Without
     any configuration file, `trunkline.yaml` is made in this folder.
     """
+    from trunkline.config.config_file import ConfigFile, find_config
     from trunkline.config.edit.new_server import NewServer
-    from trunkline.config.found import ConfigFile, find_config
 
     file = find_config(config, Path(), Path.home()) or ConfigFile(_NEW_FILE, "found")
     path = file.path
@@ -179,7 +178,7 @@ class _Change(NamedTuple):
 
 def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
     from trunkline.cli.edit_trust import must_count, replace_trusted, trust_new
-    from trunkline.config.edit.config_file import create_file, editing
+    from trunkline.config.edit.locked_file import create_file, editing
     from trunkline.config.edit.servers import add_server
 
     path = file.path
@@ -197,7 +196,7 @@ def _add(file: ConfigFile, server: NewServer, *, force: bool) -> _Change:
 
 def _remove(file: ConfigFile, name: str) -> _Change:
     from trunkline.cli.edit_trust import must_count, replace_trusted
-    from trunkline.config.edit.config_file import editing
+    from trunkline.config.edit.locked_file import editing
     from trunkline.config.edit.servers import remove_server
 
     must_count(file)
@@ -208,7 +207,7 @@ def _remove(file: ConfigFile, name: str) -> _Change:
 
 
 def _text(path: Path, text: str) -> ConfigText:
-    from trunkline.config.edit.config_text import ConfigText
+    from trunkline.config.edit.servers import ConfigText
     from trunkline.sources import section_kinds
 
     return ConfigText(path, text, os.environ, section_kinds())
@@ -218,7 +217,7 @@ def _text(path: Path, text: str) -> ConfigText:
 
 
 def _report(change: _Change, *, as_json: bool, notes: Iterable[str] = ()) -> None:
-    from trunkline.config.render import render
+    from trunkline.config.problems import render
 
     edited = change.edited
     problems = [_not_set_here(problem) for problem in edited.problems]
@@ -275,7 +274,7 @@ def _print_json(
 ) -> None:
     from json import dumps, loads
 
-    from trunkline.config.render import render_json
+    from trunkline.config.problems import render_json
 
     done: dict[str, Any] = {"action": action, "name": name, "file": str(path.absolute()), "created": created}
     if edited is not None:

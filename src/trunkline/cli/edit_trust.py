@@ -8,10 +8,10 @@ import click
 
 from trunkline.cli.terminal import plain
 from trunkline.cli.trust_question import can_ask, confirmed, unwritten
-from trunkline.config.edit.config_file import OpenFile
-from trunkline.config.file_text import parse_text
-from trunkline.config.found import ConfigFile, can_be_found
-from trunkline.config.report import Invalid, Report
+from trunkline.config.config_file import ConfigFile, can_be_found
+from trunkline.config.edit.locked_file import OpenFile
+from trunkline.config.files import parse_text
+from trunkline.config.problems import Invalid, Report
 from trunkline.config.trust.store import TrustStore
 from trunkline.config.trust.verdict import Verdict, read_verdict, verdict_on
 from trunkline.core.errors import NOT_EDITED, GatewayError, Problem

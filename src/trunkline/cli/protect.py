@@ -52,8 +52,8 @@ def _found(config: Path | None) -> Found:
     """All of it: of the gateway whose configuration this is, and of those that keep their state where most do. A file
     that lies here does not say where that is: it may have come with what an agent works on."""
     from trunkline.cli.configuration import load_quietly
-    from trunkline.config.found import find_config
-    from trunkline.config.gateway import STATE_DIR
+    from trunkline.config.config_file import find_config
+    from trunkline.config.settings import STATE_DIR
     from trunkline.sources.builtin.protection.accepting import of_all
     from trunkline.sources.builtin.protection.watch import spare_folders
 

@@ -93,7 +93,7 @@ def _checked(workflow: Path, config: Path | None, folder: Path, *, as_json: bool
     from trunkline.cli.configuration import tell_which
     from trunkline.cli.trust_question import until_trusted
     from trunkline.cli.validate import check_workflow, read_workflow
-    from trunkline.config.render import summarize
+    from trunkline.config.problems import summarize
 
     read = until_trusted(lambda: read_workflow(workflow, config, folder), lambda read: read.untrusted)
     if not as_json:
@@ -179,7 +179,7 @@ def _leave_now(screen: Screen, ended: RunEnded, aside: Aside) -> NoReturn:
 
 
 def _settings(checked: CheckedWorkflow, folder: Path, *, show_commands: bool) -> Settings:
-    from trunkline.config.gateway import with_commands_shown
+    from trunkline.config.settings import with_commands_shown
 
     settings = checked.settings or _defaults(folder)
     return replace(settings, gateway=with_commands_shown(settings.gateway)) if show_commands else settings
@@ -187,7 +187,6 @@ def _settings(checked: CheckedWorkflow, folder: Path, *, show_commands: bool) ->
 
 def _defaults(folder: Path) -> Settings:
     """What holds where there is no configuration file."""
-    from trunkline.config.gateway import STATE_DIR, GatewaySettings
-    from trunkline.config.settings import Settings
+    from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
 
     return Settings(folder / "trunkline.yaml", GatewaySettings(state_dir=Path(STATE_DIR).expanduser()), {})

@@ -12,7 +12,7 @@ import click
 from trunkline.cli.configuration import load_or_exit, load_quietly, reloader, tell_which
 from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.options import CONFIG
-from trunkline.config.found import find_config
+from trunkline.config.config_file import find_config
 from trunkline.config.settings import Settings
 from trunkline.core.errors import GatewayError
 

@@ -55,7 +55,7 @@ def trust(file: Path | None, yes: bool, listing: bool, revoke: bool) -> None:
 
 def _files(file: Path | None) -> list[Path]:
     """Those that are meant. Raises GatewayError where none is one that needs trust."""
-    from trunkline.config.found import can_be_found, found_in
+    from trunkline.config.config_file import can_be_found, found_in
 
     folder = Path() if file is None else file
     if folder.is_dir():

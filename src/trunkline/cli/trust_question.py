@@ -11,9 +11,8 @@ from typing import Final, NoReturn, TypeVar
 import click
 
 from trunkline.cli.terminal import plain
-from trunkline.config.trust.shown import ShownLine
 from trunkline.config.trust.store import TrustStore
-from trunkline.config.trust.verdict import MOST_READS, Verdict
+from trunkline.config.trust.verdict import MOST_READS, ShownLine, Verdict
 from trunkline.core.errors import NOT_TRUSTED, STATE_NOT_WRITTEN, Problem
 
 T = TypeVar("T")
@@ -119,7 +118,7 @@ def refuse(verdict: Verdict) -> NoReturn:
 def end_with(problem: Problem) -> NoReturn:
     context = click.get_current_context(silent=True)
     if context is not None and context.params.get("as_json"):
-        from trunkline.config.render import render_json
+        from trunkline.config.problems import render_json
 
         click.echo(render_json([problem]))
     else:

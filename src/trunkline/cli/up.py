@@ -26,7 +26,7 @@ def up(config: Path | None, host: str | None, port: int | None) -> None:
     def as_asked(settings: Settings) -> Settings:
         if host is None and port is None:
             return settings
-        from trunkline.config.gateway import with_listen
+        from trunkline.config.settings import with_listen
 
         return replace(settings, gateway=with_listen(settings.gateway, host=host, port=port))
 

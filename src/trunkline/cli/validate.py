@@ -31,7 +31,7 @@ def validate(workflow: Path, config: Path | None, no_plugins: bool, start_plugin
     """
     if no_plugins and start_plugins:
         raise click.UsageError("`--no-plugins` and `--start-plugins` exclude each other")
-    from trunkline.config.render import render_json, summarize
+    from trunkline.config.problems import render_json, summarize
 
     read = read_workflow(workflow, config, Path(), only_look=True)
     checked = check_workflow(read, "none" if no_plugins else "all" if start_plugins else "trusted")

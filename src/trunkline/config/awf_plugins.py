@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trunkline.config.client_entry import under
-from trunkline.config.clients import name_for
-from trunkline.config.file_text import parse_text, read_text
-from trunkline.config.found import ConfigFile
+from trunkline.config.clients import name_for, under
+from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import parse_text, read_text
+from trunkline.config.problems import FileProblem, Invalid, Report, nearest
 from trunkline.config.reader import Reader, Referred
-from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.shapes import FilePath, Text
-from trunkline.config.source_list import Kinds, SourceList
-from trunkline.config.sources import SourceSection
-from trunkline.config.suggest import nearest
+from trunkline.config.sources import Kinds, SourceList, SourceSection
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 from trunkline.config.trust import judged
 from trunkline.core.errors import (
@@ -36,6 +33,11 @@ from trunkline.core.errors import (
 
 if TYPE_CHECKING:
     from trunkline.config.trust.verdict import Verdict
+from collections.abc import Iterator
+from typing import Any
+
+from trunkline.config.sources import Unready
+from trunkline.core.names import is_source_name, slug
 
 _PLUGIN: Final = "plugin"
 _PLUGINS: Final = "plugins"
@@ -256,3 +258,62 @@ def _report_unknown(table: Table, known: tuple[str, ...], reader: Reader) -> Non
             reader.error(UNKNOWN_KEY, key, f"Unknown key `{key.text}`", f"did you mean `{guess}`?")
         else:
             reader.warn(CLIENT_ONLY_KEY, key, f"`{key.text}` only means something to AWF and is ignored")
+
+
+# The plugins that AWF has installed for this user: a folder for each, with its manifest and its program.
+#
+# They lie in the user's own data folder, or where `AWF_PLUGINS_PATH` says; those in a repository have to be declared.
+
+_KIND: Final = "plugin"
+_FOLDER: Final = Path("awf", "plugins")
+
+
+def installed_plugins(environ: Mapping[str, str], kinds: Kinds) -> dict[str, SourceSection]:
+    """By name. One that cannot be used says why, should a workflow name it."""
+    found: dict[str, SourceSection] = {}
+    declared: Any = kinds[_KIND]()
+    for folder in _plugins(environ):
+        written, obstacle = _name_of(folder)
+        name = written if is_source_name(written) else slug(written)
+        program = program_in(folder)
+        if program is None or obstacle:
+            why = obstacle or f"{folder} holds no program that is called like it"
+            section: SourceSection = Unready(prefix=name, of_kind=_KIND, obstacles=(why,))
+        else:
+            section = declared(prefix=name, command=str(program))
+        found.setdefault(name, section)
+    return found
+
+
+def plugin_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where AWF keeps them. A relative path would lead into whatever folder this is started in."""
+    named = environ.get("AWF_PLUGINS_PATH", "")
+    if named:
+        return tuple(path for path in map(Path, named.split(os.pathsep)) if path.is_absolute())
+    data, home = Path(environ.get("XDG_DATA_HOME", "")), Path(environ.get("HOME", ""))
+    if not data.is_absolute():
+        data = home / ".local" / "share"
+    return (data / _FOLDER,) if data.is_absolute() else ()
+
+
+def _plugins(environ: Mapping[str, str]) -> Iterator[Path]:
+    for folder in plugin_folders(environ):
+        try:
+            inside = sorted(folder.iterdir())
+        except OSError:
+            continue
+        yield from (plugin for plugin in inside if (plugin / MANIFEST).is_file())
+
+
+def _name_of(folder: Path) -> tuple[str, str]:
+    """What its manifest calls it; where that does not say, the name of its folder and what is wrong."""
+    file = folder / MANIFEST
+    report = Report(str(file))
+    try:
+        root = parse_text(read_text(file, report), file, report)
+    except Invalid:
+        return folder.name, "; ".join(problem.message for problem in report.in_file_order())
+    name = root.get("name") if isinstance(root, Table) else None
+    if isinstance(name, Scalar) and name.kind == "text" and name.text:
+        return name.text, ""
+    return folder.name, f"{file} has no `name`"

@@ -5,18 +5,18 @@ Clients agree on a few keys and differ in the rest, so what only they understand
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple
 
-from trunkline.config.client_entry import OURS, TRANSPORT_OF, ClientEntry, Given, Spelling, under, usual_keys
-from trunkline.config.own_entry import is_own_entry
+from trunkline.config.problems import Invalid, nearest
 from trunkline.config.reader import Reader
-from trunkline.config.report import Invalid
-from trunkline.config.section import section_schema
-from trunkline.config.shapes import Boolean, Choice, JsonSchema, Seconds, Unit
-from trunkline.config.source_list import SourceList
-from trunkline.config.sources import ONE_DAY_S
-from trunkline.config.tree import Entry, Node, Scalar, Table
+from trunkline.config.section import Section, key, section_schema
+from trunkline.config.shapes import Boolean, Choice, FilePath, JsonSchema, ListOf, MapOf, Seconds, Text, Unit
+from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceList, SourceSection
+from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (
     BAD_VALUE,
@@ -25,8 +25,199 @@ from trunkline.core.errors import (
     MISSING_KEY,
     NAME_CHANGED,
     OWN_ENTRY_SKIPPED,
+    UNKNOWN_KEY,
 )
 from trunkline.core.names import RESERVED_SOURCE, is_source_name, slug
+
+# Finding Trunkline among the servers of a client's file: a gateway behind itself would call itself for ever.
+
+_OWN: Final = "trunkline"
+_RUNNERS: Final = frozenset({"uvx", "uv", "pipx"})
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "fish", "cmd"})
+# programs that let a client which only starts commands reach a URL
+_BRIDGES: Final = frozenset({"mcp-remote", "mcp-proxy", "supergateway"})
+_ORIGIN: Final = re.compile(
+    r"(?P<scheme>https?)://(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^/:?#]+))(?::(?P<port>[0-9]{1,5}))?", re.I
+)
+_PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def is_own_entry(table: Table, reader: Reader, listen: BindAddress) -> bool:
+    """Whether a server of a client starts this program, or points at the address it listens on."""
+    command, args = _command_line(table, reader)
+    if _starts_us(command, args) or _bridges_to_us([command, *args], listen):
+        return True
+    return any(_reaches_us(reader.peek(table.get(key)), listen) for key in ("url", "httpUrl", "serverUrl"))
+
+
+def _command_line(table: Table, reader: Reader) -> tuple[str, list[str]]:
+    command, args = table.get("command"), table.get("args")
+    if isinstance(command, Items):  # some write both in one list
+        words = [reader.peek(item) for item in command.items]
+        return (words[0], words[1:]) if words else ("", [])
+    return reader.peek(command), [reader.peek(item) for item in args.items] if isinstance(args, Items) else []
+
+
+def _starts_us(command: str, args: list[str]) -> bool:
+    program = PurePath(command).name.removesuffix(".exe")
+    if program == _OWN:
+        return True
+    if program.startswith("python"):
+        return any(pair == ("-m", _OWN) for pair in pairwise(args))
+    if program in _RUNNERS:
+        # what stands after `--with` is only made available to the program that is run
+        return any(_package(word) == _OWN and before != "--with" for before, word in pairwise(["", *args]))
+    if program in _CONTAINERS:
+        return any(_package(word.rpartition("/")[2]) == _OWN for word in args if not word.startswith("-"))
+    if program == "env":
+        words = [word for word in args if "=" not in word and not word.startswith("-")]
+        return bool(words) and _starts_us(words[0], words[1:])
+    return program in _SHELLS and any(_script_starts_us(word) for word in args)
+
+
+def _script_starts_us(script: str) -> bool:
+    words = script.removeprefix("exec ").split()
+    return bool(words) and PurePath(words[0]).name.removesuffix(".exe") == _OWN
+
+
+def _package(word: str) -> str:
+    """The name in `name@latest`, `name==1.0`, `name[extra]` or `name:tag`."""
+    match = _PACKAGE.match(word)
+    return match.group() if match is not None else ""
+
+
+def _bridges_to_us(words: list[str], listen: BindAddress) -> bool:
+    is_bridge = any(PurePath(word).name.partition("@")[0] in _BRIDGES for word in words)
+    return is_bridge and any(_reaches_us(word, listen) for word in words)
+
+
+def _reaches_us(url: str, listen: BindAddress) -> bool:
+    origin = _ORIGIN.match(url)
+    if origin is None:
+        return False
+    port = int(origin["port"] or (443 if origin["scheme"].lower() == "https" else 80))
+    return listen.reaches(origin["ipv6"] or origin["host"], port)
+
+
+# One server as MCP clients describe it: the keys that mean something to us, and what becomes of the others.
+
+TRANSPORT_OF: Final = {
+    "stdio": "stdio",
+    "http": "auto",
+    "sse": "sse",
+    "streamable-http": "streamable",
+    "streamableHttp": "streamable",
+    "streamable_http": "streamable",
+}
+
+_OF_PROGRAMS: Final = ("kind", "inherit_env", "limits")
+"""Keys of ours that not every source has."""
+
+Given = dict[str, Entry]
+"""The keys of one server by their usual names: those of ClientEntry, and for what it lacks those of our sections."""
+
+
+class ClientEntry(Section):
+    """The usual keys and names, as most clients write them under `mcpServers`."""
+
+    command: str | None = key(Text(may_be_empty=False), default=None, doc="The program to start")
+    args: tuple[str, ...] = key(ListOf(Text(written=True)), default=(), doc="The program's arguments")
+    env: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Environment variables of the program")
+    envFile: Path | None = key(FilePath(), default=None, doc="A file with more environment variables of the program")
+    cwd: Path | None = key(FilePath(), default=None, doc="The folder the program starts in")
+    url: str | None = key(Text(may_be_empty=False), default=None, doc="Where the server answers")
+    headers: Mapping[str, str] = key(MapOf(Text(written=True)), default=NOTHING, doc="Headers sent with every request")
+    type: str | None = key(Choice(*TRANSPORT_OF), default=None, doc="How to speak to the server")
+    disabled: bool = key(Boolean(), default=False, doc="`true` leaves the server out")
+    enabled: bool = key(Boolean(), default=True, doc="`false` leaves the server out")
+    timeout: float = key(
+        Seconds(maximum=ONE_DAY_S, unit="milliseconds"), default=60.0, doc="Milliseconds a call may take"
+    )
+    includeTools: tuple[str, ...] = key(ListOf(Text()), default=("*",), doc="The only tools to show")
+    disabledTools: tuple[str, ...] = key(ListOf(Text()), default=(), doc="Tools to hide")
+
+
+USUAL_NAMES: Final[Mapping[str, str]] = {
+    **{name: name for name in ClientEntry.declared},
+    "httpUrl": "url",
+    "serverUrl": "url",
+    "transport": "type",
+    "transportType": "type",
+    "excludeTools": "disabledTools",
+}
+CLIENT_ONLY: Final = frozenset(
+    (
+        *("autoApprove", "alwaysAllow", "alwaysLoad", "trust", "description"),
+        *("auth", "oauth", "headersHelper", "authProviderType", "dev", "sandbox", "sandboxEnabled"),
+        *("initTimeout", "startupTimeout", "toolTimeout"),
+    )
+)
+
+
+class Spelling(NamedTuple):
+    """How the servers of one file are written."""
+
+    names: Mapping[str, str] = USUAL_NAMES
+    """Its keys, each with its usual name."""
+    client_only: frozenset[str] = CLIENT_ONLY
+    """Keys that only mean something to the client. Others are taken for that too, unless they look like a slip."""
+    notes: frozenset[str] = frozenset()
+    """Keys that are not worth a word."""
+    instead: Mapping[str, str] = NOTHING
+    """Keys of other clients, each with what this one calls it."""
+    adapt: Callable[[Given], Given] = dict
+    """Makes of the keys what no renaming can."""
+    start_folder: Path | None = None
+    """Where its programs start if nothing else is said."""
+    ours: bool = False
+    """Whether this is a file of our own, where a key of ours may have got into the wrong place."""
+
+
+OURS: Final = Spelling(ours=True)
+
+
+def usual_keys(table: Table, spelling: Spelling, reader: Reader) -> Given:
+    """The entry's keys by their usual names. Of the others, a likely slip is an error and the rest a warning."""
+    given: Given = {}
+    for entry in table.entries:
+        name = _usual_name(entry, spelling)
+        if entry.key.text in spelling.notes:
+            continue
+        if name is None:
+            _report_unknown(entry.key, spelling, reader)
+        elif name in given:
+            message = f"`{entry.key.text}` and `{given[name].key.text}` say the same"
+            reader.error(CONFLICTING_KEYS, entry.key, message, "keep one of them")
+        else:
+            given[name] = entry
+    return given
+
+
+def under(name: str, origin: Entry, value: Scalar | Items | Table) -> Entry:
+    """The value under another key, which keeps the place of the one in the file."""
+    return Entry(Scalar(origin.key.span, "text", name), value)
+
+
+def _usual_name(entry: Entry, spelling: Spelling) -> str | None:
+    if entry.key.text == "tools" and isinstance(entry.value, Items):
+        return "includeTools"
+    return spelling.names.get(entry.key.text)
+
+
+def _report_unknown(name: Scalar, spelling: Spelling, reader: Reader) -> None:
+    message = f"Unknown key `{name.text}`"
+    if spelling.ours and (name.text in _OF_PROGRAMS or name.text in SourceSection.declared):
+        reader.error(UNKNOWN_KEY, name, message, "keys of our own stand under `sources`, not under `mcpServers`")
+        return
+    guess = spelling.instead.get(name.text)
+    if guess is None and name.text not in spelling.client_only:
+        guess = nearest(name.text, spelling.names, cutoff=0.8)
+    if guess is not None:
+        reader.error(UNKNOWN_KEY, name, message, f"did you mean `{guess}`?")
+        return
+    reader.warn(CLIENT_ONLY_KEY, name, f"`{name.text}` only means something to a client and is ignored")
+
 
 _STDIO_ONLY: Final = ("command", "args", "env", "envFile", "cwd", "inherit_env")
 _HTTP_ONLY: Final = ("url", "headers")
@@ -134,7 +325,7 @@ def _translate(given: Given, kind: str, reader: Reader) -> list[Entry]:
 def _with_variables_of_file(given: Given, reader: Reader) -> Given:
     if "envFile" not in given:
         return given
-    from trunkline.config.env_file import with_env_file
+    from trunkline.config.dialects.references import with_env_file
 
     given = dict(given)
     env_file = given.pop("envFile")

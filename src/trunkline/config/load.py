@@ -12,21 +12,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from trunkline.config.clients import read_clients
+from trunkline.config.config_file import PLUGINS, ConfigFile, home_of, is_there
 from trunkline.config.dialects import dialect_of
-from trunkline.config.file_text import parse_text, read_text
-from trunkline.config.found import PLUGINS, ConfigFile, home_of, is_there
-from trunkline.config.gateway import STATE_DIR, GatewaySettings
+from trunkline.config.files import parse_text, read_text, writable_by_others
+from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
 from trunkline.config.reader import Reader
-from trunkline.config.report import FileProblem, Invalid, Report
 from trunkline.config.secrets import hide_secrets, warn_if_secret
 from trunkline.config.section import read_section
-from trunkline.config.settings import Settings
-from trunkline.config.source_list import Kinds, SourceList, read_sources
-from trunkline.config.sources import SourceSection
-from trunkline.config.suggest import hint_for
+from trunkline.config.settings import STATE_DIR, GatewaySettings, Settings
+from trunkline.config.sources import Kinds, SourceList, SourceSection, read_sources
 from trunkline.config.tree import Node, Scalar, Table
 from trunkline.config.trust import judged
-from trunkline.config.writable import writable_by_others
 from trunkline.core.errors import OTHERS_CAN_WRITE, UNKNOWN_KEY
 from trunkline.runtime.state_files import GATEWAYS
 
@@ -177,7 +173,7 @@ def _read_settings(root: Node, file: ConfigFile, reader: Reader, kinds: Kinds) -
 
 
 def _read_client_file(dialect: str, root: Table, path: Path, reader: Reader, kinds: Kinds) -> Settings:
-    from trunkline.config.client_files import read_client_file
+    from trunkline.config.dialects.formats import read_client_file
 
     gateway = _read_gateway(None, reader)
     sources = SourceList(reader, kinds)

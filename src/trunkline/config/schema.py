@@ -10,12 +10,11 @@ from importlib import import_module
 from typing import Any
 
 from trunkline.config.clients import clients_schema
-from trunkline.config.gateway import GatewaySettings
 from trunkline.config.load import CLIENTS, GATEWAY, SCHEMA, SOURCES
 from trunkline.config.section import section_schema
+from trunkline.config.settings import GatewaySettings
 from trunkline.config.shapes import REFERENCE_PATTERN, JsonSchema
-from trunkline.config.source_list import Kinds
-from trunkline.config.sources import SourceSection
+from trunkline.config.sources import Kinds, SourceSection
 
 
 def config_schema(kinds: Kinds) -> JsonSchema:

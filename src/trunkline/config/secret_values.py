@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 from urllib.parse import unquote_plus
 
-from trunkline.config.secret_names import certainty_of, is_secret_name
-from trunkline.config.words import is_word
+from trunkline.config.secret_names import certainty_of, is_secret_name, is_word
 
 SHORTEST_SECRET: Final = 8
 CREDENTIAL: Final = re.compile(

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.environment import has_reference
-from trunkline.config.file_text import parse_text
-from trunkline.config.reader import Reader
-from trunkline.config.report import Invalid, Report
+from trunkline.config.files import parse_text
+from trunkline.config.problems import LINE_BREAK, Invalid, Report
+from trunkline.config.reader import Reader, has_reference
 from trunkline.config.secret_names import NAME_WORDS, is_secret_name
 from trunkline.config.secret_values import CREDENTIAL, is_named_secret, is_path_for_certain, secrets_in
-from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, Table
+from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import LITERAL_SECRET
 
 _TOKEN: Final = "token"

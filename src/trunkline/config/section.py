@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
+from trunkline.config.problems import Invalid, hint_for
 from trunkline.config.reader import Reader
-from trunkline.config.report import Invalid
 from trunkline.config.shapes import JsonSchema, Shape
-from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import MISSING_KEY, NO_EFFECT_YET, UNKNOWN_KEY
 

@@ -6,15 +6,249 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from trunkline.config.found import ConfigFile, Origin
-from trunkline.config.gateway import GatewaySettings
+from trunkline.config.config_file import ConfigFile, Origin
 from trunkline.config.reader import Referred
 from trunkline.config.secret_values import secrets_in, secrets_in_environment
-from trunkline.config.section import Section
-from trunkline.config.sources import SourceSection
+from trunkline.config.section import Inner, Places, Section, key
+from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListenAddress, ListOf, MapOf, Seconds, Text
+from trunkline.config.sources import NOTHING, ONE_DAY_S, SourceSection
+from trunkline.core.bind_address import MAX_PORT, BindAddress
+from trunkline.core.errors import BAD_VALUE, CONFLICTING_KEYS, MISSING_KEY, TOKEN_REQUIRED, GatewayError, Problem
+from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.runtime.state_files import gateway_key, gateways_folder
+
+# The `gateway` section: the doors, the names, what clients see, and every limit.
+
+STATE_DIR: Final = "~/.local/state/trunkline"
+_TOKEN_MESSAGE: Final = "Listening beyond this machine needs a `token`"
+_TOKEN_HINT: Final = "set `token: ${TRUNKLINE_TOKEN}`, or listen on `127.0.0.1`"
+_GIB: Final = 1024**3
+
+
+def _wrong_with_host(host: str) -> str | None:
+    return "A host is a name or address, without `http://` and without a path" if not host or "/" in host else None
+
+
+def _wrong_with_token(token: str) -> str | None:
+    one_word = token.isascii() and token.isprintable() and " " not in token
+    return None if one_word else "A token is one word of plain ASCII"
+
+
+def _wrong_with_tag(tag: str) -> str | None:
+    return None if tag.strip() else "A tag is a word"
+
+
+def wrong_with_collector(url: str) -> tuple[str, str] | None:
+    """What is wrong, and what to do."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return "This is not a URL", "write it like `http://127.0.0.1:4318`"
+    if not usable:
+        return "A collector has a URL with `http://` or `https://` and a host", "write it like `http://127.0.0.1:4318`"
+    if parts.username is not None or parts.password is not None:
+        return "A collector's URL holds no credentials", "put them into `OTEL_EXPORTER_OTLP_HEADERS`"
+    return None
+
+
+class SearchSettings(Section):
+    """How tools are found by what they do."""
+
+    semantic: bool = key(Boolean(), default=True, doc="Search by meaning too, not only by words")
+    pinned: tuple[str, ...] = key(ListOf(Text(may_be_empty=False)), default=(), doc="Tools that are always shown")
+    tags: Mapping[str, tuple[str, ...]] = key(
+        MapOf(ListOf(Text(may_be_empty=False)), check_name=_wrong_with_tag),
+        default=NOTHING,
+        doc="Tags, each with the patterns of its tools",
+    )
+    show_all_to: tuple[str, ...] = key(
+        ListOf(Text(may_be_empty=False)),
+        default=("claude-code",),
+        doc="Clients that search by themselves and get the whole list when `disclosure` is `auto`",
+    )
+
+
+class LogSettings(Section):
+    """What is logged, and how."""
+
+    level: str = key(Choice("debug", "info", "warning", "error"), default="info", doc="The least level that is logged")
+    format: str = key(
+        Choice("auto", "human", "json"), default="auto", doc="`auto` is for people on a terminal and JSON elsewhere"
+    )
+    show_commands: bool = key(
+        Boolean(), default=False, doc="Whether what Bash is told to run is shown, without the secrets in it"
+    )
+
+
+class TelemetrySettings(Section):
+    """Where traces go."""
+
+    exporter: str = key(Choice("none", "otlp", "console", "file"), default="none", doc="How traces leave the gateway")
+    endpoint: str = key(Text(), default="", doc="Where they go: a URL for `otlp`, a path for `file`")
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+        exporter, endpoint = values.get("exporter"), values.get("endpoint", "")
+        if exporter == "file" and not endpoint:
+            message = "`exporter: file` needs the path of a file"
+            places.reader.error(MISSING_KEY, places.of("exporter"), message, "set `endpoint` to it")
+        elif exporter == "otlp" and endpoint and (wrong := wrong_with_collector(endpoint)):
+            places.reader.error(BAD_VALUE, places.of("endpoint"), *wrong)
+
+
+class LimitSettings(Section):
+    """How much is too much. Nothing here can be switched off."""
+
+    message_bytes: int = key(
+        Integer(minimum=4096, maximum=_GIB), default=16_777_216, doc="Largest message a server may send"
+    )
+    request_bytes: int = key(
+        Integer(minimum=1024, maximum=_GIB), default=4_194_304, doc="Largest request a client may send"
+    )
+    header_bytes: int = key(
+        Integer(minimum=1024, maximum=16_777_216), default=65_536, doc="Largest head of an HTTP message"
+    )
+    unfinished_bytes: int = key(
+        Integer(minimum=65_536, maximum=64 * _GIB),
+        default=DEFAULT_BYTES,
+        doc="Memory for messages of clients and apps that have begun and not ended, of all together; "
+        "beyond it the oldest gives way; and as much again for large calls that wait or run, beyond it refused",
+    )
+    connections: int = key(Integer(minimum=1), default=4096, doc="HTTP connections open at once")
+    in_flight_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls one source works on at once")
+    in_flight_per_client: int = key(Integer(minimum=1), default=256, doc="Calls one client may have open at once")
+    in_flight: int = key(
+        Integer(minimum=1),
+        default=4096,
+        doc="Calls that all clients without a session may have open at once; each of their connections carries one",
+    )
+    queue_per_source: int = key(Integer(minimum=1), default=1024, doc="Calls that may wait for one source")
+    sessions: int = key(Integer(minimum=1), default=1000, doc="Client sessions open at once")
+    session_idle: float = key(
+        Seconds(maximum=30 * ONE_DAY_S), default=1800.0, doc="Seconds after which an unused session ends"
+    )
+    sessions_per_source: int = key(
+        Integer(minimum=1),
+        default=32,
+        doc="Clients that may have a server of their own at once, for each source",
+        formerly="lanes_per_source",
+    )
+    source_session_idle: float = key(
+        Seconds(maximum=30 * ONE_DAY_S),
+        default=1800.0,
+        doc="Seconds after which an unused server of a client ends",
+        formerly="lane_idle",
+    )
+    call_seconds: float = key(
+        Seconds(maximum=ONE_DAY_S),
+        default=900.0,
+        doc="Seconds a call may take at most, even while it shows progress; what its client takes to answer is extra",
+    )
+    server_request_seconds: float = key(
+        Seconds(maximum=ONE_DAY_S),
+        default=600.0,
+        doc="Seconds a client and its user may take to answer what a server asks during a call",
+        formerly="question_seconds",
+    )
+    cache_bytes: int = key(
+        Integer(minimum=1024, maximum=_GIB), default=67_108_864, doc="Memory for kept results, of all sources together"
+    )
+
+
+class GatewaySettings(Section):
+    """Everything that is not about one source."""
+
+    listen: BindAddress = key(
+        ListenAddress(),
+        default=BindAddress("127.0.0.1", 4747),
+        doc="`host:port` of the HTTP door; beyond loopback it needs a `token`",
+    )
+    allowed_hosts: tuple[str, ...] = key(
+        ListOf(Text(check=_wrong_with_host)),
+        default=(),
+        doc="Further `Host` names to accept, for use behind an ingress",
+    )
+    token: str = key(
+        Text(check=_wrong_with_token),
+        default="",
+        doc="Bearer token that clients must show; empty for none",
+        secret=True,
+    )
+    operator_token: str = key(
+        Text(check=_wrong_with_token),
+        default="",
+        doc="Bearer token of the operator's routes; one is made at start if not given",
+        secret=True,
+    )
+    disclosure: str = key(
+        Choice("all", "search", "auto"),
+        default="auto",
+        doc="What a client's list of tools shows: everything, or what it found by searching",
+    )
+    require_provisioning: bool = key(
+        Boolean(),
+        default=True,
+        doc="Whether `execute_tool` and REST run only what was discovered or provisioned before",
+    )
+    context_tokens: int = key(
+        Integer(minimum=100, maximum=100_000_000),
+        default=4000,
+        doc="Tokens of tool definitions a session may hold, unless it asks for more",
+    )
+    search: SearchSettings = key(Inner(SearchSettings), default=SearchSettings(), doc="How tools are found")
+    naming: str = key(
+        Choice("prefixed", "original"), default="prefixed", doc="Whether tools' names start with their source's prefix"
+    )
+    max_name: int = key(Integer(minimum=16, maximum=128), default=48, doc="Longest name of a tool")
+    meta_tools: bool = key(Boolean(), default=True, doc="Whether clients see the gateway's own tools")
+    start_wait: float = key(
+        Seconds(maximum=60.0, zero=True),
+        default=1.5,
+        doc="Seconds a first list of tools waits for servers that are not known yet",
+    )
+    state_dir: Path = key(FilePath(), default=Path(STATE_DIR), doc="The folder for what is kept between runs")
+    log: LogSettings = key(Inner(LogSettings), default=LogSettings(), doc="What is logged, and how")
+    telemetry: TelemetrySettings = key(Inner(TelemetrySettings), default=TelemetrySettings(), doc="Where traces go")
+    socket: Path | None = key(FilePath(), default=None, doc="A Unix socket to listen on besides the port")
+    limits: LimitSettings = key(Inner(LimitSettings), default=LimitSettings(), doc="How much is too much")
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any], places: Places) -> None:
+        if {"listen", "token"} <= values.keys() and needs_token(values["listen"], values["token"]):
+            places.reader.error(TOKEN_REQUIRED, places.of("listen"), _TOKEN_MESSAGE, _TOKEN_HINT)
+        token = values.get("token")
+        if token and token == values.get("operator_token"):
+            message = "`operator_token` is the same as `token`, so every client would be the operator"
+            places.reader.error(CONFLICTING_KEYS, places.of("operator_token"), message, "give the operator another one")
+        if values.get("disclosure") == "search" and values.get("meta_tools") is False:
+            message = "`disclosure: search` shows tools to search with, and `meta_tools: false` hides them"
+            places.reader.error(CONFLICTING_KEYS, places.of("disclosure"), message, "leave one of the two out")
+
+
+def needs_token(listen: BindAddress, token: str) -> bool:
+    """Whether this address may not be listened on because others could come in without a token."""
+    return not listen.is_loopback and not token
+
+
+def with_commands_shown(gateway: GatewaySettings) -> GatewaySettings:
+    """The same where somebody asked for that otherwise than in the file."""
+    return gateway.replace(log=gateway.log.replace(show_commands=True))
+
+
+def with_listen(settings: GatewaySettings, *, host: str | None, port: int | None) -> GatewaySettings:
+    """The settings with the address a command line asks for; raises GatewayError where that may not be listened on."""
+    host = settings.listen.host if host is None else host.removeprefix("[").removesuffix("]")
+    listen = BindAddress(host, settings.listen.port if port is None else port)
+    if not listen.host or "/" in listen.host or listen.port not in range(MAX_PORT + 1):
+        raise GatewayError(Problem(code=BAD_VALUE, message=f"`{listen}` is not an address to listen on"))
+    if needs_token(listen, settings.token):
+        raise GatewayError(Problem(code=TOKEN_REQUIRED, message=_TOKEN_MESSAGE, where=str(listen), hint=_TOKEN_HINT))
+    return settings.replace(listen=listen)
+
 
 _TOKENS: Final = "tokens"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple
 
-from trunkline.config.report import Report, Span
+from trunkline.config.problems import LINE_BREAK, Report, Span
 from trunkline.core.errors import BAD_VALUE, CONFIG_TOO_DEEP, CONFIG_TOO_LARGE, DUPLICATE_KEY, WRONG_TYPE
 
 MAX_BYTES: Final = 1024 * 1024
@@ -22,9 +22,6 @@ reads it stays silent."""
 
 UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
 """What no text may hold: it would break the boundary to the operating system or to UTF-8."""
-
-LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""The line breaks of YAML, used for JSON too so that lines are counted in one way."""
 
 
 class Scalar:
@@ -205,3 +202,47 @@ class TreeBuilder:
         return self._report.error(
             CONFIG_TOO_DEEP, span, f"The file nests more than {MAX_DEPTH} levels deep", "nothing here needs that depth"
         )
+
+
+# What an unquoted YAML value means here: the few readings on which all YAML versions agree, and no surprises.
+
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEAN: Final = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
+_SWITCH: Final = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_NUMBER: Final = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_SURPRISE: Final = re.compile(
+    r"""
+      [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?   # 22:22 counts in sixties
+    | [-+]?0[0-9_]+(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?    # 010 is eight or ten
+    | [-+]?0[xob][0-9a-fA-F_]+
+    | [-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?            # 1_000
+    | [-+]?\.(?:inf|Inf|INF)
+    | \.(?:nan|NaN|NAN)
+    """,
+    re.VERBOSE,
+)
+
+
+def kind_of(text: str) -> ScalarKind:
+    """How an unquoted value is read. Dates, and whatever else YAML has types for, are text."""
+    if text in _NULL:
+        return "null"
+    if text in _BOOLEAN:
+        return "boolean"
+    if _NUMBER.match(text) is not None:
+        return "number"
+    if text.lower() in _SWITCH:
+        return "switch"
+    return "refused" if _SURPRISE.fullmatch(text) is not None else "text"
+
+
+def unclear(text: str) -> str:
+    """What is wrong with a value that `kind_of` refuses, or takes for a switch."""
+    return f"`{text}` means different things to different YAML versions"
+
+
+def how_to_write(text: str) -> str:
+    """The hint for such a value."""
+    switch = _SWITCH.get(text.lower())
+    quoted = f'write `"{text}"` for the text'
+    return f"{quoted}, or `{switch}`" if switch else f"{quoted}, or a plain decimal number"

@@ -35,8 +35,8 @@ _VALUE_OF_JSON: Final = re.compile(r'"\.\.\\*"\s*[\],}]')
 """Agents often send an object as a string of JSON, and services accept that: then `..` is a value. In any other text,
 quoted dots are source code that compares names."""
 _TRAVERSAL_IN_ONE_LINE: Final = re.compile(r"\.\.(?<![^/\\=]\.\.)(?:[/\\;?#]|\Z)")
-"""For a text without its line breaks, which URL parsers remove. The end of a sentence, with `./configure` on the next line,
-must not become a path."""
+"""For a text without its line breaks, which URL parsers remove. The end of a sentence and `./configure` on the next
+line must not make a path."""
 _STRIPPED: Final = re.compile(r"\.\.[/\\]")
 """Some programs remove each `../`, once: `....//` becomes `../`."""
 

@@ -6,9 +6,8 @@ import asyncio
 import os
 from collections.abc import Callable, Container, Mapping
 
-from trunkline.config.found import plugins_file
-from trunkline.config.gateway import GatewaySettings
-from trunkline.config.settings import Settings
+from trunkline.config.config_file import plugins_file
+from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.call import Call
 from trunkline.core.events import Events

@@ -15,12 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.config.added import AddedServer, keep_added, load_added, read_added
-from trunkline.config.found import plugins_file
-from trunkline.config.gateway import GatewaySettings, needs_token
-from trunkline.config.leased import read_leased
+from trunkline.config.config_file import plugins_file
 from trunkline.config.load import Loaded
-from trunkline.config.settings import Settings
+from trunkline.config.registration import AddedServer, keep_added, load_added, read_added, read_leased
+from trunkline.config.settings import GatewaySettings, Settings, needs_token
 from trunkline.config.sources import SourceSection
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import (

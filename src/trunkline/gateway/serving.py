@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trunkline.config.found import plugins_file
+from trunkline.config.config_file import plugins_file
 from trunkline.config.settings import Settings, gateway_folder
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.events import Events, Level

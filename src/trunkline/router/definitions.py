@@ -155,8 +155,8 @@ def _stored(items: tuple[Item, ...]) -> _StoredList:
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
-# Models do what descriptions say, so it is logged when a server changes them: since its last run, during this one, or for
-# a single client, where nobody else would see it.
+# Models do what descriptions say, so it is logged when a server changes them: since its last run, during this one, or
+# for a single client, where nobody else would see it.
 
 REPORT_INTERVAL_S: Final = 10.0
 """Changes of one source are logged at most this often."""
@@ -164,7 +164,7 @@ _MOST_NAMED: Final = 10
 _MAX_REMEMBERED: Final = 50_000
 """Definitions remembered for one source, including those that are no longer listed."""
 _MAX_VARIANTS: Final = 4
-"""Changes logged for one definition in clients' own processes: some servers describe a tool differently to each client."""
+"""Changes logged for one definition in clients' own processes: some servers describe a tool to each client anew."""
 _MAX_HIDDEN_WARNINGS: Final = 10
 """Warnings about hidden characters in clients' own processes that are kept for one source."""
 _FOR_A_CLIENT: Final = "in a client's own process"
@@ -182,7 +182,7 @@ Label = str
 
 
 class _History:
-    """What one source has offered. `changed` are all definitions that changed in this run, `unreported` those not logged yet."""
+    """What one source has offered. `changed` are those that changed in this run, `unreported` those not logged."""
 
     def __init__(self) -> None:
         self.definitions: dict[Label, bytes] = {}

@@ -1,4 +1,4 @@
-"""What the router is told about the gateway and about each source."""
+"""The options of the router, and of each source as far as the router needs them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trunkline.core.unfinished_bytes import DEFAULT_BYTES
 from trunkline.protocol.jsonrpc import Members
 
 Redirect = Callable[[Call, str, Members], tuple[str, Members] | None]
-"""Told of a call of a tool before anything else happens to it: which tool is really meant, and with what parameters.
-None where it is that tool itself, or where the call was refused meanwhile."""
+"""Called with a call, its tool and its parameters before any rule applies. Returns the tool that is really meant, with
+its parameters; None if it is this one, or if the call was failed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,10 @@ class RouterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRules:
-    """How one source's tools are shown. `arrival` counts those that came by themselves; 0 for what is configured.
+    """Which tools of a source are exposed, and under which names.
 
-    `unlisted` are tools that can be called and stand in no list."""
+    `unlisted` tools can be called but are not listed. `arrival` numbers apps as they connect, 0 for others.
+    """
 
     prefix: str
     allow: Sequence[str] = ("*",)
@@ -50,9 +51,10 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """Which tools' results may be given again, and for how long. `assume_read_only` ones need not say that they only read.
+    """Which tools' results may be cached, and for how long.
 
-    `server_per_client` where clients may have a server each, which may remember different things.
+    Tools that match `assume_read_only` need not declare that they only read. `server_per_client` is set if clients may
+    have a server each, whose results may differ.
     """
 
     tools: tuple[str, ...] = ()
@@ -69,12 +71,12 @@ class CacheRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What the router needs to know of a source's configuration.
+    """The options of one source.
 
-    `fingerprint` names its definitions on disk; empty where none are kept. `origin` says who configured it.
-    `cache` is None where no result is kept. `guards_paths` refuses path traversal in arguments. `redirect`
-    is set where tools stand for others. `redact` takes secrets out of what the source says. `withheld` are tools it
-    could offer, had `tools.allow` their very names.
+    `fingerprint` is the key of its stored definitions, empty if they are not stored. `origin` says where it was
+    configured. `cache` is None if no result may be cached. `guards_paths` refuses path traversal in arguments.
+    `redirect` is set if its tools stand for others. `redact` removes secrets from what it reports. `withheld` are tools
+    that it offers only if `tools.allow` has their exact names.
     """
 
     rules: NameRules

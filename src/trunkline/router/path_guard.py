@@ -1,7 +1,10 @@
-"""The guard before a source: no path traversal passes, however it is written.
+"""Refuses calls with path traversal in their parameters, for sources that guard paths.
 
-It reads the very bytes that are sent, literal by literal, names as well as values: nothing is parsed into a tree that
-another parser could see differently, and nothing is written anew (docs/adr/0020).
+The guard reads the bytes that are sent, string by string, member names as well as values. Nothing is parsed into a tree
+that another parser could build differently, and nothing is encoded again (docs/adr/0020).
+
+Short calls are checked at once. Megabytes may take a second or more, so long calls are checked in a thread, one after
+the other, and the memory of those that wait is limited.
 """
 
 from __future__ import annotations
@@ -24,17 +27,19 @@ from trunkline.router.admission import Deadlines
 # calls are looked at one after the other, in a thread, and what they may take up while they wait is bounded.
 
 _LONG_BYTES: Final = 32 * 1024
-_MOST_BYTES: Final = 128 * 1024 * 1024
+_MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 _RETRY_AFTER_MS: Final = 1000
 
 
 class _Check(NamedTuple):
     call: Call
     start: int
-    passed: Callable[[], None]
+    go_on: Callable[[], None]
 
 
 class PathGuard:
+    """Checks calls, and holds those that are checked in the thread."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, deadlines: Deadlines) -> None:
         self._loop = loop
         self._deadlines = deadlines
@@ -44,22 +49,24 @@ class PathGuard:
 
     @property
     def pending(self) -> int:
-        """How many long calls have not got their word yet."""
+        """How many long calls are being checked or wait for it."""
         return len(self._waiting) + (self._running is not None)
 
-    def stops(self, call: Call, start: int, timeout_s: float, passed: Callable[[], None]) -> bool:
-        """Whether this call goes no further now: it was refused, or is long. `passed` is then called once it may go on,
-        if somebody still waits for it. What stands before `start` is not looked at."""
+    def stops(self, call: Call, start: int, timeout_s: float, go_on: Callable[[], None]) -> bool:
+        """Check the parameters from `start` on. Returns True if the call was refused, or is held to be checked.
+
+        A call that was held goes on by way of `go_on` if it passes.
+        """
         if len(call.params) > _LONG_BYTES and may_traverse(bytes(call.params)):
-            self._take(_Check(call, start, passed), timeout_s)
+            self._take(_Check(call, start, go_on), timeout_s)
             return True
-        climb = traversal_problem(call, start)
-        if climb is not None:
-            call.finish(Failure(climb))
-        return climb is not None
+        problem = traversal_problem(call, start)
+        if problem is not None:
+            call.finish(Failure(problem))
+        return problem is not None
 
     def drain(self) -> None:
-        """Look at no more: those that wait are refused."""
+        """Refuse the calls that wait to be checked."""
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
         for call in (check.call for check in waiting if not check.call.done):
@@ -67,8 +74,10 @@ class PathGuard:
 
     def _take(self, check: _Check, timeout_s: float) -> None:
         call = check.call
-        if self._waiting_bytes + len(call.params) > _MOST_BYTES:
-            call.finish(Failure(_refusal(call, QUEUE_FULL, "Too many long calls wait to be looked through")))
+        if self._waiting_bytes + len(call.params) > _MAX_WAITING_BYTES:
+            call.finish(
+                Failure(_refusal(call, QUEUE_FULL, "Too many long calls are waiting to be checked for path traversal"))
+            )
             return
         self._deadlines.set(call, timeout_s)
         self._waiting.append(check)
@@ -81,16 +90,16 @@ class PathGuard:
             self._waiting_bytes -= len(check.call.params)
             if not check.call.done:
                 self._running = self._loop.run_in_executor(None, traversal_problem, check.call, check.start)
-                self._running.add_done_callback(lambda found, check=check: self._looked(check, found))
+                self._running.add_done_callback(lambda found, check=check: self._checked(check, found))
 
-    def _looked(self, check: _Check, found: asyncio.Future[Problem | None]) -> None:
+    def _checked(self, check: _Check, found: asyncio.Future[Problem | None]) -> None:
         self._running = None
         if not found.cancelled() and not check.call.done:
-            climb = found.result()
-            if climb is not None:
-                check.call.finish(Failure(climb))
+            problem = found.result()
+            if problem is not None:
+                check.call.finish(Failure(problem))
             else:
-                check.passed()
+                check.go_on()
         self._next()
 
 
@@ -110,22 +119,22 @@ _TOKEN: Final = re.compile(_LITERAL.pattern + rb"|[{}\[\],:]", re.DOTALL)
 _IS_NAME: Final = re.compile(rb"\s*:")
 _SHOWN_NAME: Final = re.compile(r"[\w -]{1,40}\Z")
 _SHOWN_CHARACTERS: Final = 120
-_HINT: Final = "give the path without `..`, from the folder it is in"
+_HINT: Final = "write the path without `..`"
 
 
 def traversal_problem(call: Call, start: int = 0) -> Problem | None:
-    """What is wrong with the parameters of a call from `start` on, if anything climbs there. Nothing was sent."""
+    """Find path traversal in the parameters of a call, from `start` on."""
     params = bytes(call.params)
     if not may_traverse(params):
         return None
     for literal in _LITERAL.finditer(params, start):
-        if _climbs(literal[0]):
+        if _traverses(literal[0]):
             return _problem(call, _place(params, literal))
     return None
 
 
 def may_traverse(params: bytes) -> bool:
-    """A quick look that most calls end with: without any of this, no string is more than it seems and none climbs."""
+    """Whether the parameters may have traversal or anything escaped; a quick test, which most calls fail."""
     return (
         b".." in params
         or b"\\" in params
@@ -136,14 +145,14 @@ def may_traverse(params: bytes) -> bool:
     )
 
 
-def _climbs(literal: bytes) -> bool:
-    # Its tables take most of a megabyte: whoever guards nothing, or is never sent anything odd, does without them.
+def _traverses(literal: bytes) -> bool:
+    # Imported here because its tables take most of a megabyte, and many gateways never need them.
     from trunkline.core.traversal import has_path_traversal
 
     try:
         return has_path_traversal(msgspec.json.decode(literal, type=str))
     except msgspec.MsgspecError:
-        return True  # nobody can tell what the server would read
+        return True  # a server might read anything here
 
 
 def _problem(call: Call, place: str) -> Problem:
@@ -157,7 +166,7 @@ def _problem(call: Call, place: str) -> Problem:
 
 
 def _place(params: bytes, literal: re.Match[bytes]) -> str:
-    """Where the string stands, for people; its text is theirs and need not be repeated."""
+    """Describe where the string stands, without its text."""
     path = _path(params, literal.start())
     if _IS_NAME.match(params, literal.end()) is not None:
         return f"a name in `{path}`" if path else "a name"
@@ -165,7 +174,7 @@ def _place(params: bytes, literal: re.Match[bytes]) -> str:
 
 
 def _path(params: bytes, end: int) -> str:
-    """The members and indexes around a place, such as `arguments.files[2].path`."""
+    """The members and indexes that lead to a position, such as `arguments.files[2].path`."""
     steps: list[str | int] = []
     name = ""
     for token in _TOKEN.finditer(params, 0, end):

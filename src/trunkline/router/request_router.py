@@ -1,6 +1,6 @@
-"""Where requests other than `tools/call` go: prompts, resources, completions and tasks, each to the server it names.
+"""Routes requests other than `tools/call`: prompts, resources, completions and tasks.
 
-Names and URIs are the server's own again before it sees them; everything else is as the caller wrote it.
+Names, URIs and task ids are replaced by the server's own; everything else is passed on as the caller wrote it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ COMPLETE: Final = "completion/complete"
 _LEGACY_TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
 _MODERN_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _BEFORE_COMPLETIONS: Final = "2024-11-05"
-"""Servers of this version may complete without saying so."""
+"""Servers of this version may complete without declaring it."""
 _NO_COMPLETIONS: Final = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _REQUIRED: Final[dict[str, object]] = {"extensions": {TASKS: {}}}
 
-_Router = Callable[[Call, Members], None]
+_Route = Callable[[Call, Members], None]
 
 
 class RequestRouter:
+    """Finds the source of each request and hands the request to its admission."""
+
     def __init__(
         self,
         registry: SourceRegistry,
@@ -63,26 +65,26 @@ class RequestRouter:
         self._uri_rewriter = uri_rewriter
         self._task_ids = tasks
         self._result_rewriter = result_rewriter
-        self._routers: dict[str, _Router] = {
+        self._routes: dict[str, _Route] = {
             PROMPTS_GET: self._get_prompt,
             RESOURCES_READ: self._read_resource,
             COMPLETE: self._complete,
-        } | dict.fromkeys(_LEGACY_TASKS | _MODERN_TASKS, self._ask_task)
+        } | dict.fromkeys(_LEGACY_TASKS | _MODERN_TASKS, self._route_task)
 
     def route(self, call: Call, members: Members) -> None:
-        router = self._routers.get(call.method)
-        if router is None:
+        route = self._routes.get(call.method)
+        if route is None:
             call.finish(Failure(Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {call.method}")))
             return
         try:
-            router(call, members)
+            route(call, members)
         except BadMessage as error:
             call.finish(Failure(error.problem))
 
     def _send(self, call: Call, source: str, params: bytes) -> None:
         call.source, call.params = source, params
         admission = self._registry.admissions[source]
-        blocks = call.method == "tasks/result"  # until the task is done
+        blocks = call.method == "tasks/result"  # until the task has finished
         timeout_s = self._deadlines.max_call_s if blocks else admission.options.timeout_s
         admit = partial(self._admit, call, admission, timeout_s)
         if not admission.options.guards_paths or not self._path_guard.stops(call, 0, timeout_s, admit):
@@ -98,22 +100,22 @@ class RequestRouter:
     def _get_prompt(self, call: Call, members: Members) -> None:
         entry = self._find_prompt(call, members, _text(members, "name", "params.name"))
         if entry is not None:
-            if self._has_links(call, entry.source):
+            if self._has_uris(call, entry.source):
                 self._result_rewriter.adapt(call, uris=True)
             self._send(call, entry.source, _params(members, {"name": encode(entry.name)}))
 
     def _find_prompt(self, call: Call, members: Members, name: str) -> PromptEntry | None:
-        """The prompt of this name. Without one the call is taken care of: it waits, or was refused."""
+        """Find the prompt of this name. If there is none, the call was failed or held, and None is returned."""
         prompts = self._registry.views.of(call.caller).prompts
         entry = prompts.find(name)
         if entry is not None:
             return entry
         candidates = self._registry.catalog.sources_that_may_have(name)
-        again = partial(self.route, call, members)
-        if not self._pending_calls.takes(call, members, candidates, again, partial(_is_named, name)):
+        route_again = partial(self.route, call, members)
+        if not self._pending_calls.takes(call, members, candidates, route_again, partial(is_named, name)):
             addresses = prompts.addresses_of(without_own_prefix(name))
-            which = f" (which one: {', '.join(addresses)}?)" if addresses else ""
-            call.finish(Failure(unknown_prompt(f"Unknown prompt: {name}{which}")))
+            ambiguity = f" (ambiguous: {', '.join(addresses)})" if addresses else ""
+            call.finish(Failure(unknown_prompt(f"Unknown prompt: {name}{ambiguity}")))
         return None
 
     # -- resources ------------------------------------------------------------------------------------------------
@@ -125,18 +127,18 @@ class RequestRouter:
             self._route_unknown(call, members, uri)
         else:
             renamed = {location.uri: uri} if location.uri != uri else {}
-            rewrites_uris = self._has_links(call, location.source)
+            rewrites_uris = self._has_uris(call, location.source)
             if rewrites_uris or renamed:
                 self._result_rewriter.adapt(call, uris=rewrites_uris, renamed=renamed)
             self._send(call, location.source, _params(members, {"uri": encode(location.uri)}))
 
     def _route_unknown(self, call: Call, members: Members, uri: str) -> None:
-        """No such resource, or a server that has not said yet what it offers."""
-        again = partial(self.route, call, members)
-        if not self._pending_calls.takes(call, members, self._registry.catalog.sources, again, _is_never_meant):
+        """Hold a request for an unknown resource while a source is starting; otherwise fail it."""
+        route_again = partial(self.route, call, members)
+        if not self._pending_calls.takes(call, members, self._registry.catalog.sources, route_again, _names_no_source):
             call.finish(Failure(unknown_resource(uri, self._pending_calls.unpublished(self._registry.servers()))))
 
-    def _has_links(self, call: Call, source: str) -> bool:
+    def _has_uris(self, call: Call, source: str) -> bool:
         resources = self._registry.views.of(call.caller).resources
         return resources.several and source in resources.sources
 
@@ -164,9 +166,9 @@ class RequestRouter:
     def _send_completion(
         self, call: Call, source: str, members: Members, reference: Members, own: Mapping[str, bytes]
     ) -> None:
-        """A server that completes nothing need not be bothered: clients ask because others here do."""
-        offer = self._registry.catalog.snapshot(source)
-        if offer is not None and not _may_complete(offer):
+        """Send a completion, or answer it here if the server has none: clients ask because other servers have."""
+        snapshot = self._registry.catalog.snapshot(source)
+        if snapshot is not None and not _may_complete(snapshot):
             call.source = source
             call.finish(Result(_NO_COMPLETIONS, _NO_COMPLETIONS))
         else:
@@ -174,8 +176,8 @@ class RequestRouter:
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
-    def _ask_task(self, call: Call, members: Members) -> None:
-        """A task is asked of the server that made it, by whoever made it there."""
+    def _route_task(self, call: Call, members: Members) -> None:
+        """Route a request about a task to the server that runs it."""
         modern = call.caller.version in MODERN
         if call.method not in (_MODERN_TASKS if modern else _LEGACY_TASKS):
             call.finish(Failure(Problem(code=UNKNOWN_METHOD, message=f"Unknown method: {call.method}")))
@@ -185,28 +187,30 @@ class RequestRouter:
             return
         location = self._task_ids.locate(call.caller, _text(members, "taskId", "params.taskId"))
         if location is None or location.source not in self._registry.admissions:
-            hint = "ids are good for the client that got them, as long as the gateway runs"
+            hint = "task ids are valid for the client that received them, until the gateway restarts"
             call.finish(Failure(Problem(code=UNKNOWN_TASK, message="Unknown task", hint=hint)))
             return
-        self._result_rewriter.adapt(call, tasks=True, uris=self._has_links(call, location.source))
+        self._result_rewriter.adapt(call, tasks=True, uris=self._has_uris(call, location.source))
         self._send(call, location.source, _params(members, {"taskId": encode(location.task_id)}))
 
 
-def _may_complete(offer: Snapshot) -> bool:
-    return offer.protocol_version == _BEFORE_COMPLETIONS or "completions" in server_capabilities(offer.capabilities)
+def _may_complete(snapshot: Snapshot) -> bool:
+    return snapshot.protocol_version == _BEFORE_COMPLETIONS or "completions" in server_capabilities(
+        snapshot.capabilities
+    )
 
 
 def unknown_prompt(message: str) -> Problem:
     return Problem(code=UNKNOWN_PROMPT, message=message, hint="`prompts/list` shows the prompts there are")
 
 
-def unknown_resource(uri: str, silent: Sequence[str] = ()) -> Problem:
-    """`silent` are servers that may have it, and have not told what they offer."""
+def unknown_resource(uri: str, unpublished: Sequence[str] = ()) -> Problem:
+    """`unpublished` are sources that may have it and have not published what they offer."""
     there = "`resources/list` shows the resources there are"
     return Problem(
         code=UNKNOWN_RESOURCE,
         message=f"Unknown resource: {uri}",
-        hint=f"{there}; not heard of so far: {', '.join(silent)}" if silent else there,
+        hint=f"{there}; not listed yet: {', '.join(unpublished)}" if unpublished else there,
         extra=(("uri", uri),),
     )
 
@@ -216,12 +220,12 @@ def tasks_not_declared() -> Problem:
     return Problem(code=CAPABILITY_MISSING, message=message, extra=(("requiredCapabilities", _REQUIRED),))
 
 
-def _is_named(name: str, admission: Admission) -> bool:
+def is_named(name: str, admission: Admission) -> bool:
     return names_source(name, admission.name, admission.options.rules.prefix)
 
 
-def _is_never_meant(admission: Admission) -> bool:
-    """A URI does not say whose it is, unless it is an address, and that is no riddle."""
+def _names_no_source(admission: Admission) -> bool:
+    """A URI names no source, except in an address, which is always resolved."""
     return False
 
 
@@ -236,9 +240,9 @@ def _text(members: Members, name: str, what: str) -> str:
 
 
 def _params(members: Members, own: Mapping[str, bytes]) -> bytes:
-    """The parameters for the server, on one line: what names the thing is the server's own, the rest as it came.
+    """Encode the parameters for the server on one line, with its own names in place of the caller's.
 
-    A member that differs from those in case alone is left out: it would be a second name to a server that ignores case.
+    A member that differs from one of `own` only in case is dropped: a server that ignores case would take it for that.
     """
     routed_by = {"_meta", *(name.casefold() for name in own)}
     rest = {name: single_line(value) for name, value in members.items() if name.casefold() not in routed_by}

@@ -1,6 +1,7 @@
-"""Resources that clients watch: each at the server that has it, under the URI that the client knows.
+"""Clients' subscriptions to resources and tasks, each served by a watch at the source that has the resource or task.
 
-A server that is replaced is watched anew in its successor; one that is removed ends what was watched there.
+Clients see URIs and task ids of ours, sources their own. If a source is replaced, the watch moves to its successor; if
+it is removed, its resource subscriptions end and its tasks are not reported any more.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from trunkline.router.task_ids import TaskIds, TaskLocation, map_task_ids
 from trunkline.runtime.deadlines import Deadline
 from trunkline.runtime.safe_calls import bug_problem, contained
 
-_AGAIN_S: Final = 5.0
-_FOR_GOOD: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)
-"""Why a server will not tell of a resource, however often it is asked."""
+_RETRY_S: Final = 5.0
+_PERMANENT: Final = (INVALID_PARAMS, UNKNOWN_METHOD, UNKNOWN_RESOURCE)
+"""Errors after which subscribing again is pointless."""
 
 
 class ResourceSubscription:
-    """One client's wish to hear of one resource, by the URI that it uses. Whoever opened it closes it."""
+    """One client's subscription to one resource, by the URI that the client uses. Whoever opened it closes it."""
 
     def __init__(
         self,
@@ -55,21 +56,21 @@ class ResourceSubscription:
         self._watch: ResourceWatch | None = None
 
     def begin(self, admission: Admission, location: ResourceLocation, uri_rewriter: UriRewriter) -> None:
-        """Watch it at this server, and no longer at another."""
+        """Watch the resource at this source, and no longer at another."""
         self._let_go()
 
         def updated(params: Json) -> None:
             if not self.closed:
-                self._on_updated(self._as_known(params, location, uri_rewriter))
+                self._on_updated(self._rewritten(params, location, uri_rewriter))
 
         self.admission, self.location = admission, location
-        told = partial(contained, "news of a resource", updated)
-        settled = partial(contained, "how a subscription went", self.settle)
-        self._watch = ResourceWatch(self.caller, location.uri, told, settled)
+        on_updated = partial(contained, "the update of a resource", updated)
+        on_settled = partial(contained, "the outcome of a subscription", self.settle)
+        self._watch = ResourceWatch(self.caller, location.uri, on_updated, on_settled)
         admission.source.watch_resource(self._watch)
 
-    def _as_known(self, params: Json, location: ResourceLocation, uri_rewriter: UriRewriter) -> Json:
-        """The notification with the URI that this client uses for it, or can use."""
+    def _rewritten(self, params: Json, location: ResourceLocation, uri_rewriter: UriRewriter) -> Json:
+        """The parameters of an update with the URI that this client uses."""
         try:
             members = members_of(bytes(params), "params")
             uri = text_member(members, "uri")
@@ -81,7 +82,7 @@ class ResourceSubscription:
         return params if shown == uri else encode_members({**members, "uri": encode(shown)})
 
     def settle(self, outcome: Outcome) -> None:
-        """How it went. A watch that never held is over; one that held before is tried again, if it may hold."""
+        """Report the first outcome. A subscription that fails is closed; one that is lost later is retried."""
         if self._settled:
             if not isinstance(outcome, Result) and not self.closed:
                 self._lost(outcome)
@@ -93,7 +94,7 @@ class ResourceSubscription:
 
     def _lost(self, outcome: Outcome) -> None:
         self._let_go()
-        if isinstance(outcome, Failure) and outcome.problem.code not in _FOR_GOOD:
+        if isinstance(outcome, Failure) and outcome.problem.code not in _PERMANENT:
             self._on_lost(self)
         else:
             self.close()
@@ -114,20 +115,22 @@ class ResourceSubscription:
 
 
 class ResourceSubscriptions:
+    """All resource subscriptions. Finds the source of each, and follows sources that are replaced."""
+
     def __init__(
         self,
         registry: SourceRegistry,
         uri_rewriter: UriRewriter,
-        waiting: PendingCalls,
+        pending_calls: PendingCalls,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._registry = registry
         self._uri_rewriter = uri_rewriter
-        self._pending_calls = waiting
+        self._pending_calls = pending_calls
         self._loop = loop
         self._open: dict[ResourceSubscription, None] = {}
         self._unresolved: dict[ResourceSubscription, None] = {}
-        registry.on_source_retired.append(self._source_left)
+        registry.on_source_retired.append(self._source_retired)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -139,35 +142,35 @@ class ResourceSubscriptions:
         on_updated: Callable[[Json], None],
         on_settled: Callable[[Outcome], None],
     ) -> ResourceSubscription:
-        watch = ResourceSubscription(caller, uri, on_updated, on_settled, self._closed, self._lost)
-        self._open[watch] = None
-        self._begin(watch)
-        return watch
+        subscription = ResourceSubscription(caller, uri, on_updated, on_settled, self._closed, self._lost)
+        self._open[subscription] = None
+        self._begin(subscription)
+        return subscription
 
-    def settle(self) -> None:
-        """Something became known: see which resources it was waited for."""
+    def retry(self) -> None:
+        """Resolve again what could not be resolved: a source has changed."""
         if self._unresolved:
-            waiting, self._unresolved = self._unresolved, {}
-            for watch in waiting:
-                if not contained("a resource that was waited for", self._begin, watch):
-                    contained("its answer", watch.settle, Failure(bug_problem()))
+            unresolved, self._unresolved = self._unresolved, {}
+            for subscription in unresolved:
+                if not contained("a subscription that waited", self._begin, subscription):
+                    contained("its failure", subscription.settle, Failure(bug_problem()))
 
-    def _begin(self, watch: ResourceSubscription) -> None:
-        location = self._uri_rewriter.resolve_or_guess(watch.caller, watch.uri)
+    def _begin(self, subscription: ResourceSubscription) -> None:
+        location = self._uri_rewriter.resolve_or_guess(subscription.caller, subscription.uri)
         if location is None:
-            if self._waits(watch):
+            if self._waits(subscription):
                 return
-            watch.settle(Failure(unknown_resource(watch.uri)))
+            subscription.settle(Failure(unknown_resource(subscription.uri)))
             return
         admission = self._registry.admissions[location.source]
         refusal = admission.refusal()
         if refusal is not None:
-            watch.settle(Failure(refusal))
+            subscription.settle(Failure(refusal))
         else:
-            watch.begin(admission, location, self._uri_rewriter)
+            subscription.begin(admission, location, self._uri_rewriter)
 
-    def _waits(self, watch: ResourceSubscription) -> bool:
-        """Whether a server is still starting that may have it; not for longer than a call would wait for that."""
+    def _waits(self, subscription: ResourceSubscription) -> bool:
+        """Wait, for as long as a call would, if a source is starting that may have the resource."""
         admissions = [
             self._registry.admissions[source]
             for source in self._pending_calls.unpublished(self._registry.catalog.sources)
@@ -175,56 +178,53 @@ class ResourceSubscriptions:
         starting = [admission for admission in admissions if admission.health.state == "starting"]
         if not starting or self._pending_calls.draining:
             return False
-        if watch.timer is None:
+        if subscription.timer is None:
             wait_s = max(admission.options.timeout_s for admission in starting)
-            watch.timer = Deadline(wait_s, partial(self._waited_enough, watch))
-        self._unresolved[watch] = None
+            subscription.timer = Deadline(wait_s, partial(self._timed_out, subscription))
+        self._unresolved[subscription] = None
         return True
 
-    def _waited_enough(self, watch: ResourceSubscription) -> None:
-        if watch in self._unresolved:
-            watch.settle(Failure(unknown_resource(watch.uri)))
+    def _timed_out(self, subscription: ResourceSubscription) -> None:
+        if subscription in self._unresolved:
+            subscription.settle(Failure(unknown_resource(subscription.uri)))
 
-    def _source_left(self, admission: Admission) -> None:
+    def _source_retired(self, admission: Admission) -> None:
         successor = self._registry.admissions.get(admission.name)
-        for watch in [watch for watch in self._open if watch.admission is admission]:
-            contained("a watched resource", self._move, watch, admission.name, successor)
+        for subscription in [subscription for subscription in self._open if subscription.admission is admission]:
+            contained("a resource subscription", self._move, subscription, admission.name, successor)
 
-    def _move(self, watch: ResourceSubscription, left: str, successor: Admission | None) -> None:
-        if successor is None or watch.location is None:
-            problem = Problem(code=SOURCE_DOWN, message=f"Server {left} was removed", source=left)
-            watch.settle(Failure(problem))
-            watch.close()
+    def _move(self, subscription: ResourceSubscription, name: str, successor: Admission | None) -> None:
+        if successor is None or subscription.location is None:
+            problem = Problem(code=SOURCE_DOWN, message=f"Server {name} was removed", source=name)
+            subscription.settle(Failure(problem))
+            subscription.close()
         else:
-            watch.begin(successor, watch.location, self._uri_rewriter)
+            subscription.begin(successor, subscription.location, self._uri_rewriter)
 
-    def _lost(self, watch: ResourceSubscription) -> None:
-        """Its server took over from another and was not well, or was lost at a bad moment."""
-        watch.admission = None
-        watch.timer = self._loop.call_later(_AGAIN_S, self._begin_again, watch)
+    def _lost(self, subscription: ResourceSubscription) -> None:
+        """Try again later: the successor of its source was not up, or the source was lost while subscribing."""
+        subscription.admission = None
+        subscription.timer = self._loop.call_later(_RETRY_S, self._begin_again, subscription)
 
-    def _begin_again(self, watch: ResourceSubscription) -> None:
-        watch.timer = None
-        self._begin(watch)
+    def _begin_again(self, subscription: ResourceSubscription) -> None:
+        subscription.timer = None
+        self._begin(subscription)
 
-    def _closed(self, watch: ResourceSubscription) -> None:
-        self._open.pop(watch, None)
-        self._unresolved.pop(watch, None)
+    def _closed(self, subscription: ResourceSubscription) -> None:
+        self._open.pop(subscription, None)
+        self._unresolved.pop(subscription, None)
 
 
-# News of tasks: each is listened for at the server that has it, and told under the id that its client knows.
-#
-# A server that is replaced is listened to anew in its successor, once that is up; of one that is removed nothing more is
-# heard.
+# -- tasks ------------------------------------------------------------------------------------------------------------
 
 OnTaskUpdate = Callable[[str, str, Json], None]
-"""Gets the server, the task's id as the client knows it, and how the task is."""
+"""Takes the source, the task's id as the client knows it, and the parameters of the notification."""
 OnTasksSettled = Callable[[frozenset[str], frozenset[str]], None]
-"""Gets ids whose server has answered, and those of them that it will tell of."""
+"""Takes the ids whose source has answered, and those of them that it will report on."""
 
 
 class TaskSubscription:
-    """One client's wish to hear of some of its tasks. Whoever opened it closes it."""
+    """One client's subscription to some of its tasks. Whoever opened it closes it."""
 
     def __init__(
         self,
@@ -241,11 +241,11 @@ class TaskSubscription:
         self._on_closed = on_closed
 
     def keep(self, task_ids: Iterable[str]) -> None:
-        """Nothing of the others was promised: servers that have none of these need not go on."""
+        """Drop the tasks that are not among these, as far as no other task of the same source is."""
         kept = frozenset(task_ids)
-        for name, at_server in list(self.at.items()):
-            if kept.isdisjoint(at_server.shown.values()):
-                at_server.close()
+        for name, part in list(self.at.items()):
+            if kept.isdisjoint(part.shown.values()):
+                part.close()
                 del self.at[name]
 
     def close(self) -> None:
@@ -256,49 +256,57 @@ class TaskSubscription:
 
 
 class _TasksAtSource:
-    """The part of it at one server. `shown` has the client's id for each of the server's own."""
+    """The tasks of a subscription at one source. `shown` maps the source's own ids to those of the client."""
 
     def __init__(
-        self, news: TaskSubscription, source: str, shown: dict[str, str], tasks: TaskIds, uri_rewriter: UriRewriter
+        self,
+        subscription: TaskSubscription,
+        source: str,
+        shown: dict[str, str],
+        task_ids: TaskIds,
+        uri_rewriter: UriRewriter,
     ) -> None:
         self.shown = shown
         self.admission: Admission | None = None
-        self._news = news
+        self._subscription = subscription
         self._source = source
-        self._task_ids = tasks
+        self._task_ids = task_ids
         self._uri_rewriter = uri_rewriter
         self._watch: TaskWatch | None = None
         self._settled = False
 
     def begin(self, admission: Admission) -> None:
-        """Of a server that refuses now nothing is promised. What was promised before is left with it all the same: it
-        waits there until the server is up, the client has enough, or yet another server takes over."""
+        """Watch the tasks at this source, and no longer at another.
+
+        If the source refuses now, the subscription is settled without its tasks. One that was settled before is handed
+        to the source all the same: it waits there until the source is up.
+        """
         self.close()
         self.admission = admission
         if not self._settled and admission.refusal() is not None:
             self.settle(frozenset())
             return
-        told = partial(contained, "news of a task", self._told)
-        settled = partial(contained, "what is told of tasks", self.settle)
-        self._watch = TaskWatch(self._news.caller, frozenset(self.shown), told, settled)
+        on_updated = partial(contained, "the update of a task", self._updated)
+        on_settled = partial(contained, "the outcome of a task subscription", self.settle)
+        self._watch = TaskWatch(self._subscription.caller, frozenset(self.shown), on_updated, on_settled)
         admission.source.watch_tasks(self._watch)
 
     def settle(self, honoured: frozenset[str]) -> None:
         if not self._settled:
             self._settled = True
             shown = frozenset(self.shown.values())
-            self._news.on_settled(shown, frozenset(self.shown[own] for own in honoured if own in self.shown))
+            self._subscription.on_settled(shown, frozenset(self.shown[own] for own in honoured if own in self.shown))
 
-    def _told(self, own_id: str, params: Json) -> None:
-        if self._news.closed or own_id not in self.shown:
+    def _updated(self, own_id: str, params: Json) -> None:
+        if self._subscription.closed or own_id not in self.shown:
             return
-        caller, source = self._news.caller, self._source
+        caller, source = self._subscription.caller, self._source
 
         def id_for_caller(own: str) -> str:
             return self.shown.get(own) or self._task_ids.public_id(caller, TaskLocation(source, own))
 
-        known = map_task_ids(bytes(params), id_for_caller)
-        self._news.on_updated(source, self.shown[own_id], self._uri_rewriter.rewrite(caller, source, known))
+        rewritten = map_task_ids(bytes(params), id_for_caller)
+        self._subscription.on_updated(source, self.shown[own_id], self._uri_rewriter.rewrite(caller, source, rewritten))
 
     def close(self) -> None:
         watch, self._watch = self._watch, None
@@ -307,12 +315,14 @@ class _TasksAtSource:
 
 
 class TaskSubscriptions:
-    def __init__(self, registry: SourceRegistry, tasks: TaskIds, uri_rewriter: UriRewriter) -> None:
+    """All task subscriptions. Splits each by source, and follows sources that are replaced."""
+
+    def __init__(self, registry: SourceRegistry, task_ids: TaskIds, uri_rewriter: UriRewriter) -> None:
         self._registry = registry
-        self._task_ids = tasks
+        self._task_ids = task_ids
         self._uri_rewriter = uri_rewriter
         self._open: dict[TaskSubscription, None] = {}
-        registry.on_source_retired.append(self._source_left)
+        registry.on_source_retired.append(self._source_retired)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -320,19 +330,19 @@ class TaskSubscriptions:
     def open(
         self, caller: Caller, task_ids: Iterable[str], on_updated: OnTaskUpdate, on_settled: OnTasksSettled
     ) -> TaskSubscription:
-        news = TaskSubscription(caller, on_updated, on_settled, self._closed)
-        self._open[news] = None
+        subscription = TaskSubscription(caller, on_updated, on_settled, self._closed)
+        self._open[subscription] = None
         shown, unknown = self._by_source(caller, task_ids)
         for source, ids in shown.items():
-            news.at[source] = _TasksAtSource(news, source, ids, self._task_ids, self._uri_rewriter)
+            subscription.at[source] = _TasksAtSource(subscription, source, ids, self._task_ids, self._uri_rewriter)
         if unknown:
             on_settled(frozenset(unknown), frozenset())
-        for source, at_server in list(news.at.items()):
-            at_server.begin(self._registry.admissions[source])
-        return news
+        for source, part in list(subscription.at.items()):
+            part.begin(self._registry.admissions[source])
+        return subscription
 
     def _by_source(self, caller: Caller, task_ids: Iterable[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
-        """For each server its own ids and what the client calls them; and the ids that name no task, or one twice."""
+        """The client's ids by source and the source's own id; and the ids that name no task, or one a second time."""
         shown: dict[str, dict[str, str]] = {}
         unknown: list[str] = []
         for task_id in task_ids:
@@ -344,20 +354,20 @@ class TaskSubscriptions:
                 shown.setdefault(location.source, ids)[location.task_id] = task_id
         return shown, unknown
 
-    def _source_left(self, admission: Admission) -> None:
-        for news in list(self._open):
-            contained("tasks that are watched", self._move, news, admission)
+    def _source_retired(self, admission: Admission) -> None:
+        for subscription in list(self._open):
+            contained("a task subscription", self._move, subscription, admission)
 
-    def _move(self, news: TaskSubscription, left: Admission) -> None:
-        at_server, successor = news.at.get(left.name), self._registry.admissions.get(left.name)
-        if at_server is None or at_server.admission is not left:
+    def _move(self, subscription: TaskSubscription, left: Admission) -> None:
+        part, successor = subscription.at.get(left.name), self._registry.admissions.get(left.name)
+        if part is None or part.admission is not left:
             return
         if successor is None:
-            at_server.close()
-            del news.at[left.name]
-            at_server.settle(frozenset())
+            part.close()
+            del subscription.at[left.name]
+            part.settle(frozenset())
         else:
-            at_server.begin(successor)
+            part.begin(successor)
 
-    def _closed(self, news: TaskSubscription) -> None:
-        self._open.pop(news, None)
+    def _closed(self, subscription: TaskSubscription) -> None:
+        self._open.pop(subscription, None)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from trunkline.config.suggest import hint_for, listed
+from trunkline.config.problems import hint_for, listed
 from trunkline.core.call import Json
 
 _NULL: Final = b"null"

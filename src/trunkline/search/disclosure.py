@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from trunkline.config.gateway import GatewaySettings
+from trunkline.config.settings import GatewaySettings
 from trunkline.core.call import Caller
 from trunkline.core.names import RESERVED_SOURCE
 from trunkline.router.catalog import Catalog, ToolEntry, shown_definition

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
-from trunkline.config.gateway import TelemetrySettings, wrong_with_collector
+from trunkline.config.settings import TelemetrySettings, wrong_with_collector
 from trunkline.core.source import Level
 from trunkline.telemetry.logs import LogFormat
 from trunkline.telemetry.otlp_export import OtlpExporter

@@ -16,7 +16,7 @@ from trunkline.telemetry.safe_text import one_line
 from trunkline.telemetry.span import Span, Value, new_trace_id
 
 if TYPE_CHECKING:
-    from trunkline.config.gateway import TelemetrySettings
+    from trunkline.config.settings import TelemetrySettings
 
 Redact = Callable[[str], str]
 

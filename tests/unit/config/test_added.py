@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import KINDS
 
-from trunkline.config.added import keep_added, load_added, read_added
+from trunkline.config.registration import keep_added, load_added, read_added
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import GatewayError
 

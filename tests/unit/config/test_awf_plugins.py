@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.support.trust import trust
 
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import Loaded, load_config
-from trunkline.config.render import render
+from trunkline.config.problems import render
 from trunkline.config.sources import Unready
 from trunkline.core.errors import GatewayError
 from trunkline.sources import section_kinds

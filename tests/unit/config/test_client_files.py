@@ -9,8 +9,8 @@ import pytest
 from tests.support.client_files import SAMPLES, load_named, load_sample, shown
 from tests.support.config_files import KINDS, codes, settings_of, unready
 
-from trunkline.config.client_files import project_of
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
+from trunkline.config.dialects.formats import project_of
 from trunkline.config.load import load_config
 from trunkline.config.sources import ToolSelection, Unready
 from trunkline.sources.sections import McpHttpSection, McpStdioSection

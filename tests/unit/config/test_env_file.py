@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.support.config_files import codes, found, load_text, settings_of
 
-from trunkline.config.env_file import parse_env_file
-from trunkline.config.render import render
+from trunkline.config.dialects.references import parse_env_file
+from trunkline.config.problems import render
 
 
 def test_every_way_to_write_a_variable() -> None:

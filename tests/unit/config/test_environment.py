@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.config.environment import expand, has_reference
+from trunkline.config.reader import expand, has_reference
 
 ENVIRON = {"NAME": "value", "EMPTY": ""}
 

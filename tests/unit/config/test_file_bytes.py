@@ -11,9 +11,9 @@ from tests.support.commands import environment
 from tests.support.gateway import TRUNKLINE
 from tests.support.waiting import at_most
 
-from trunkline.config import file_bytes
-from trunkline.config.file_bytes import read_bytes
-from trunkline.config.found import ConfigFile
+from trunkline.config import files
+from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import read_bytes
 from trunkline.config.load import load_config
 from trunkline.sources import section_kinds
 
@@ -40,14 +40,14 @@ def write_later(pipe: Path, *pieces: bytes) -> threading.Thread:
 
 
 def test_a_pipe_nobody_writes_to_is_given_up_with_the_reason(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_bytes, "UNWRITTEN_S", 0.05)
+    monkeypatch.setattr(files, "UNWRITTEN_S", 0.05)
     loaded = load_config(ConfigFile.named(pipe), environ={}, kinds=section_kinds())
     assert [problem.code.id for problem in loaded.problems] == ["TL100"]
     assert "a pipe nobody writes to" in loaded.problems[0].message
 
 
 def test_a_pipe_whose_writer_is_silent_is_given_up_too(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_bytes, "SILENT_S", 0.05)
+    monkeypatch.setattr(files, "SILENT_S", 0.05)
     both = os.open(pipe, os.O_RDWR)
     try:
         with pytest.raises(OSError, match="says nothing"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import codes, found, load_text, settings_of
 
-from trunkline.config.gateway import GatewaySettings, with_listen
+from trunkline.config.settings import GatewaySettings, with_listen
 from trunkline.core.bind_address import BindAddress
 from trunkline.core.errors import UNKNOWN_KEY, GatewayError
 

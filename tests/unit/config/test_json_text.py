@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.config.json_text import read_json
-from trunkline.config.report import FileProblem, Invalid, Report
+from trunkline.config.json_parser import parse_json
+from trunkline.config.problems import FileProblem, Invalid, Report
 from trunkline.config.tree import Items, Node, PassedOver, Table
 
 
 def problem_of(text: str) -> FileProblem:
     report = Report("f")
     with pytest.raises(Invalid):
-        read_json(text, report)
+        parse_json(text, report)
     (problem,) = report.in_file_order()
     return problem
 
@@ -27,7 +27,7 @@ def plain(node: Node) -> object:
 
 def test_every_kind_of_value() -> None:
     text = '{"a": [1, -2.5e+3, true, null], "b": {}, "c": "x\\u00e9\\n\\ud83d\\ude00", "d": []}'
-    assert plain(read_json(text, Report("f"))) == {
+    assert plain(parse_json(text, Report("f"))) == {
         "a": [("number", "1"), ("number", "-2.5e+3"), ("boolean", "true"), ("null", "null")],
         "b": {},
         "c": ("text", "xé\n😀"),
@@ -36,17 +36,17 @@ def test_every_kind_of_value() -> None:
 
 
 def test_tabs_and_any_line_break_are_blank() -> None:
-    node = read_json('{\r\n\t"a":\t1,\r\t"b": 2\n}', Report("f"))
+    node = parse_json('{\r\n\t"a":\t1,\r\t"b": 2\n}', Report("f"))
     assert isinstance(node, Table)
     assert [tuple(key.span[:2]) for key, _ in node.entries] == [(2, 2), (3, 2)]
 
 
 def test_numbers_of_any_size_keep_their_spelling() -> None:
-    assert plain(read_json("9" * 10_000, Report("f"))) == ("number", "9" * 10_000)
+    assert plain(parse_json("9" * 10_000, Report("f"))) == ("number", "9" * 10_000)
 
 
 def test_an_empty_file_is_nothing() -> None:
-    assert plain(read_json(" \n", Report("f"))) == ("null", "")
+    assert plain(parse_json(" \n", Report("f"))) == ("null", "")
 
 
 SYNTAX_ERRORS = [
@@ -86,7 +86,7 @@ def test_the_usual_slips_get_a_hint() -> None:
 
 def test_a_key_given_twice_is_reported() -> None:
     report = Report("f")
-    read_json('{"a": 1,\n "a": 2}', report)
+    parse_json('{"a": 1,\n "a": 2}', report)
     assert [(p.code.id, p.where) for p in report.in_file_order()] == [("TL106", "f:2:2")]
 
 
@@ -100,7 +100,7 @@ def test_too_many_values_are_refused() -> None:
 
 
 def relaxed(text: str) -> object:
-    return plain(read_json(text, Report("f"), relaxed=True))
+    return plain(parse_json(text, Report("f"), relaxed=True))
 
 
 def test_comments_and_a_last_comma_where_they_are_allowed() -> None:
@@ -120,19 +120,19 @@ def test_what_is_wrong_even_where_comments_are_allowed() -> None:
     for text in ("{,}", "[,]", "[1,,]", '{"a": 1,,}', "[1] /* open", '{"a" /: 1}', "[1] # no", "{'a': 1}", "[1],"):
         report = Report("f")
         with pytest.raises(Invalid):
-            read_json(text, report, relaxed=True)
+            parse_json(text, report, relaxed=True)
         assert [problem.code.id for problem in report.in_file_order()] == ["TL101"]
 
 
 def test_places_after_comments() -> None:
-    node = read_json('/* a\n b */ {"a": 1}', Report("f"), relaxed=True)
+    node = parse_json('/* a\n b */ {"a": 1}', Report("f"), relaxed=True)
     assert isinstance(node, Table)
     assert node.entries[0].key.span[:2] == (2, 8)
 
 
 def test_other_keys_at_the_top_are_passed_over() -> None:
     text = '{"a": {"x": [1]}, "keep": {"a": 1}, "b": [\n1,\n"]"], "c": "x"}'
-    node = read_json(text, Report("f"), only=["keep"])
+    node = parse_json(text, Report("f"), only=["keep"])
     assert isinstance(node, Table)
     assert [key.text for key, _ in node.entries] == ["a", "keep", "b", "c"]
     passed = [value for _, value in node.entries if isinstance(value, PassedOver)]
@@ -145,7 +145,7 @@ def test_other_keys_at_the_top_are_passed_over() -> None:
 
 
 def test_a_number_too_long_to_count_with_can_be_passed_over() -> None:
-    node = read_json('{"a": {"x": %s}, "b": 1}' % ("1" * 5000), Report("f"), only=["b"])
+    node = parse_json('{"a": {"x": %s}, "b": 1}' % ("1" * 5000), Report("f"), only=["b"])
     assert isinstance(node, Table)
     assert [key.text for key, _ in node.entries] == ["a", "b"]
 
@@ -153,5 +153,5 @@ def test_a_number_too_long_to_count_with_can_be_passed_over() -> None:
 def test_what_is_wrong_in_what_is_passed_over_has_its_place() -> None:
     report = Report("f")
     with pytest.raises(Invalid):
-        read_json('{"a": {\n"b": 1 "c": 2}}', report, only=[])
+        parse_json('{"a": {\n"b": 1 "c": 2}}', report, only=[])
     assert [(problem.code.id, problem.where) for problem in report.in_file_order()] == [("TL101", "f:2:8")]

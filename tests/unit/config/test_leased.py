@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.config.leased import LEASE_S, read_leased
+from trunkline.config.registration import LEASE_S, read_leased
 from trunkline.core.errors import SERVER_NOT_VALID, GatewayError
 from trunkline.sources import section_kinds
 from trunkline.sources.service.section import ServiceSection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.report import Invalid
+from trunkline.config.problems import Invalid
 from trunkline.config.shapes import ListenAddress
 from trunkline.core.bind_address import BindAddress, is_loopback
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.own_entry import is_own_entry
+from trunkline.config.clients import is_own_entry
 from trunkline.config.tree import Table
 from trunkline.core.bind_address import BindAddress
 

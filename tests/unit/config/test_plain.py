@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.plain import how_to_write, kind_of
+from trunkline.config.tree import how_to_write, kind_of
 
 SPELLINGS = {
     "null": ["", "~", "null", "Null", "NULL"],

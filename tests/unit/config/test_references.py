@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.references import EditorReferences, as_it_stands, read_reference_file, rewrite_node
-from trunkline.config.report import Span
+from trunkline.config.dialects.references import EditorReferences, as_it_stands, read_reference_file, rewrite_node
+from trunkline.config.problems import Span
 from trunkline.config.tree import Items, Scalar, Table
 
 PLACE = Span(1, 1, 1, 2)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.support.config_files import KINDS, load_json, load_text
 
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import Loaded, load_config
-from trunkline.config.render import render, render_json, summarize
+from trunkline.config.problems import render, render_json, summarize
 from trunkline.core.errors import LISTEN_FAILED, Problem
 
 GOLDEN = Path(__file__).parent / "golden"

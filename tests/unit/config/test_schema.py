@@ -11,8 +11,8 @@ import jsonschema
 import yaml
 from tests.support.config_files import KINDS, load_text
 
-from trunkline.config.gateway import GatewaySettings
 from trunkline.config.schema import config_schema
+from trunkline.config.settings import GatewaySettings
 
 ROOT = Path(__file__).parents[3]
 CHECKED_IN = ROOT / "docs" / "trunkline.schema.json"

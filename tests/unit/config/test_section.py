@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.report import Invalid
+from trunkline.config.problems import Invalid
 from trunkline.config.section import Inner, Places, Section, key, read_section, section_schema
 from trunkline.config.shapes import Integer, Text
 from trunkline.core.errors import CONFLICTING_KEYS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.config_files import node_of, reader_for
 
-from trunkline.config.report import Invalid, Span
+from trunkline.config.problems import Invalid, Span
 from trunkline.config.shapes import Boolean, Choice, FilePath, Integer, ListOf, MapOf, Seconds, Shape, Text
 from trunkline.config.tree import Scalar
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.suggest import hint_for, nearest
+from trunkline.config.problems import hint_for, nearest
 
 KEYS = ("command", "args", "env", "url", "max_name", "mcpServers")
 

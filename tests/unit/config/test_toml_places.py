@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.config.toml_places import find_places
+from trunkline.config.toml_parser import find_places
 
 
 def test_places_found_before_the_text_goes_wrong_are_kept() -> None:

@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
-from trunkline.config.report import Invalid, Report
-from trunkline.config.toml_text import read_toml
+from trunkline.config.problems import Invalid, Report
+from trunkline.config.toml_parser import parse_toml
 from trunkline.config.tree import Items, Node, Table
 
 TEXT = """\
@@ -82,7 +82,7 @@ def keys(node: Node, path: str = "") -> dict[str, tuple[int, int]]:
 
 
 def test_every_kind_of_value() -> None:
-    assert plain(read_toml(TEXT, Report("f"))) == {
+    assert plain(parse_toml(TEXT, Report("f"))) == {
         "top": "text x",
         "number": "number 1000",
         "float": "number 2.5",
@@ -110,7 +110,7 @@ def test_every_kind_of_value() -> None:
 
 
 def test_every_value_has_its_place() -> None:
-    assert places(read_toml(TEXT, Report("f"))) == {
+    assert places(parse_toml(TEXT, Report("f"))) == {
         "/top": (2, 7),
         "/number": (3, 10),
         "/float": (4, 9),
@@ -137,7 +137,7 @@ def test_every_value_has_its_place() -> None:
 
 
 def test_every_key_has_its_place() -> None:
-    found = keys(read_toml(TEXT, Report("f")))
+    found = keys(parse_toml(TEXT, Report("f")))
     assert found["/quoted key"] == (8, 1)
     assert found["/dotted"] == (9, 1)
     assert found["/dotted/a.b"] == (9, 8)
@@ -149,9 +149,9 @@ def test_every_key_has_its_place() -> None:
 
 
 def test_line_breaks_of_windows_and_a_file_without_any() -> None:
-    assert places(read_toml("a = 1\r\n[t]\r\nb = [\r\n 2,\r\n]\r\n", Report("f"))) == {"/a": (1, 5), "/t/b/0": (4, 2)}
-    assert places(read_toml("a=1", Report("f"))) == {"/a": (1, 3)}
-    assert plain(read_toml("", Report("f"))) == {}
+    assert places(parse_toml("a = 1\r\n[t]\r\nb = [\r\n 2,\r\n]\r\n", Report("f"))) == {"/a": (1, 5), "/t/b/0": (4, 2)}
+    assert places(parse_toml("a=1", Report("f"))) == {"/a": (1, 3)}
+    assert plain(parse_toml("", Report("f"))) == {}
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,5 @@ def test_line_breaks_of_windows_and_a_file_without_any() -> None:
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, code: str, place: str) -> None:
     report = Report("f")
     with contextlib.suppress(Invalid):
-        read_toml(text, report)
+        parse_toml(text, report)
     assert [(problem.code.id, problem.where) for problem in report.in_file_order()] == [(code, place)]

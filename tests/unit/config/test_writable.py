@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support.commands import trunkline
 
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
+from trunkline.config.files import _has_others
 from trunkline.config.load import load_config
-from trunkline.config.writable import _has_others
 from trunkline.sources import section_kinds
 
 

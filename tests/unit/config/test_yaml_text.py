@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from trunkline.config.report import Invalid, Report
+from trunkline.config.problems import Invalid, Report
 from trunkline.config.tree import MAX_DEPTH, Items, Node, Scalar, Table
-from trunkline.config.yaml_text import read_yaml
+from trunkline.config.yaml_parser import parse_yaml
 
 
 @pytest.fixture(params=["libyaml", "python"], autouse=True)
@@ -20,7 +20,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def problems_of(text: str) -> list[tuple[str, int, int]]:
     report = Report("f")
     try:
-        read_yaml(text, report)
+        parse_yaml(text, report)
     except Invalid:
         assert report.failed
     return [(p.code.id, *p.span[:2]) if p.span else (p.code.id, 0, 0) for p in report.in_file_order()]
@@ -35,7 +35,7 @@ def plain(node: Node | None) -> object:
 
 
 def test_values_keep_their_spelling_and_place() -> None:
-    node = read_yaml("a:\n  - 1.50\n  - 'yes'\n  - é: ~\n", Report("f"))
+    node = parse_yaml("a:\n  - 1.50\n  - 'yes'\n  - é: ~\n", Report("f"))
     assert plain(node) == {"a": [("number", "1.50"), ("text", "yes"), {"é": ("null", "~")}]}
     assert isinstance(node, Table)
     items = node.get("a")
@@ -44,12 +44,12 @@ def test_values_keep_their_spelling_and_place() -> None:
 
 
 def test_an_alias_stands_for_its_anchor() -> None:
-    assert plain(read_yaml("a: &x [1]\nb: *x\n", Report("f"))) == {"a": [("number", "1")], "b": [("number", "1")]}
+    assert plain(parse_yaml("a: &x [1]\nb: *x\n", Report("f"))) == {"a": [("number", "1")], "b": [("number", "1")]}
 
 
 def test_an_empty_file_is_nothing() -> None:
     for text in ("", "# only a comment\n", "---\n"):
-        assert plain(read_yaml(text, Report("f"))) == ("null", "")
+        assert plain(parse_yaml(text, Report("f"))) == ("null", "")
 
 
 REFUSED = [
@@ -81,7 +81,7 @@ def test_quoted_surprises_are_text() -> None:
 
 
 def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
-    assert plain(read_yaml("'<<': 1\na: <<\n", Report("f"))) == {"<<": ("number", "1"), "a": ("text", "<<")}
+    assert plain(parse_yaml("'<<': 1\na: <<\n", Report("f"))) == {"<<": ("number", "1"), "a": ("text", "<<")}
 
 
 def test_an_alias_bomb_is_refused_where_it_grows_too_large() -> None:

@@ -18,7 +18,7 @@ from tests.support.pipes import Pipes
 from tests.support.waiting import at_most
 from tests.unit.router.fakes import Desk, FakeSource
 
-from trunkline.config.gateway import GatewaySettings, SearchSettings
+from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Outcome, Result
 from trunkline.core.errors import GatewayError
 from trunkline.core.events import LogEvent

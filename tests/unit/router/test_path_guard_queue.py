@@ -92,7 +92,7 @@ async def test_a_gateway_that_shuts_down_meanwhile_says_so(tmp_path: Path) -> No
 
 
 async def test_what_waits_to_be_looked_at_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_guard, "_MOST_BYTES", 200_000)
+    monkeypatch.setattr(path_guard, "_MAX_WAITING_BYTES", 200_000)
     desk = guarded(tmp_path)
     running, waits, refused = (call(desk, LONG) for _ in range(3))
     problem = problem_of(refused)

@@ -61,7 +61,7 @@ async def test_a_prompt_is_asked_of_its_server_under_the_servers_own_name(tmp_pa
 
 async def test_a_prompt_that_nobody_has_is_unknown(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
-    for name, says in (("nope", "Unknown prompt: nope"), ("p", "Unknown prompt: p (which one: a.p, b.p?)")):
+    for name, says in (("nope", "Unknown prompt: nope"), ("p", "Unknown prompt: p (ambiguous: a.p, b.p)")):
         problem = problem_of(desk.request(GET, {"name": name}))
         assert (problem.code, problem.message, problem.code.jsonrpc) == (UNKNOWN_PROMPT, says, -32602)
 
@@ -127,7 +127,7 @@ async def test_a_uri_that_nobody_named_is_unknown_where_several_servers_have_res
 async def test_an_unknown_resource_says_which_servers_were_not_heard_of(tmp_path: Path) -> None:
     desk = two_servers(tmp_path)
     desk.add("c", state="down")
-    assert "not heard of so far: c" in problem_of(desk.request(READ, {"uri": "y://1"})).hint
+    assert "not listed yet: c" in problem_of(desk.request(READ, {"uri": "y://1"})).hint
 
 
 async def test_a_uri_that_nobody_named_goes_to_the_only_server_with_resources(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def two_servers(folder: Path) -> Desk:
 
 def still_watched(desk: Desk) -> int:
     """What would grow in a gateway that runs for months."""
-    return len(desk.router._watches)
+    return len(desk.router._resource_subscriptions)
 
 
 def says(source: FakeSource, uri: str) -> None:

@@ -169,7 +169,7 @@ async def test_what_a_server_says_outside_calls_has_our_ids_too(tmp_path: Path) 
 
 @pytest.mark.law
 def test_ids_of_another_gateway_or_of_one_before_mean_nothing() -> None:
-    assert TaskIds().locate(LEGACY, TaskIds().shown(LEGACY, TaskLocation("a", "1"))) is None
+    assert TaskIds().locate(LEGACY, TaskIds().public_id(LEGACY, TaskLocation("a", "1"))) is None
 
 
 @pytest.mark.parametrize("raw", [b'{"taskId":5}', b'{"tasks":{"taskId":1}}', b'["taskId"]', b'{"task":["taskId"]}'])
@@ -180,4 +180,4 @@ def test_what_cannot_be_read_stays_as_it_is(raw: bytes) -> None:
 def test_a_list_of_tasks_has_our_ids() -> None:
     tasks = TaskIds()
     listed = json.loads(bytes(tasks.rewrite(LEGACY, "a", b'{"tasks":[{"taskId":"1"},{"x":2}]}')))
-    assert listed == {"tasks": [{"taskId": tasks.shown(LEGACY, TaskLocation("a", "1"))}, {"x": 2}]}
+    assert listed == {"tasks": [{"taskId": tasks.public_id(LEGACY, TaskLocation("a", "1"))}, {"x": 2}]}

@@ -10,7 +10,7 @@ import jsonschema
 from tests.support.waiting import until
 from tests.unit.router.fakes import Desk
 
-from trunkline.config.gateway import GatewaySettings, SearchSettings
+from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Call, Caller, Result
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.search.discovery import Discovery

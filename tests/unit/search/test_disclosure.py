@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.search.rig import Registry, offer_of, parameters, tool
 
-from trunkline.config.gateway import GatewaySettings, SearchSettings
+from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Caller
 from trunkline.core.tool import Tool
 from trunkline.router.options import NameRules

@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import until
 from tests.unit.search.rig import Registry, parameters, tool
 
-from trunkline.config.gateway import GatewaySettings, SearchSettings
+from trunkline.config.settings import GatewaySettings, SearchSettings
 from trunkline.core.call import Caller, Result
 from trunkline.core.tool import Snapshot
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.router.fakes import OK
 from tests.unit.search.rig import Registry, tool
 
-from trunkline.config.gateway import SearchSettings
+from trunkline.config.settings import SearchSettings
 from trunkline.core.call import Call, Caller, Failure
 from trunkline.core.errors import Problem
 

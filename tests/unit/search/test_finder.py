@@ -13,7 +13,7 @@ from tests.support.bugs import broken, bugs_told
 from tests.support.waiting import at_most, until
 from tests.unit.search.rig import Registry, tool
 
-from trunkline.config.gateway import SearchSettings
+from trunkline.config.settings import SearchSettings
 from trunkline.core.call import Caller
 from trunkline.core.tool import Snapshot, Tool
 from trunkline.search.corpus import Collection

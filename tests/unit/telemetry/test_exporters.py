@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.collector import Collector, attributes_of
 
-from trunkline.config.gateway import TelemetrySettings
+from trunkline.config.settings import TelemetrySettings
 from trunkline.core.events import Events
 from trunkline.telemetry.exporters import collector_of, resource_of
 from trunkline.telemetry.redact import Redactor

@@ -23,7 +23,7 @@ from trunkline.agents.providers.isolation import (
     user_text,
 )
 from trunkline.agents.providers.provider import SERVER, HomeQuery, LaunchPlan, LaunchRequest
-from trunkline.config.env_file import parse_env_file
+from trunkline.config.dialects.references import parse_env_file
 
 _RESULT_CHARACTERS: Final = 50_000
 _PREFIX: Final = f"mcp_{SERVER}_"

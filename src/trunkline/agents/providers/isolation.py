@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from trunkline.agents.providers.provider import HomeSnapshot, LaunchRequest
-from trunkline.config.json_text import read_json
-from trunkline.config.report import Invalid, Report
+from trunkline.config.json_parser import parse_json
+from trunkline.config.problems import Invalid, Report
 from trunkline.config.tree import Items, Node, PassedOver, Scalar, Table
 from trunkline.core.errors import AGENT_FAILED, GatewayError, Problem
 
@@ -82,7 +82,7 @@ def read_config(text: str, where: str) -> dict[str, Any]:
         return {}
     report = Report(where)
     try:
-        value = _plain(read_json(text, report, relaxed=True))
+        value = _plain(parse_json(text, report, relaxed=True))
     except Invalid:
         value = None
     except RecursionError:

@@ -1,4 +1,4 @@
-"""A workflow file checked as a whole: by itself, against the configuration, and against its plugins and agents."""
+"""Checks a workflow file as a whole: by itself, against the configuration, and against its plugins and agents."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ from trunkline.agents.runs.step_settings import (
 from trunkline.agents.workflow.document import Workflow
 from trunkline.agents.workflow.load import LoadedWorkflow, load_workflow
 from trunkline.agents.workflow.proxy import ProxyUse, source_name
-from trunkline.config.found import find_config, find_plugins
-from trunkline.config.gateway import GatewaySettings
+from trunkline.config.config_file import find_config, find_plugins
 from trunkline.config.load import Loaded, load_config, look_at_config
-from trunkline.config.render import render
-from trunkline.config.report import FileProblem
-from trunkline.config.settings import Settings
+from trunkline.config.problems import FileProblem, hint_for, render
+from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.config.sources import SourceSection, ToolSelection
-from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Scalar
 from trunkline.config.trust.verdict import Verdict
 from trunkline.core.errors import (
@@ -48,13 +45,16 @@ from trunkline.sources.list_limits import is_about_cut
 from trunkline.telemetry.redact import Redactor
 
 PluginStart = Literal["none", "trusted", "all"]
-"""Which plugins may be started for a moment: none, those of files that count, or all."""
+"""Which plugins may be started to be checked: none, those of trusted files, or all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedWorkflow:
-    """Everything that was read, and everything that is wrong with it. `configured` is our own file, None where there is
-    none: a workflow can do without. `unchecked` are plugins that were not asked for their operations."""
+    """A workflow with all files that belong to it, and everything that is wrong with them.
+
+    `configured` is the configuration, None where there is none. `unchecked` are plugins that were not asked for their
+    operations.
+    """
 
     loaded: LoadedWorkflow
     configured: Loaded | None
@@ -63,7 +63,7 @@ class CheckedWorkflow:
 
     @property
     def problems(self) -> tuple[FileProblem, ...]:
-        """Those of the workflow first; a file that was read twice is wrong once."""
+        """The problems of the workflow first, each once."""
         others = () if self.configured is None else self.configured.problems
         return tuple(dict.fromkeys((*self.loaded.problems, *others, *self.plugins.problems)))
 
@@ -82,14 +82,14 @@ class CheckedWorkflow:
 
     @property
     def untrusted(self) -> tuple[Verdict, ...]:
-        """The files that were found by looking and do not count."""
+        """The files that were found by searching and are not trusted."""
         found = () if self.configured is None else self.configured.verdicts
         beside = () if self.plugins.verdict is None else (self.plugins.verdict,)
         verdicts = {verdict.path: verdict for verdict in (*found, *beside)}
         return tuple(verdict for verdict in verdicts.values() if not verdict.counts)
 
     def untrusted_plugins(self) -> dict[str, Verdict]:
-        """The plugins by name that come from such a file, with the verdict on it."""
+        """The plugins from files that are not trusted, by name, with the verdict on the file."""
         found: dict[str, Verdict] = {}
         for name in self.plugins.sections:
             verdict = self.plugins.verdict
@@ -100,7 +100,7 @@ class CheckedWorkflow:
         return found
 
     def shown(self) -> str:
-        """The problems as people read them, each with its line."""
+        """The problems as text, each with its line of the file."""
         texts = dict(self.plugins.texts)
         if self.configured is not None:
             texts |= self.configured.others
@@ -118,8 +118,11 @@ def read_files(
     environ: Mapping[str, str],
     only_look: bool = False,
 ) -> CheckedWorkflow:
-    """A workflow and all that belongs to it, as far as files tell. Waits for a file that is a pipe, so it is not to be
-    called in a loop. With `only_look` files that are not trusted are read too, for whoever starts nothing of them."""
+    """Read a workflow and the files that belong to it.
+
+    Blocks where a file is a pipe, so it must not run in an event loop. With `only_look` untrusted files are read too, for
+    callers that start nothing of them.
+    """
     loaded = load_workflow(workflow, environ=environ)
     ours = find_config(config, cwd, home, workflow=workflow)
     load = look_at_config if only_look else load_config
@@ -128,17 +131,17 @@ def read_files(
         configured = replace(configured, settings=enforce_default_protection(configured.settings, workflow))
     settings = None if configured is None else configured.settings
     if configured is not None and configured.untrusted and not only_look:
-        return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # the rest has to wait for that
+        return CheckedWorkflow(loaded=loaded, configured=configured, plugins=Plugins())  # trust comes first
     file = find_plugins(workflow, cwd, home)
     plugins = plugin_sections(settings, file, environ=environ, only_look=only_look)
-    if plugins.verdict is not None and not plugins.verdict.counts and not _needs_plugins_file(loaded, settings):
+    if plugins.verdict is not None and not plugins.verdict.counts and not _needs_awf_file(loaded, settings):
         plugins = plugin_sections(settings, None, environ=environ)
     return CheckedWorkflow(loaded=loaded, configured=configured, plugins=plugins)
 
 
-def _needs_plugins_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
-    """Whether any tools come from AWF's file, or could: a name of a configuration that was named, or is the user's own,
-    is never taken by it."""
+def _needs_awf_file(loaded: LoadedWorkflow, settings: Settings | None) -> bool:
+    """Whether AWF's file provides any tools, or could: it never takes the names of a configuration that was named, or is
+    the user's own."""
     ours = settings.sources.keys() if settings is not None and settings.origin != "found" else ()
     named = {source_name(name.text) for use in loaded.uses for name in (*use.plugins, *use.sources)}
     return not named <= {*ours}
@@ -147,31 +150,30 @@ def _needs_plugins_file(loaded: LoadedWorkflow, settings: Settings | None) -> bo
 async def check_started(
     read: CheckedWorkflow, *, environ: Mapping[str, str], start: PluginStart = "trusted"
 ) -> CheckedWorkflow:
-    """The same with what the outside says. Plugins that the workflow exposes are started for a moment, of files that
-    count or of all, but none where anything is wrong already; nothing of them is left on return."""
+    """Check a workflow that was read against installed agents and started plugins.
+
+    `start` says which plugins the workflow exposes may be started; none are where anything is wrong already. Nothing of
+    them is left on return.
+    """
     settings, plugins = read.settings, read.plugins
-    # where a file cannot be used it is not known which plugins there are
+    # if a file cannot be used, the set of plugins is unknown
     known = plugins if not plugins.failed and (read.configured is None or settings is not None) else None
     said = settings or Settings(Path(), GatewaySettings(), {})
     asked = plugins.added_to(said)
     redact = Redactor(asked.secrets(environ), asked.names())
-    kept_back = PluginStartPolicy(
-        all_of_them=start == "none", untrusted={} if start == "all" else read.untrusted_plugins(), failed=read.failed
+    policy = PluginStartPolicy(
+        start_none=start == "none", untrusted={} if start == "all" else read.untrusted_plugins(), failed=read.failed
     )
-    unchecked = await check_environment(read.loaded, known, environ=environ, redact=redact, kept_back=kept_back)
+    unchecked = await check_environment(read.loaded, known, environ=environ, redact=redact, policy=policy)
     return replace(read, unchecked=unchecked)
-
-
-# What only the outside can say of a workflow: whether its plugins have the operations it exposes, and whether the
-# installed agents are known to keep to our tools.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginStartPolicy:
-    """Which plugins are not started to be asked: all, those of files that are not trusted, by name, and every one
-    where the files have errors (`failed` for those besides the workflow)."""
+    """Which plugins must not be started: all, those of untrusted files, or, where other files than the workflow have
+    errors (`failed`), all as well."""
 
-    all_of_them: bool = False
+    start_none: bool = False
     untrusted: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     failed: bool = False
 
@@ -182,10 +184,12 @@ async def check_environment(
     *,
     environ: Mapping[str, str],
     redact: Callable[[str], str] = str,
-    kept_back: PluginStartPolicy,
+    policy: PluginStartPolicy,
 ) -> tuple[str, ...]:
-    """Put into the workflow's report what its file alone does not tell. Whatever is started for that has ended when
-    this returns, with the plugins that were not asked. `plugins` are None where it is not known which there are."""
+    """Add to the workflow's report what its file alone does not show; returns the plugins that were not started.
+
+    Everything that is started for that has ended on return. `plugins` is None where it is unknown which there are.
+    """
     async with asyncio.TaskGroup() as group:
         group.create_task(_check_providers(loaded, environ))
         if plugins is None:
@@ -193,7 +197,7 @@ async def check_environment(
         _check_plugins(loaded, plugins)
         _check_sources(loaded, plugins)
         wanted = _wanted(loaded, plugins)
-        left = _not_asked(loaded, plugins, wanted, kept_back)
+        left = _not_started_plugins(loaded, plugins, wanted, policy)
         asked = {name: section for name, section in wanted.items() if name not in left}
         if asked:
             group.create_task(_check_operations(loaded, plugins, asked, environ, redact))
@@ -204,36 +208,36 @@ async def check_environment(
 
 
 def _wanted(loaded: LoadedWorkflow, plugins: Plugins) -> dict[str, SourceSection]:
-    """The plugins that can be asked, of those that the workflow exposes."""
+    """The plugins that the workflow exposes and that can be started."""
     named = {plugin.text: plugins.find(plugin.text) for use in loaded.uses for plugin in use.plugins}
     return {source_name(name): found for name, found in named.items() if found is not None and not obstacle_of(found)}
 
 
-def _not_asked(
-    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], kept_back: PluginStartPolicy
+def _not_started_plugins(
+    loaded: LoadedWorkflow, plugins: Plugins, wanted: Mapping[str, SourceSection], policy: PluginStartPolicy
 ) -> tuple[str, ...]:
-    """Those of the plugins that are not started, each with a word where the workflow names it."""
-    if kept_back.all_of_them:
+    """The plugins that are not started, each with a warning where the workflow names it."""
+    if policy.start_none:
         return tuple(wanted)
-    failed = kept_back.failed or loaded.report.failed
-    left = tuple(name for name in wanted if failed or name in kept_back.untrusted)
+    failed = policy.failed or loaded.report.failed
+    left = tuple(name for name in wanted if failed or name in policy.untrusted)
     for use in loaded.uses:
         with loaded.report.of_step(use.step):
             for plugin in _each_once(use):
                 name = source_name(plugin.text)
                 if name in left and plugins.find(plugin.text) is not None:
-                    _not_started(loaded, plugin, None if failed else kept_back.untrusted[name])
+                    _not_started(loaded, plugin, None if failed else policy.untrusted[name])
     return left
 
 
 def _not_started(loaded: LoadedWorkflow, plugin: Scalar, verdict: Verdict | None) -> None:
-    """`verdict` is that on the file it comes from; None where it is because of errors."""
+    """`verdict` is on the plugin's file; None where errors are the reason."""
     message = f"The operations of the plugin `{plugin.text}` are not checked: "
     if verdict is None:
-        message, hint = f"{message}it is not started while there are errors", "solve those first"
+        message, hint = f"{message}it is not started while there are errors", "fix those first"
     else:
         message += f"{verdict.path} is not trusted, so it is not started"
-        hint = f"`trunkline trust {shlex.quote(str(verdict.path))}`, or start it nevertheless with `--start-plugins`"
+        hint = f"`trunkline trust {shlex.quote(str(verdict.path))}`, or start it anyway with `--start-plugins`"
     loaded.report.warn(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
 
 
@@ -249,7 +253,7 @@ def _check_plugins(loaded: LoadedWorkflow, plugins: Plugins) -> None:
 
 
 def _check_sources(loaded: LoadedWorkflow, plugins: Plugins) -> None:
-    """Those that a step names: each is there, and can be started as far as files tell. None is started for that."""
+    """Check the sources that steps name: each exists, and could be started. None is started for that."""
     for use in loaded.uses:
         with loaded.report.of_step(use.step):
             for source in use.sources:
@@ -264,7 +268,7 @@ def _check_sources(loaded: LoadedWorkflow, plugins: Plugins) -> None:
 
 
 def _each_once(use: ProxyUse) -> list[Scalar]:
-    """Its plugins, each where it is named first."""
+    """The plugins of a step, each where it is named first."""
     first: dict[str, Scalar] = {}
     for plugin in use.plugins:
         first.setdefault(plugin.text, plugin)
@@ -284,7 +288,7 @@ def _unknown_plugin(loaded: LoadedWorkflow, plugin: Scalar, plugins: Plugins) ->
 
 
 def _not_checked(loaded: LoadedWorkflow, plugin: Scalar, why: str, hint: str = "") -> None:
-    message = f"The plugin `{plugin.text}` cannot be asked what it has: {why}"
+    message = f"The operations of the plugin `{plugin.text}` cannot be listed: {why}"
     loaded.report.error(PLUGIN_NOT_CHECKED, plugin.span, message, hint)
 
 
@@ -331,7 +335,7 @@ def _check_operation(
 
 
 async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -> None:
-    """A warning where the agent may have tools of its own beside ours; a step that leaves it those is not told."""
+    """Warn where an agent that should have only our tools may keep its own."""
     intercepting = [(use, use.provider) for use in loaded.uses if use.intercepts and use.provider is not None]
     doubted = [(use, provider) for use, provider in intercepting if provider.text in DOUBTED]
     if not doubted:
@@ -348,14 +352,14 @@ async def _check_providers(loaded: LoadedWorkflow, environ: Mapping[str, str]) -
 
 
 async def _doubt(name: str, children: Children, environ: Mapping[str, str]) -> str:
-    """Why the agent on this machine may keep tools of its own; empty where its version is verified."""
+    """Why the installed agent may keep tools of its own; empty where its version is verified."""
     provider = provider_of(name)
     verified = ", ".join(sorted(provider.verified)) or "none yet"
     try:
         version = (await find_installed(provider, children, environ, VersionCache())).version
     except GatewayError as error:
         why = error.problem.message
-        return f"Isolation of {name} is verified for {verified}; which version is here is not known: {why}"
+        return f"Isolation of {name} is verified for {verified}; the installed version is not known: {why}"
     if version in provider.verified:
         return ""
     return f"Isolation of {name} is not verified for the installed version {version}, only for {verified}"

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from trunkline.agents.runs.step import StepResult, TemplateValues
 from trunkline.agents.workflow.document import CommandState
-from trunkline.config.found import plugins_file
-from trunkline.config.protect import most_protected
+from trunkline.config.config_file import plugins_file
+from trunkline.config.sandbox import most_protected
 from trunkline.config.settings import Settings
 from trunkline.config.trust.store import TrustStore
 from trunkline.core.errors import CODES, COMMAND_FAILED, PART_MISSING, STEP_TIMEOUT, GatewayError, Problem

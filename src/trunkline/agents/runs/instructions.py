@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.found import plugins_file
+from trunkline.config.config_file import plugins_file
 from trunkline.config.settings import Settings
 from trunkline.core.errors import INSTRUCTIONS_LEFT_OUT, Problem
 from trunkline.core.hidden_text import reveal

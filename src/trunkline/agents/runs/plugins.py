@@ -1,5 +1,4 @@
-"""What a workflow may get tools of: the sources of the configuration, the plugins and servers of AWF's own file, and
-the plugins that AWF has installed."""
+"""The sources and plugins that a workflow may get tools of, and starting plugins for a moment to list their operations."""
 
 from __future__ import annotations
 
@@ -11,13 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from trunkline.agents.workflow.proxy import source_name
-from trunkline.config.awf_plugins import read_awf_plugins
-from trunkline.config.found import ConfigFile, plugins_file
-from trunkline.config.gateway import GatewaySettings, SearchSettings
-from trunkline.config.installed_plugins import installed_plugins
+from trunkline.config.awf_plugins import installed_plugins, read_awf_plugins
+from trunkline.config.config_file import ConfigFile, plugins_file
+from trunkline.config.problems import FileProblem
 from trunkline.config.reader import Referred
-from trunkline.config.report import FileProblem
-from trunkline.config.settings import Settings
+from trunkline.config.settings import GatewaySettings, SearchSettings, Settings
 from trunkline.config.sources import SourceSection, ToolSelection, Unready
 from trunkline.config.trust.verdict import Verdict
 from trunkline.core.events import Events
@@ -34,11 +31,13 @@ _EXPOSED: Final = (PLUGIN, "mcp_stdio", "mcp_http")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """`sections` are the plugins and MCP servers by name, also those that are disabled or lack something; `other_kinds`
-    are the sources that are neither, with their kinds, and `sources` all that there are. `renamed` are plugins of AWF's
-    file whose names there cannot be names of sources, with those that they have. `texts` are the files that `problems`
-    are about; `referred` are the variables that AWF's file refers to, with their values. `verdict` is that on AWF's
-    file, whose sources are `of_file`."""
+    """What a workflow may get tools of.
+
+    `sections` are the plugins and MCP servers by name, also those that are disabled or incomplete; `other_kinds` the
+    kinds of all other sources, and `sources` all together. `renamed` maps names in AWF's file that cannot be names of
+    sources to those that replace them. `texts` are the files that `problems` are about; `referred` the variables that
+    AWF's file refers to, with their values. `verdict` is on AWF's file, whose sources are `of_file`.
+    """
 
     sections: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     other_kinds: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -51,12 +50,12 @@ class Plugins:
     of_file: frozenset[str] = frozenset()
 
     def find(self, written: str) -> SourceSection | None:
-        """The plugin that a workflow calls so. None also where its name was given to another one."""
+        """The plugin of this name in a workflow; None also where another one has taken the name."""
         name = source_name(written)
         return self.sections.get(name) if self.renamed.get(written, name) == name else None
 
     def added_to(self, settings: Settings) -> Settings:
-        """Settings that know of the secrets of these plugins, too."""
+        """The settings with the secrets of these plugins added."""
         sources = {**settings.sources, **self.sections}
         return replace(settings, sources=sources, referred=settings.referred | self.referred)
 
@@ -68,14 +67,16 @@ class Plugins:
 def plugin_sections(
     settings: Settings | None, file: ConfigFile | None, *, environ: Mapping[str, str], only_look: bool = False
 ) -> Plugins:
-    """The sources of our file, then those of AWF's (`file`), then its installed plugins; a name belongs to the first
-    that has it. Where ours was found by looking, in another folder than AWF's, AWF's comes first: it is nearer to the
-    workflow, and a repository must not take the names that were given there."""
+    """Join the sources of our file, those of AWF's (`file`) and its installed plugins; the first to use a name has it.
+
+    Where ours was found by searching, in another folder than AWF's, AWF's comes first: it is nearer to the workflow,
+    and a repository must not take names that were given there.
+    """
     sources: Mapping[str, SourceSection] = {} if settings is None else settings.sources
     installed = installed_plugins(environ, section_kinds())
     if file is None:
         return _joined(sources, {}, installed)
-    # beside our file it has been read already, and its plugins are not there twice
+    # beside our file it was read already; its plugins must not appear twice
     read_before = settings is not None and file.path.resolve() == plugins_file(settings.path).resolve()
     is_nearer = settings is not None and settings.origin == "found" and not read_before
     taken = () if read_before or is_nearer else sources
@@ -98,7 +99,7 @@ def _joined(
     of_file: Mapping[str, SourceSection],
     installed: Mapping[str, SourceSection],
 ) -> Plugins:
-    """A name belongs to the first that has it."""
+    """The first to use a name has it."""
     kinds = {name: _kind_of(section) for name, section in sources.items()}
     others = {name: kind for name, kind in kinds.items() if kind not in _EXPOSED}
     exposed = {name: section for name, section in sources.items() if name not in others}
@@ -114,18 +115,16 @@ def _kind_of(section: SourceSection) -> str:
     return section.of_kind if isinstance(section, Unready) else section.kind
 
 
-# Plugins started for a moment, all at once, to learn which operations they have.
-
 START_S: Final = 20.0
 _PREFIX: Final = "trunkline-v-"
 _SPARE_S: Final = 2.0
-"""Over what a plugin may take by its own settings, so that it says itself what is wrong."""
+"""Added to a plugin's own start timeout, so that it reports itself what is wrong."""
 _UP: Final = ("ready", "degraded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginProbe:
-    """`operations` can become tools, `warnings` are about those that cannot. With `trouble` it could not be asked."""
+    """The operations of a started plugin, and warnings about those that cannot be tools. `trouble`: it did not start."""
 
     operations: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -141,10 +140,10 @@ async def probe_plugins(
     redact: Callable[[str], str] = str,
     start_s: float = START_S,
 ) -> dict[str, PluginProbe]:
-    """What each of them offers. `path` is the file it is for. On return none of them is left running."""
+    """Start plugins, all at once, and list their operations. On return none is running. `path` is the workflow file."""
     scratch = PrivateFolder(_PREFIX)
     try:
-        # nothing of an earlier start is believed, and nothing of this one is kept
+        # use nothing of an earlier start, and keep nothing of this one
         gateway_settings = GatewaySettings(
             state_dir=scratch.path, meta_tools=False, search=SearchSettings(semantic=False)
         )
@@ -152,8 +151,8 @@ async def probe_plugins(
         events = Events()
         gateway = GatewayRuntime(Settings(path, gateway_settings, started), events, environ=environ, redact=redact)
         try:
-            heard = await _heard(gateway, events, started, start_s + _SPARE_S)
-            return {name: _probed(name, heard.get(name), gateway) for name in started}
+            health = await _first_health(gateway, events, started, start_s + _SPARE_S)
+            return {name: _probed(name, health.get(name), gateway) for name in started}
         finally:
             await gateway.close()
     finally:
@@ -164,25 +163,25 @@ def _for_a_moment(section: SourceSection, start_s: float) -> SourceSection:
     return section.replace(tools=ToolSelection(), start_timeout=min(section.start_timeout, start_s))
 
 
-async def _heard(
+async def _first_health(
     gateway: GatewayRuntime, events: Events, names: Mapping[str, SourceSection], limit_s: float
 ) -> dict[str, Health]:
-    """How the first start of each ended, as far as it did in time."""
-    heard: dict[str, Health] = {}
-    all_heard = asyncio.Event()
+    """The health of each after its first start, if that ended in time."""
+    health: dict[str, Health] = {}
+    all_first_health = asyncio.Event()
 
     def changed(name: str, health: Health) -> None:
         if health.state != "starting":
-            heard.setdefault(name, health)
-        if heard.keys() >= names.keys():
-            all_heard.set()
+            health.setdefault(name, health)
+        if health.keys() >= names.keys():
+            all_first_health.set()
 
     events.health.append(changed)
     gateway.start()
     with suppress(TimeoutError):
         async with Within(limit_s):
-            await all_heard.wait()
-    return heard
+            await all_first_health.wait()
+    return health
 
 
 def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> PluginProbe:
@@ -195,6 +194,6 @@ def _probed(name: str, health: Health | None, gateway: GatewayRuntime) -> Plugin
 
 
 def _hint(health: Health) -> str:
-    """What to do, or else what it said before it ended, which may tell."""
+    """What to do, or else the last line of its stderr."""
     words = health.stderr_tail.strip().rpartition("\n")[2]
     return health.hint or (f"it wrote: {words}" if words else "")

@@ -1,4 +1,4 @@
-"""What is recorded of a run besides what people see: the log of calls, spans, and the secrets that are in neither.
+"""Records a run besides what people see of it: the log of calls, spans, and the secrets that appear in neither.
 
 People see progress on stderr, one line for each call, so the structured log is not mixed into it: its JSON lines go to
 the file of `--log`, and nowhere without one.
@@ -27,7 +27,7 @@ from trunkline.agents.runs.run_events import (
 )
 from trunkline.agents.runs.step import StepResult, StepUsage
 from trunkline.agents.workflow.document import AgentState, CommandState, Workflow
-from trunkline.config.report import FileProblem
+from trunkline.config.problems import FileProblem
 from trunkline.config.settings import Settings
 from trunkline.core.call import Call, Result
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
@@ -43,7 +43,7 @@ from trunkline.telemetry.tracing import Tracer, make_tracer
 
 
 class RunTelemetry:
-    """`emit` hears of warnings; everything else that happens in the run is to be told to `hear`."""
+    """The log and the tracer of a run. `emit` gets warnings; every event of the run must be passed to `on_event`."""
 
     def __init__(
         self,
@@ -72,31 +72,29 @@ class RunTelemetry:
         self._attach(self.events, "")
 
     def events_of(self, step: str) -> Events:
-        """For the gateway of one step: what happens there is logged, and what is wrong there is told."""
+        """Events for the gateway of one step: they are logged, and emitted where something is wrong."""
         events = Events()
         self._attach(events, step)
         return events
 
     def follow(self, step: str, router: Router, command_of: Callable[[Call], str] | None) -> None:
-        """The calls of a step's router are logged with the names that callers know.
-
-        `command_of` gives the commands to show beside them."""
+        """Log the calls of a step's router under the names that callers know, with the command of `command_of`."""
         if self._log is not None:
             self._lines[step].follow(router, command_of)
 
     def warn(self, step: str, problem: Problem) -> None:
-        """Something that somebody should know, and that does not end the step."""
+        """Report a problem that does not end the step."""
         self._emit(Warned(step=step, code=problem.code.id, message=problem.message, hint=problem.hint))
         self._write("warning", "run", problem.message, step=step, code=problem.code.id, hint=problem.hint)
 
-    def record(self, told: Iterable[FileProblem]) -> None:
-        """Problems of the file that its reader was told of."""
-        for problem in told:
+    def record(self, warnings: Iterable[FileProblem]) -> None:
+        """Log the problems of the workflow file that the user has seen."""
+        for problem in warnings:
             where, code = problem.where, problem.code.id
             self._write("warning", "workflow", problem.message, step=problem.step, code=code, where=where)
 
-    def hear(self, event: RunEvent) -> None:
-        """The beginnings and ends of a run, for the log."""
+    def on_event(self, event: RunEvent) -> None:
+        """Log the start and the end of steps, and the end of the run."""
         match event:
             case StepStarted():
                 self._write(
@@ -125,23 +123,23 @@ class RunTelemetry:
     def _attach(self, events: Events, step: str) -> None:
         if self._log is not None:
             self._lines[step] = self._log.attach(events, None if self.tracer is None else self.tracer.ids_of)
-        events.noted.append(lambda note: self._noted(step, note))
-        events.health.append(lambda source, health: self._health(step, source, health))
+        events.noted.append(lambda note: self._on_note(step, note))
+        events.health.append(lambda source, health: self._on_health(step, source, health))
 
-    def _noted(self, step: str, note: LogEvent) -> None:
+    def _on_note(self, step: str, note: LogEvent) -> None:
         if note.level in ("warning", "error"):
             fields = {name: str(value) for name, value in note.fields}
             self._emit(
                 Warned(step=step, code=fields.get("code", ""), message=note.message, hint=fields.get("hint", ""))
             )
 
-    def _health(self, step: str, source: str, health: Health) -> None:
+    def _on_health(self, step: str, source: str, health: Health) -> None:
         if health.state in ("down", "auth_required"):
             message = f"{source} is {health.state}: {health.reason}"
             self._emit(Warned(step=step, code="", message=message, hint=health.hint))
 
     def _write(self, level: Level, event: str, message: str, **fields: object) -> None:
-        """Into the log alone: whoever watches is told otherwise."""
+        """Write to the log only; people are told by events."""
         self._journal.note(level, event, message, **{name: value for name, value in fields.items() if value})
 
 
@@ -153,13 +151,11 @@ def _opened(path: Path) -> int:
         raise GatewayError(Problem(code=BAD_VALUE, message=message, where=str(path))) from error
 
 
-# The spans of a run: one for the workflow, and one for each step, whose children its tool calls are.
-
 _INTERRUPTED = "interrupted"
 
 
 class StepSpan:
-    """The span of one step while it lasts; none where nothing is recorded."""
+    """The span of a running step; None without a tracer."""
 
     def __init__(self, span: Span | None) -> None:
         self.span = span
@@ -173,6 +169,8 @@ class StepSpan:
 
 
 class RunSpans:
+    """The spans of a run: one for the workflow and one for each step, with its tool calls below."""
+
     def __init__(self, tracer: Tracer | None, workflow: Workflow, usage: StepUsage) -> None:
         self._tracer = tracer
         self._usage = usage
@@ -180,7 +178,7 @@ class RunSpans:
 
     @contextmanager
     def step(self, state: AgentState | CommandState, model: str) -> Generator[StepSpan, None, None]:
-        """A step that does not get as far as a result was interrupted."""
+        """A step that ends without a result was interrupted."""
         if self._tracer is None:
             yield StepSpan(None)
             return
@@ -229,14 +227,12 @@ def _attributes(state: AgentState | CommandState, model: str) -> dict[str, Value
     return attributes | ({"gen_ai.request.model": model} if model else {})
 
 
-# The tool calls of one step, as events of its run.
-
 _LONGEST_READ: Final = 1 << 20
-"""Larger results are not looked into: whether the tool reports a failure is worth a word, and not more."""
+"""Larger results are not parsed just to learn whether the tool reports a failure."""
 
 
 class ToolCallEvents:
-    """Tells of the calls of a step's router."""
+    """Emits the tool calls of a step's router as events of the run."""
 
     def __init__(self, step: str, emit: EmitEvent) -> None:
         self._step = step
@@ -255,7 +251,7 @@ class ToolCallEvents:
             if others is not None:
                 others(call)
             if call.method == TOOLS_CALL:
-                self._loop.call_soon(self._began, call)  # a moment later it is known whom it is for
+                self._loop.call_soon(self._began, call)  # the tool and its source are known a moment later
 
         router.on_call = began
 
@@ -280,21 +276,21 @@ class ToolCallEvents:
                 tool=call.tool,
                 source=call.source,
                 outcome=outcome_word(call.outcome),
-                is_error=_reports_failure(call),
+                is_error=_is_error(call),
                 ms=round(seconds * 1000, 3),
             )
         )
 
 
-class _Flag(msgspec.Struct):
+class _ErrorFlag(msgspec.Struct):
     isError: bool = False
 
 
-def _reports_failure(call: Call) -> bool:
+def _is_error(call: Call) -> bool:
     outcome = call.outcome
     if not isinstance(outcome, Result) or len(outcome.raw) > _LONGEST_READ:
         return False
     try:
-        return msgspec.json.decode(outcome.raw, type=_Flag).isError
+        return msgspec.json.decode(outcome.raw, type=_ErrorFlag).isError
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False

@@ -12,11 +12,10 @@ from typing import Final
 from trunkline.agents.providers.provider import LONGEST_TOOL_NAME
 from trunkline.agents.workflow.document import Proxy
 from trunkline.agents.workflow.proxy import source_name
-from trunkline.config.protect import ProtectSettings, most_protected
-from trunkline.config.sandbox import SandboxSettings, strictest
+from trunkline.config.problems import hint_for, listed, nearest
+from trunkline.config.sandbox import ProtectSettings, SandboxSettings, most_protected, strictest
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection, ToolSelection, Unready
-from trunkline.config.suggest import hint_for, listed, nearest
 from trunkline.core.errors import (
     PROXY_NAME_COLLISION,
     PROXY_UNKNOWN_PLUGIN,

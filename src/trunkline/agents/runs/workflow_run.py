@@ -28,7 +28,7 @@ from trunkline.agents.runs.signals import Interrupt, interrupt_on_signals
 from trunkline.agents.runs.step import AgentTask, StepResult, StepUsage, TemplateValues
 from trunkline.agents.workflow.condition import ConditionContext
 from trunkline.agents.workflow.document import AgentState, CommandState, TerminalState, Workflow
-from trunkline.config.report import FileProblem
+from trunkline.config.problems import FileProblem
 from trunkline.config.secret_values import secrets_in
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
@@ -85,7 +85,7 @@ async def run_workflow(
 
         def tell_all(event: RunEvent) -> None:
             usage.on_event(event)
-            telemetry.hear(event)
+            telemetry.on_event(event)
             emit(event)
 
         steps = _Steps(workflow, settings, plugins, context, telemetry, tell_all, usage)

@@ -12,8 +12,8 @@ from trunkline.agents.providers.provider import Mode
 from trunkline.agents.workflow.condition import Condition
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
+from trunkline.config.problems import listed
 from trunkline.config.sandbox import SandboxSettings
-from trunkline.config.suggest import listed
 
 InputType = Literal["string", "integer", "number", "boolean"]
 InputValue = str | int | float | bool

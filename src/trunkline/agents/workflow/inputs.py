@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final, cast
 from trunkline.agents.workflow.document import NO_RULES, InputRules, InputType, InputValue, Workflow, WorkflowInput
 from trunkline.agents.workflow.reader import WorkflowSection, or_none
 from trunkline.agents.workflow.shapes import check_name
+from trunkline.config.problems import hint_for
 from trunkline.config.reader import Reader
 from trunkline.config.section import Inner, key, read_section
 from trunkline.config.shapes import Boolean, Choice, JsonSchema, ListOf, Shape, Text
-from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 from trunkline.core.errors import BAD_INPUT, BAD_VALUE, DUPLICATE_KEY, GatewayError, Problem
 

@@ -20,12 +20,11 @@ from trunkline.agents.workflow.reader import (
     or_none,
 )
 from trunkline.agents.workflow.states import INITIAL, ParsedStates, read_states
-from trunkline.config.file_text import parse_text, read_text
-from trunkline.config.report import FileProblem, Invalid, Report
+from trunkline.config.files import parse_text, read_text
+from trunkline.config.problems import FileProblem, Invalid, Report, hint_for
 from trunkline.config.secrets import hide_secrets
 from trunkline.config.section import key, read_section
 from trunkline.config.shapes import Text
-from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
 from trunkline.core.errors import BAD_REFERENCE, BAD_TRANSITION, MISSING_KEY
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from trunkline.agents.workflow.template import Reference
+from trunkline.config.dialects.references import as_it_stands
+from trunkline.config.problems import LINE_BREAK, Invalid, Report, Span, hint_for, listed, nearest
 from trunkline.config.reader import Reader
-from trunkline.config.references import as_it_stands
-from trunkline.config.report import Invalid, Report, Span
 from trunkline.config.section import Section
-from trunkline.config.suggest import hint_for, listed, nearest
-from trunkline.config.tree import LINE_BREAK, Node, Scalar
+from trunkline.config.tree import Node, Scalar
 from trunkline.core.errors import PROXY_UNKNOWN_KEY, WORKFLOW_METADATA, WORKFLOW_UNSUPPORTED
 
 # Where in a file a piece of a text stands: prompts have many lines, and only one of them is wrong.

@@ -12,11 +12,10 @@ from trunkline.agents.workflow.condition import Condition, ConditionError, parse
 from trunkline.agents.workflow.reader import ReferenceUse, WorkflowReader
 from trunkline.agents.workflow.shell import ShellTemplate, Slot, shell_template
 from trunkline.agents.workflow.template import Reference, Template, TemplateProblem, parse_template
+from trunkline.config.problems import Invalid, Span, hint_for
 from trunkline.config.reader import Reader
-from trunkline.config.report import Invalid, Span
 from trunkline.config.shapes import JsonSchema, Shape, Text
 from trunkline.config.sources import ONE_DAY_S
-from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Node, Scalar
 from trunkline.core.errors import (
     BAD_NAME,

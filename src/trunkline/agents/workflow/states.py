@@ -25,11 +25,10 @@ from trunkline.agents.workflow.shapes import (
 )
 from trunkline.agents.workflow.shell import ShellTemplate
 from trunkline.agents.workflow.template import Template
-from trunkline.config.report import Invalid
+from trunkline.config.problems import Invalid, hint_for
 from trunkline.config.sandbox import SandboxKey, SandboxSettings
 from trunkline.config.section import Inner, key, read_section
 from trunkline.config.shapes import Choice, ListOf, MapOf, Text
-from trunkline.config.suggest import hint_for
 from trunkline.config.tree import Entry, Node, Scalar, Table
 from trunkline.core.errors import CONFLICTING_KEYS, MISSING_KEY, WORKFLOW_UNSUPPORTED
 

@@ -20,9 +20,8 @@ from trunkline.cli.configuration import (
 )
 from trunkline.cli.gateway_url import TOKEN_VARIABLE, mcp_url
 from trunkline.cli.terminal import complain
-from trunkline.config.found import ConfigFile, find_config
-from trunkline.config.gateway import STATE_DIR
-from trunkline.config.settings import Settings
+from trunkline.config.config_file import ConfigFile, find_config
+from trunkline.config.settings import STATE_DIR, Settings
 from trunkline.core.bind_address import is_loopback
 from trunkline.core.errors import CONFIG_UNREADABLE, GatewayError, Problem
 from trunkline.gateway.operator_token import read_operator_token

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.config.client_entry import Spelling
+from trunkline.config.clients import Spelling
 from trunkline.config.reader import Reader
 from trunkline.config.tree import Items, Node, Scalar, Table
 
@@ -36,11 +36,11 @@ class ClientServers(NamedTuple):
 ReadServers = Callable[[ClientFile], ClientServers]
 
 DIALECTS: Final[dict[str, str]] = {
-    "mcp_servers": "trunkline.config.dialects.mcp_servers:find_servers",
-    "vscode": "trunkline.config.dialects.vscode:find_servers",
-    "codex": "trunkline.config.dialects.codex:find_servers",
-    "gemini": "trunkline.config.dialects.gemini:find_servers",
-    "opencode": "trunkline.config.dialects.opencode:find_servers",
+    "mcp_servers": "trunkline.config.dialects.formats:mcp_servers",
+    "vscode": "trunkline.config.dialects.formats:vscode_servers",
+    "codex": "trunkline.config.dialects.formats:codex_servers",
+    "gemini": "trunkline.config.dialects.formats:gemini_servers",
+    "opencode": "trunkline.config.dialects.formats:opencode_servers",
 }
 
 _BY_NAME: Final = {

@@ -20,7 +20,7 @@ from trunkline.config.edit.outline import (
     newline_of,
 )
 from trunkline.config.edit.yaml_edit import Plain, quoted
-from trunkline.config.toml_places import find_headers
+from trunkline.config.toml_parser import find_headers
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 

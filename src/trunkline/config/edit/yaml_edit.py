@@ -25,7 +25,7 @@ from trunkline.config.edit.outline import (
     outline_json,
     outline_yaml,
 )
-from trunkline.config.plain import kind_of
+from trunkline.config.tree import kind_of
 
 Plain = str | bool | list[str] | dict[str, "Plain"]
 """What an entry is made of."""

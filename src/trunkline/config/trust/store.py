@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trunkline.config.found import PLUGINS, home_of, is_there
-from trunkline.config.gateway import STATE_DIR
+from trunkline.config.config_file import PLUGINS, home_of, is_there
+from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder, read_private, write_private
 
 _NAME: Final = "trusted.json"

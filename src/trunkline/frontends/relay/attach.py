@@ -7,9 +7,8 @@ import os
 import signal
 from typing import Any, Final, cast
 
-from trunkline.config.gateway import GatewaySettings
 from trunkline.config.secret_values import secrets_in
-from trunkline.config.settings import Settings
+from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.core.errors import BAD_VALUE, GatewayError, Problem
 from trunkline.core.events import Events, Level
 from trunkline.frontends.relay.link import GatewayLink, shown

@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from trunkline.config.found import find_config
+from trunkline.config.config_file import find_config
 from trunkline.config.load import Loaded, load_config, load_text
 from trunkline.core.errors import CONFIG_UNREADABLE, LITERAL_SECRET, WRONG_TYPE, Problem
 from trunkline.core.events import LogEvent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trunkline.config.render import render, summarize
+from trunkline.config.problems import render, summarize
 from trunkline.core.errors import Executed, Problem
 
 

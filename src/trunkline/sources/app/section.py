@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from trunkline.config.gateway import needs_token
 from trunkline.config.reader import Reader
 from trunkline.config.section import Places, key
+from trunkline.config.settings import needs_token
 from trunkline.config.shapes import Integer, JsonSchema, ListenAddress, Seconds, Shape, Text
 from trunkline.config.sources import ONE_DAY_S, SourceSection
 from trunkline.config.tree import Node

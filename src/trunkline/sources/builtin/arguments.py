@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw
 
-from trunkline.config.suggest import listed, nearest
+from trunkline.config.problems import listed, nearest
 from trunkline.core.call import Json
 from trunkline.protocol.jsonrpc import encode
 from trunkline.sources.builtin.tool import ToolFault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trunkline.config.suggest import nearest
+from trunkline.config.problems import nearest
 from trunkline.sources.builtin.arguments import Hints, Parameter, definition
 from trunkline.sources.builtin.file_search import MOST_NAMES, OFFSET, FileSearchTool, SearchStart, in_words, limit_of
 from trunkline.sources.builtin.glob_patterns import path_filter, split_patterns

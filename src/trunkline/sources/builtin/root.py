@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trunkline.config.suggest import nearest
+from trunkline.config.problems import nearest
 from trunkline.runtime.commands import path_of
 from trunkline.runtime.rooted_files import Beneath, Escape, OfTheGateway, OfTheKernel, lies_in, refuse_kernel_files
 from trunkline.sources.builtin.own_places import OwnPlaces

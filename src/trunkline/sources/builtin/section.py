@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
-from trunkline.config.protect import ProtectKey, ProtectSettings
-from trunkline.config.sandbox import SandboxKey, SandboxSettings
+from trunkline.config.sandbox import ProtectKey, ProtectSettings, SandboxKey, SandboxSettings
 from trunkline.config.section import key
 from trunkline.config.shapes import FilePath
 from trunkline.config.sources import SourceSection, ToolSelection

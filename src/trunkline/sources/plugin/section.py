@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from trunkline.config.json_shape import JsonValue
 from trunkline.config.section import key
-from trunkline.config.shapes import MapOf
+from trunkline.config.shapes import JsonValue, MapOf
 from trunkline.config.sources import NOTHING
 from trunkline.sources.sections import ProgramSection
 

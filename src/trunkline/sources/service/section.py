@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from trunkline.config.json_shape import JsonValue
 from trunkline.config.section import Inner, Places, Section, key
-from trunkline.config.shapes import Boolean, ListOf, MapOf, Seconds, Text
+from trunkline.config.shapes import Boolean, JsonValue, ListOf, MapOf, Seconds, Text
 from trunkline.config.sources import NOTHING, ONE_DAY_S, Guard, SourceSection
 from trunkline.core.errors import BAD_VALUE
 from trunkline.sources.sections import wrong_with_url

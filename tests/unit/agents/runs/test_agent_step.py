@@ -33,8 +33,7 @@ from trunkline.agents.runs.run_events import (
 )
 from trunkline.agents.workflow.document import PluginTools, Proxy
 from trunkline.agents.workflow.load import load_workflow_text
-from trunkline.config.gateway import TelemetrySettings
-from trunkline.config.settings import Settings
+from trunkline.config.settings import Settings, TelemetrySettings
 from trunkline.config.sources import SourceSection, ToolSelection
 from trunkline.core.errors import (
     MODEL_KEY,

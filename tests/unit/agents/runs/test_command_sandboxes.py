@@ -19,9 +19,8 @@ from trunkline.agents.runs.command_step import CommandStepRunner
 from trunkline.agents.runs.step import StepResult, TemplateValues
 from trunkline.agents.workflow.document import CommandState
 from trunkline.agents.workflow.shell import ShellTemplate
-from trunkline.config.gateway import GatewaySettings
 from trunkline.config.sandbox import SandboxSettings
-from trunkline.config.settings import Settings
+from trunkline.config.settings import GatewaySettings, Settings
 from trunkline.core.errors import PART_MISSING, PLACE_UNDONE, Problem
 
 PATH = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", os.path.dirname(shutil.which("bwrap") or "/bin/x")])

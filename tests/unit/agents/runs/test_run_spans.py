@@ -11,7 +11,7 @@ from tests.support.models.chat import CHAT
 from tests.support.runs import run_text, settings_in
 from tests.support.scripted_model import ScriptedModel, Use, calls, in_order, says
 
-from trunkline.config.gateway import TelemetrySettings
+from trunkline.config.settings import TelemetrySettings
 
 AGAIN = """
     name: again

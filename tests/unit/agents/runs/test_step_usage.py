@@ -18,7 +18,7 @@ from tests.support.runs import Ran, run_text, settings_in
 from tests.support.waiting import at_most
 
 from trunkline.agents.runs.run_events import ModelSpoke, RunEvent, StepEnded
-from trunkline.config.gateway import TelemetrySettings
+from trunkline.config.settings import TelemetrySettings
 from trunkline.core.errors import AGENT_FAILED, MODEL_STREAM, NO_ANSWER, STEP_INTERRUPTED, STEP_TIMEOUT, TURN_LIMIT
 
 PATH = "/usr/bin:/bin"

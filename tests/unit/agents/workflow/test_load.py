@@ -10,7 +10,7 @@ import pytest
 from tests.support.workflow_files import codes
 
 from trunkline.agents.workflow.load import load_workflow
-from trunkline.config.render import render, render_json, summarize
+from trunkline.config.problems import render, render_json, summarize
 
 GOLDEN = Path(__file__).parent / "golden"
 

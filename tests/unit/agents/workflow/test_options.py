@@ -8,7 +8,7 @@ from tests.support.workflow_files import codes, load_agent, load_states, severit
 from trunkline.agents.workflow.document import AgentOptions, AgentState
 from trunkline.agents.workflow.load import LoadedWorkflow
 from trunkline.agents.workflow.template import Template
-from trunkline.config.render import render, render_json
+from trunkline.config.problems import render, render_json
 
 SECRET = "hunter2hunter2hunter2"
 

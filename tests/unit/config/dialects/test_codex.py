@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.client_files import load_named, shown
 from tests.support.config_files import codes, settings_of
 
-from trunkline.config.render import render
+from trunkline.config.problems import render
 
 
 def load(text: str, **environ: str):

@@ -6,7 +6,7 @@ import pytest
 from tests.support.client_files import load_named, shown
 from tests.support.config_files import codes, settings_of, unready
 
-from trunkline.config.render import render
+from trunkline.config.problems import render
 
 
 def load(server: str, **environ: str):

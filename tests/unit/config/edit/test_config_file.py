@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.edit.config_file import create_file, editing
+from trunkline.config.edit.locked_file import create_file, editing
 from trunkline.core.errors import GatewayError
 
 

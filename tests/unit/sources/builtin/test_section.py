@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.found import ConfigFile
+from trunkline.config.config_file import ConfigFile
 from trunkline.config.load import load_config
 from trunkline.config.sandbox import SandboxSettings
 from trunkline.config.sources import ToolSelection

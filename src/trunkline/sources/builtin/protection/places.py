@@ -14,7 +14,7 @@ from fnmatch import translate
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.protect import ProtectSettings
+from trunkline.config.sandbox import ProtectSettings
 
 GIT: Final = ".git"
 HEAD: Final = "HEAD"

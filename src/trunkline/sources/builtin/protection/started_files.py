@@ -9,7 +9,7 @@ from typing import Final
 
 from trunkline.config.settings import Settings
 from trunkline.config.sources import SourceSection
-from trunkline.config.trust.own_programs import code_named, is_interpreter
+from trunkline.config.trust.local_programs import code_named, is_interpreter
 
 _RUNS: Final = ("run", "tool", "script")
 

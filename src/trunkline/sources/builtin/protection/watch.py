@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.gateway import STATE_DIR
 from trunkline.config.sandbox import OF_THE_KERNEL
+from trunkline.config.settings import STATE_DIR
 from trunkline.runtime.state_files import make_private_folder
 from trunkline.sources.builtin.protection.comparing import Difference, differences
 from trunkline.sources.builtin.protection.handles import open_up

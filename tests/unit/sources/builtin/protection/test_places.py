@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.protect import ProtectSettings
+from trunkline.config.sandbox import ProtectSettings
 from trunkline.sources.builtin.protection.places import PLACES, ProtectedPlaces, protected_below, wrong_to_write
 
 

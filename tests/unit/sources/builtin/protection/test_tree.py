@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_until
 
-from trunkline.config.protect import ProtectSettings
+from trunkline.config.sandbox import ProtectSettings
 from trunkline.sources.builtin.protection.places import ProtectedPlaces, protected_below
 from trunkline.sources.builtin.protection.tree import YOUNG_NS, Tree
 from trunkline.sources.builtin.protection.watch import MOST_MOUNTS, PlaceWatch

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trunkline.config.client_entry import Given
+from trunkline.config.clients import Given
+from trunkline.config.files import writable_by_others
 from trunkline.config.reader import Reader
+from trunkline.config.shapes import FilePath
 from trunkline.config.tree import Entry, Items, Node, Scalar, Table
-from trunkline.config.writable import writable_by_others
 from trunkline.core.errors import BAD_VALUE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
 
 Rewrite = Callable[[Scalar], str]
@@ -201,3 +202,49 @@ def _before_reference(text: str, reader: Reader) -> str:
     """Text as it stands, also where a `$` at its end would turn the reference after it into plain text."""
     plain = text.rstrip("$")
     return as_it_stands(plain) + (reader.define(text[len(plain) :]) if plain != text else "")
+
+
+# Files of environment variables (`envFile`): lines of `NAME=value`, as editors read them.
+
+_LINE: Final = re.compile(
+    r"""
+    \s* (?:export\s+)? (?P<name>[A-Za-z_][A-Za-z0-9_.-]*) \s*[=:][ \t]*
+    (?: "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' | `(?P<back>[^`]*)` | (?P<bare>[^#]*) )
+    \s*(?:\#.*)? \Z
+    """,
+    re.VERBOSE,
+)
+
+
+def parse_env_file(text: str) -> dict[str, str]:
+    """The variables; lines that are none, like comments, are left out. Of two with one name the later holds."""
+    lines = (_LINE.match(line) for line in text.splitlines())
+    return {match["name"]: _value(match) for match in lines if match is not None}
+
+
+def _value(match: re.Match[str]) -> str:
+    if match["double"] is not None:
+        return match["double"].replace("\\n", "\n").replace("\\r", "\r")
+    quoted = match["single"] if match["single"] is not None else match["back"]
+    return quoted if quoted is not None else match["bare"].strip()
+
+
+def with_env_file(env: Entry | None, env_file: Entry, reader: Reader) -> Entry | None:
+    """The `env` of a server with the variables of its file added. What `env` says itself wins.
+
+    The values are variables of the reader, so that no message shows them. Raises Invalid where the path is not usable.
+    """
+    path = FilePath().read(env_file.value, reader)
+    text = read_reference_file(env_file.value, path, reader)
+    if text is None or (env is not None and not isinstance(env.value, Table)):
+        return env
+    own = env.value.entries if env is not None and isinstance(env.value, Table) else []
+    taken = {entry.key.text for entry in own}
+    span = env_file.value.span
+    added = [
+        Entry(Scalar(span, "text", name), Scalar(span, "text", reader.define(value, from_file=True)))
+        for name, value in parse_env_file(text).items()
+        if name not in taken
+    ]
+    key = env.key if env is not None else Scalar(env_file.key.span, "text", "env")
+    return Entry(key, Table(span, [*added, *own]))

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trunkline.config.environment import expand
-from trunkline.config.found import PLUGINS
+from trunkline.config.config_file import PLUGINS
+from trunkline.config.reader import expand
 from trunkline.config.tree import Items, Node, Scalar, Table
 
 _GROUPS: Final = ("sources", "mcpServers", "plugins")

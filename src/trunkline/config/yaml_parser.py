@@ -12,9 +12,19 @@ from typing import Any, Final
 
 import yaml
 
-from trunkline.config.plain import how_to_write, kind_of, unclear
-from trunkline.config.report import Invalid, Report, Span
-from trunkline.config.tree import Built, Items, Node, Scalar, Table, TreeBuilder, place_of
+from trunkline.config.problems import Invalid, Report, Span
+from trunkline.config.tree import (
+    Built,
+    Items,
+    Node,
+    Scalar,
+    Table,
+    TreeBuilder,
+    how_to_write,
+    kind_of,
+    place_of,
+    unclear,
+)
 from trunkline.core.errors import AMBIGUOUS_SCALAR, CONFIG_SYNTAX, CONFIG_TOO_LARGE
 
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|(?!^)\ufeff")
@@ -28,7 +38,7 @@ _HINTS: Final = (
 )
 
 
-def read_yaml(text: str, report: Report) -> Node:
+def parse_yaml(text: str, report: Report) -> Node:
     """The tree of the one document in `text`. Raises Invalid, with the reason reported, where there is none."""
     wrong = _UNPRINTABLE.search(text)
     if wrong is not None:

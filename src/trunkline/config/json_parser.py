@@ -10,8 +10,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection
 from typing import Final
 
-from trunkline.config.report import Invalid, Report, Span
-from trunkline.config.tree import LINE_BREAK, Items, Node, PassedOver, Scalar, ScalarKind, Table, TreeBuilder
+from trunkline.config.problems import LINE_BREAK, Invalid, Report, Span
+from trunkline.config.tree import (
+    Items,
+    Node,
+    PassedOver,
+    Scalar,
+    ScalarKind,
+    Table,
+    TreeBuilder,
+)
 from trunkline.core.errors import CONFIG_SYNTAX
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
@@ -25,7 +33,7 @@ _WORDS: Final[dict[str, ScalarKind]] = {"true": "boolean", "false": "boolean", "
 _Step = Callable[[], "_Step | None"]
 
 
-def read_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
+def parse_json(text: str, report: Report, *, relaxed: bool = False, only: Collection[str] | None = None) -> Node:
     """The tree of the JSON value in `text`. Raises Invalid, with the reason reported, where there is none.
 
     `relaxed` allows comments, and a comma after the last item. With `only`, the values of all other keys at the top

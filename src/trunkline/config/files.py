@@ -1,0 +1,195 @@
+"""A file's text and its tree: the name says how it is read. Each parser is imported for its own files only."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import select
+import shlex
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from trunkline.config.problems import Report
+from trunkline.config.tree import MAX_BYTES, Node, place_of
+from trunkline.core.errors import CONFIG_SYNTAX, CONFIG_TOO_LARGE, CONFIG_UNREADABLE, OTHERS_CAN_WRITE
+
+# Files and folders that other users can write: whoever can write a configuration decides what is run as its owner.
+
+_ROOT: Final = 0
+
+
+class Writable(NamedTuple):
+    """Something that others can write: what to say of it, and what mends it."""
+
+    path: Path
+    message: str
+    hint: str
+
+
+def writable_by_others(path: Path, *, beyond: Path | None = None) -> Iterator[Writable]:
+    """The file or folder at `path`, if it is there, and those above it in which others could put another in its place.
+
+    Folders that are also above `beyond` are left out: they have been looked at.
+    """
+    path = path.absolute()
+    known: set[Path] = set() if beyond is None else {beyond, *_above(beyond)}
+    mode = _mode(path)
+    # what is no file of its own, such as a pipe to `/dev/fd`, is not replaced by anybody
+    if mode is None or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        yield from _looked_at(path, whole=True)
+        for folder in _above(path):
+            if folder not in known:
+                yield from _looked_at(folder, whole=False)
+
+
+def _above(path: Path) -> Iterable[Path]:
+    """The folders above a path, as it is written and where its links lead."""
+    real = Path(os.path.realpath(path))
+    return dict.fromkeys((*path.parents, *real.parents))
+
+
+def _looked_at(path: Path, *, whole: bool) -> Iterator[Writable]:
+    """`whole` for what is used itself. In a folder above with the sticky bit, nobody can replace what is another's."""
+    try:
+        status = path.stat()
+        if os.statvfs(path).f_flag & os.ST_RDONLY:  # nobody can write there, whatever its mode says
+            return
+    except OSError:
+        return
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and not whole:
+        return
+    others = "o" if status.st_mode & stat.S_IWOTH else ""
+    group = "g" if status.st_mode & stat.S_IWGRP and _has_others(status.st_gid) else ""
+    if others or group:
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
+        who = "Every user" if others else f"The group {_group_name(status.st_gid)}"
+        remedy = f"take that right away: `chmod {group}{others}-w {shlex.quote(str(path))}`"
+        yield Writable(path, f"{who} can write the {kind} {path}", remedy)
+
+
+def _has_others(gid: int) -> bool:
+    """Whether a group is more than one user's own. Many systems give each user such a group, and files to it."""
+    if gid == _ROOT:
+        return False
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        return gid != user.pw_gid or bool(set(grp.getgrgid(gid).gr_mem) - {user.pw_name})
+    except KeyError:  # a user or a group without a name, as in containers
+        return gid != os.getegid()
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
+
+
+# The bytes of a file that somebody named, of whatever kind: no pipe, device or socket holds a command up for ever.
+
+UNWRITTEN_S: Final = 5.0
+"""How long a pipe may be without a writer. `-c <(command)` has one from the start."""
+SILENT_S: Final = 60.0
+"""How long whoever holds the other end may say nothing: such a command may ask its user for a password."""
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+def read_bytes(path: Path, limit_bytes: int) -> bytes:
+    """Everything in the file, cut after one byte more than the limit. Raises OSError."""
+    # without O_NONBLOCK, opening a named pipe would wait for somebody to write into it
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        return _read_stream(descriptor, limit_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def _read_stream(descriptor: int, limit_bytes: int) -> bytes:
+    """What comes out of a pipe or a device until its end."""
+    is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    data = bytearray()
+    heard_at = time.monotonic()
+    while len(data) <= limit_bytes:
+        piece = _piece(descriptor, limit_bytes + 1 - len(data))
+        if piece:
+            data += piece
+            heard_at = time.monotonic()
+            continue
+        if piece is not None and (data or not is_pipe):
+            break
+        patience_s = SILENT_S if piece is None else UNWRITTEN_S
+        left_s = heard_at + patience_s - time.monotonic()
+        if left_s <= 0:
+            what = "says nothing" if piece is None else "is a pipe nobody writes to"
+            raise OSError(f"it {what} (waited {patience_s:g} seconds)")
+        events = ready.poll(left_s * 1000)
+        if events and not events[0][1] & select.POLLIN:
+            break  # its writer was there and had nothing to say
+    return bytes(data)
+
+
+def _piece(descriptor: int, size_bytes: int) -> bytes | None:
+    """What can be read now: nothing where nobody holds the other end, None where somebody does and is silent."""
+    try:
+        return os.read(descriptor, min(size_bytes, _PIECE_BYTES))
+    except BlockingIOError:
+        return None
+
+
+_JSON: Final = (".json", ".jsonc")
+# the programs that write these files take comments in them, and a comma after the last item
+_RELAXED: Final = frozenset({"mcp.json", "settings.json", "opencode.json"})
+# Claude Code keeps much else in the file with its servers, which has been seen to grow to many megabytes
+_MOSTLY_STATE: Final = {".claude.json": ("mcpServers",)}
+_MAX_BYTES_WITH_STATE: Final = 64 * MAX_BYTES
+
+
+def read_text(path: Path, report: Report, *, beyond: Path | None = None) -> str:
+    """The text of a file. Raises Invalid, with the reason reported. It is told where others can write it or a folder
+    above it, but for those above `beyond`."""
+    limit_bytes = _MAX_BYTES_WITH_STATE if path.name in _MOSTLY_STATE else MAX_BYTES
+    try:
+        data = read_bytes(path, limit_bytes)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise report.error(CONFIG_UNREADABLE, None, f"The file cannot be read: {reason}") from None
+    if len(data) > limit_bytes:
+        raise report.error(CONFIG_TOO_LARGE, None, f"The file is larger than {limit_bytes:,} bytes")
+    for found in writable_by_others(path, beyond=beyond):
+        report.warn(OTHERS_CAN_WRITE, None, found.message, found.hint)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig")
+        place = place_of(before, len(before))
+        raise report.error(CONFIG_SYNTAX, place, "The file is not UTF-8 text", "save it as UTF-8") from None
+
+
+def parse_text(text: str, path: Path, report: Report) -> Node:
+    """The tree of a file's text, read as the file's name says. Raises Invalid, with the reason reported."""
+    suffix = path.suffix.lower()
+    if suffix in _JSON:
+        from trunkline.config.json_parser import parse_json
+
+        relaxed = suffix == ".jsonc" or path.name in _RELAXED
+        return parse_json(text, report, relaxed=relaxed, only=_MOSTLY_STATE.get(path.name))
+    if suffix == ".toml":
+        from trunkline.config.toml_parser import parse_toml
+
+        return parse_toml(text, report)
+    from trunkline.config.yaml_parser import parse_yaml
+
+    return parse_yaml(text, report)
